@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 
 from labconsole.experiments.search.verify import Counts, counts_of, recompute_search
+from labconsole.experiments.verifying import recompute_of
 from labconsole.measure.recompute.discrepancy import Discrepancy
 from labconsole.measure.recompute.record import examine, unjudged
 from labconsole.measure.recompute.runs_together import Together
 from labconsole.model.plan.search import HASH_PREFIX
+from labconsole.model.record.kind import ExperimentRecord
+from labconsole.model.record.kinds import record_kinds
 from labconsole.model.record.run import RunRecord
 from labconsole.model.record.search import SearchRecord
 from labconsole.model.record.summary import RunSummary
@@ -42,8 +45,12 @@ class Examination:
         if record.plan is not None and record.plan.hash.startswith(HASH_PREFIX):
             self._searched[record.run_id] = counts_of(record)
 
-    def end(self, searches: Iterable[SearchRecord]) -> None:
-        """What shows when all runs are known; then the searches that they were taken for."""
+    def end(
+        self, searches: Iterable[SearchRecord], others: Mapping[str, Iterable[ExperimentRecord]] | None = None
+    ) -> None:
+        """What shows when all runs are known; then the searches that they were taken for, and the records of other
+        kinds, by the kind's name.
+        """
         for run_id, wrong in self._together.ending():
             self._found(run_id, wrong)
         if self._together.elsewhere:
@@ -51,6 +58,13 @@ class Examination:
         for search in searches:
             for wrong in recompute_search(search, self._searched):
                 self._found(search.search_id, wrong)
+        for name, records in (others or {}).items():
+            kind, recompute = record_kinds()[name], recompute_of(name)
+            if recompute is None:
+                continue
+            for record in records:
+                for wrong in recompute(record):
+                    self._found(kind.columns(record).id, wrong)
 
 
 def columns(summary: RunSummary, record: RunRecord) -> Iterator[Discrepancy]:

@@ -25,11 +25,14 @@ from labconsole.measure.admission import place_of
 from labconsole.model.inventory import DEFAULT_INVENTORY, Inventory, load_inventory
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.plan.search import HASH_PREFIX
+from labconsole.model.record.kind import RecordKind
+from labconsole.model.record.kinds import record_kinds
 from labconsole.model.record.note import exported, plan_notes
 from labconsole.model.record.run import METHOD
 from labconsole.model.record.summary import RunSummary
 from labconsole.report.assembly import Report, counts
 from labconsole.report.files import FORMATS, TABLES, require, write
+from labconsole.report.planned_trials import noted_plans
 from labconsole.report.request import ReportRequest
 from labconsole.store.writing import RunStore
 
@@ -75,9 +78,13 @@ def _fill(
     directory: Path, made: Report, store: RunStore, hosts: Path | None, plans: Sequence[Path]
 ) -> tuple[dict[str, Any], int]:
     ids = _needed(made, store) | {trial.run_id for search in made.material.searches for trial in search.trials}
-    facts = _runs(directory, store, ids)
+    facts = _Facts()
+    experiments = _experiments(directory, made, facts)
+    _runs(directory, store, ids, facts)
     inventory = _inventory(directory, hosts, facts.fingerprints)
-    found = _plans(directory, [*plans, *sorted(PLANS.glob("*.y*ml"))], inventory, facts.plans.keys())
+    found = _plans(
+        directory, [*plans, *sorted(PLANS.glob("*.y*ml"))], inventory, facts.plans.keys() | facts.step_hashes
+    )
     searches = [record.to_json() for record in reversed(made.material.searches)]
     _lines(directory / SEARCHES, searches)
     calibrations = [c for f in sorted(facts.fingerprints) for c in reversed(store.calibrations(f))]
@@ -92,7 +99,7 @@ def _fill(
     ]  # fmt: skip
     about = {
         "labconsole_version": __version__, "runs": facts.count, "series": facts.series,
-        "searches": len(searches), "calibrations": len(calibrations), "plans": found,
+        "searches": len(searches), "experiments": experiments, "calibrations": len(calibrations), "plans": found,
         "inventory": inventory.fingerprint() if inventory is not None else None, "missing": missing, "method": METHOD,
         "selection": made.selection.to_json(), "report": counts(made),
     }  # fmt: skip
@@ -134,13 +141,36 @@ class _Facts:
         self.count = self.series = self.newest_s = 0
         self.fingerprints: dict[str, str] = {}
         self.plans: dict[str, str] = {}
+        self.step_hashes: set[str] = set()
 
 
-def _runs(directory: Path, store: RunStore, ids: set[str]) -> _Facts:
+def file_of(kind: RecordKind[Any]) -> str:
+    """Where a bundle has the records of a kind that is neither a run nor a search."""
+    return f"{kind.plural}.jsonl"
+
+
+def _experiments(directory: Path, made: Report, facts: _Facts) -> dict[str, int]:
+    """The records of such kinds that the report is of; as many as there are of each."""
+    counts = {}
+    for name, records in made.material.experiments.items():
+        if not records:
+            continue
+        kind = record_kinds()[name]
+        _lines(directory / file_of(kind), [record.to_json() for record in reversed(records)])
+        counts[name] = len(records)
+        for columns in map(kind.columns, records):
+            facts.fingerprints[columns.testbed_fingerprint] = columns.testbed
+            facts.newest_s = max(facts.newest_s, int(datetime.fromisoformat(columns.started_at).timestamp()))
+            facts.step_hashes.add(columns.plan_hash or "")
+    facts.plans |= {key: name for (key, _), name in noted_plans(made.material.experiments).items()}
+    return counts
+
+
+def _runs(directory: Path, store: RunStore, ids: set[str], facts: _Facts) -> None:
     """The records with their notes, one a line, the first started first, then the notes on their plans; the series of
     each as they are.
     """
-    facts, notes = _Facts(), store.notes()
+    notes = store.notes()
     (directory / "series").mkdir()
     with (directory / RUNS).open("x", encoding="utf-8") as stream:
         for record in store.iterate(unreadable=_left_out):
@@ -163,7 +193,6 @@ def _runs(directory: Path, store: RunStore, ids: set[str]) -> _Facts:
         for each in plan_notes(notes):
             if each.plan_hash in facts.plans and each.testbed_fingerprint in facts.fingerprints:
                 stream.write(json.dumps(each.to_json(), sort_keys=True) + "\n")
-    return facts
 
 
 def _left_out(problem: StoreError) -> None:
@@ -217,7 +246,7 @@ def _plans(
         except ConfigError:
             continue  # of another testbed, or no plan: its runs would be told as missing
         key = plan.hash()
-        if wanted.isdisjoint({key, *plan.search_hashes}) or key in found.values():
+        if wanted.isdisjoint({key, *plan.search_hashes, *plan.step_hashes}) or key in found.values():
             continue
         (directory / "plans").mkdir(exist_ok=True)
         stem = re.sub(r"[^A-Za-z0-9_-]+", "-", path.stem).strip("-") or "plan"

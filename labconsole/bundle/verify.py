@@ -25,6 +25,7 @@ from labconsole.experiments.units import report_units
 from labconsole.measure.recompute.discrepancy import Discrepancy
 from labconsole.model.plan.plan import Plan
 from labconsole.model.plan.search import HASH_PREFIX
+from labconsole.model.record.kinds import record_kinds
 from labconsole.model.record.kinds.search import KIND as SEARCH
 from labconsole.model.record.run import METHOD
 from labconsole.model.record.summary import RunSummary
@@ -63,6 +64,7 @@ def as_store(path: Path) -> Iterator[RunStore]:
                     record = store.get(file.name.removesuffix(".npz"))
                     store.take_over([(record, read_file(file, record.run_id))])
                 _searches(found, store, _refuse)
+                _others(found, store, _refuse)
             except StoreError as exc:
                 raise StoreError(f"{path}: {_inside(found, exc)}") from exc
             yield store
@@ -84,23 +86,28 @@ def check(path: Path, tell: Tell) -> tuple[dict[str, int], Counter[str]]:
         with open_store(str(Path(name) / "runs.sqlite")) as store:
             _take(found, store, tell)
             counts["searches"] = _searches(found, store, tell)
+            others = _others(found, store, tell)
             counts["runs"], not_judged = _examine(store, tell)
             counts["series"] = _series(found, store, tell)
             _origins(found, store, tell)
             summaries = store.list()
         present = any(run.method == METHOD for run in summaries)
-        if counts["runs"]:
+        if counts["runs"] or others:
             counts["tables"] = _report(found, Path(name), tell)
-            if found.manifest.get("method") == METHOD:
+            if counts["runs"] and found.manifest.get("method") == METHOD:
                 for sentence in wrong_tables(found.directory / "report", summaries, found.manifest):
                     tell(sentence)
-            else:
+            elif counts["runs"]:
                 not_judged["the tables of the report, which were computed by another method"] += counts["runs"]
                 if present:
                     tell(f"manifest.json: method: says {found.manifest.get('method')}, runs are of method {METHOD}")
         for word in ("runs", "series", "searches"):
             if found.manifest.get(word) != counts[word]:
                 tell(f"manifest.json: says {found.manifest.get(word)} {word}, there are {counts[word]}")
+        said = found.manifest.get("experiments", {})
+        if said != others:
+            tell(f"manifest.json: experiments: says {said}, there are {others}")
+        counts |= {record_kinds()[kind].plural: count for kind, count in others.items()}
         return counts, not_judged
 
 
@@ -127,7 +134,8 @@ def _examine(store: RunStore, tell: Tell) -> tuple[int, Counter[str]]:
     examination = Examination(found)
     for record in store.iterate():
         examination.take(record)
-    examination.end(store.experiments(SEARCH))
+    others = {name: store.experiments(kind) for name, kind in record_kinds().items() if kind is not SEARCH}
+    examination.end(store.experiments(SEARCH), others)
     return examination.runs, examination.unjudged
 
 
@@ -155,6 +163,22 @@ def _searches(found: Unpacked, store: RunStore, tell: Tell) -> int:
         except StoreError as exc:
             tell(str(exc))
     return count
+
+
+def _others(found: Unpacked, store: RunStore, tell: Tell) -> dict[str, int]:
+    """The records of kinds that are neither runs nor searches, as many as there are of each."""
+    counts: dict[str, int] = {}
+    for kind in record_kinds().values():
+        name = pack.file_of(kind)
+        if kind is SEARCH or name not in found.manifest["files"]:
+            continue
+        for number, line in enumerate(_text(found, name, tell).splitlines(), 1):
+            try:
+                store.import_experiments(kind, [parse_experiment(kind, line, f"{name}:{number}")])
+                counts[kind.name] = counts.get(kind.name, 0) + 1
+            except StoreError as exc:
+                tell(str(exc))
+    return counts
 
 
 def _text(found: Unpacked, name: str, tell: Tell) -> str:

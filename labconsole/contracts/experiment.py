@@ -6,14 +6,19 @@ perhaps in view of those before. Pause, stop, warm-up and retries are the bench'
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, Protocol
 
+from labconsole.contracts.crew import USUAL, CrewMember, CrewOffer, Ground, HowMade, HypervisorWord, StandingCrew
 from labconsole.contracts.picture import StepPicture
+from labconsole.contracts.ports import AgentLink
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.plan import Plan
-from labconsole.model.record.run import PlanRef, RunRecord
+from labconsole.model.record.kind import R, RecordKind
+from labconsole.model.record.run import Environment, PlanRef, RunRecord, Status
+from labconsole.model.record.summary import RunFilter
+from labconsole.wire.marks import TimeMark
 
 
 class StepRecord(Protocol):
@@ -27,10 +32,87 @@ class StepRecord(Protocol):
     def failure(self) -> str | None: ...
 
 
+class ExperimentStore(Protocol[R]):
+    """Where the records of a kind are kept. Blocking."""
+
+    def save_experiment(self, kind: RecordKind[R], record: R) -> None: ...
+    def experiments(self, kind: RecordKind[R], where: RunFilter, *, status: str | None = None) -> Sequence[R]: ...
+
+
 class TrialPlace(Protocol):
     """Where in a step a trial belongs."""
 
     def __call__(self, *, warm_ups: int, attempt: int, attempts: int) -> PlanRef: ...
+
+
+class Stage(Protocol):
+    """The crew of guests that stands on the UUT, and the timekeeper outside (engine/crew_stage.py)."""
+
+    on_mark: Callable[[TimeMark], None] | None
+    """Is told of every mark that the timekeeper sees, as it comes."""
+
+    async def guest_cpus(self, platform: str) -> Sequence[int]:
+        """The processors of the UUT that this platform's guests are spread over, in their order.
+
+        Raises NodeError when it does not say.
+        """
+        ...
+
+    @property
+    def guest_processes(self) -> Sequence[str]:
+        """What the processes of guests are called, as regular expressions."""
+        ...
+
+    @property
+    def uut(self) -> AgentLink:
+        """The UUT, before anything stands on it. Raises NodeUnreachable."""
+        ...
+
+    @property
+    def timekeeper(self) -> AgentLink:
+        """The node outside. Raises NodeUnreachable."""
+        ...
+
+    def refuse(self, platform: str, members: Sequence[CrewMember]) -> None:
+        """Refuse a crew that this testbed cannot have. Raises ConfigError; asks nobody."""
+        ...
+
+    def offer(self, platform: str, members: Sequence[CrewMember]) -> CrewOffer:
+        """What these guests start from and are given. Raises ConfigError for what refuse() refuses, and for a platform
+        whose guests are not started; asks nobody.
+        """
+        ...
+
+    async def hypervisor_memory(self, platform: str, members: Sequence[CrewMember]) -> HypervisorWord | None:
+        """What the platform's hypervisor itself says of its memory and of these guests. None: it has no word of its
+        own. Raises NodeError.
+        """
+        ...
+
+    async def stand(
+        self, platform: str, members: Sequence[CrewMember], turn: Hashable, how: HowMade = USUAL
+    ) -> StandingCrew:
+        """The crew of these members; the one that stands when it was asked for with the same ``turn``.
+
+        Raises NodeError when it cannot be made; then nothing of it is left.
+        """
+        ...
+
+    def environment(self, standing: StandingCrew | Ground) -> Environment:
+        """Facts and clocks of UUT and timekeeper, for a record."""
+        ...
+
+    async def wait_stopping(self) -> None:
+        """Return once whatever runs is to be stopped."""
+        ...
+
+    async def leave(self) -> None:
+        """End the guests that stand, at the end of a plan."""
+        ...
+
+    async def restore(self) -> None:
+        """End the guests that stand: the next are set up anew."""
+        ...
 
 
 class Bench(Protocol):
@@ -51,6 +133,24 @@ class Bench(Protocol):
         """Take one trial, again while it comes out invalid, as the plan says; the last attempt's record.
 
         Raises Aborted when no further trial is to be begun, LabError when it cannot be taken.
+        """
+        ...
+
+    @property
+    def stage(self) -> Stage:
+        """Where crews of guests stand."""
+        ...
+
+    async def begin(self) -> None:
+        """Before a trial that is none of ``trial``'s: waits while the plan is paused, and tells others for how long.
+
+        Raises Aborted when no further trial is to be begun.
+        """
+        ...
+
+    async def over(self, status: Status, *, again: bool) -> None:
+        """After such a trial, whose verdict is ``status``: the testbed settles. ``again``: it is taken again, after the
+        pause that the plan has for that.
         """
         ...
 
@@ -101,14 +201,17 @@ class Experiment(Protocol):
         """
         ...
 
-    def stored(self, hashes: Sequence[str], testbed_fingerprint: str) -> Mapping[str, StepRecord]:
-        """Of steps with these hashes the records, where one that came to its end is stored. Blocking: asks once."""
+    def stored(self, steps: Sequence[Any], testbed_fingerprint: str) -> Mapping[str, StepRecord]:
+        """Of all of a plan's steps of this kind, by their hashes, the records of those that need not be taken again.
+
+        Blocking: asks once.
+        """
         ...
 
     def earlier(self, testbed_fingerprint: str) -> Sequence[tuple[Step, StepRecord]]:
         """All that is stored of a testbed, each with the step that it is of, the newest first. Blocking."""
         ...
 
-    def refuse(self, plan: Plan, inventory: Inventory) -> None:
+    def refuse(self, plan: Plan, inventory: Inventory, stage: Stage) -> None:
         """Refuse before anything is touched what this testbed cannot be asked. Raises ConfigError."""
         ...

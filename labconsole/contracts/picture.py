@@ -1,24 +1,28 @@
 """How far a step has come, trial by trial, as whoever watches can draw it: the same shape for every kind of experiment.
 
 A trial is put at a place on an axis (a load, a burst's length, a guest's number), and passes or fails criteria; what is
-sought lies between two bounds that narrow. A kind that varies nothing gives no parts, and says in words what it found.
+sought lies between two bounds that narrow. A kind that varies nothing gives no parts, and says in words what it found;
+one that has a crew says how far each of its guests is.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import NamedTuple
 
 
 class Between(NamedTuple):
     """Where what is sought lies: above the highest place that passes, below the lowest that fails; None: none yet.
 
-    Not ``settled``: by how it looks so far, and more trials at one of them may say otherwise.
+    Not ``settled``: by how it looks so far, and more trials at one of them may say otherwise. ``high_by``: what set the
+    upper bound, in a word, where that says nothing about the unit under test.
     """
 
     low: float | None = None
     high: float | None = None
     settled: bool = True
+    high_by: str = ""
 
     @property
     def known(self) -> bool:
@@ -55,6 +59,32 @@ class PictureTrial:
     bounds: tuple[Between, ...] = ()
 
 
+class CopyState(StrEnum):
+    """What a guest does. STANDS: it is there, and has nothing to do."""
+
+    STARTS = "starts"
+    STANDS = "stands"
+    WAITS = "waits"
+    WORKS = "works"
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PictureGuest:
+    """A guest, or one of several things that it does at once, as it is now.
+
+    ``begun_s`` and ``ended_s``: its marks, counted from the first mark of all, by the clock that the step believes.
+    ``seconds``: what it took. ``heard_s``: when this program heard of its beginning, by its own monotonic clock.
+    """
+
+    name: str
+    state: CopyState
+    begun_s: float | None = None
+    ended_s: float | None = None
+    seconds: float | None = None
+    heard_s: float | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepPicture:
     """A step as it stands. ``found``: what is known, in words, a part each. ``coming``: what follows the trial that is
@@ -69,6 +99,7 @@ class StepPicture:
     coming: tuple[str, ...] = ()
     left_trials: int | None = None
     most_left_trials: int | None = None
+    guests: tuple[PictureGuest, ...] = ()
 
     def bounds_of(self, part: int) -> tuple[Between, ...]:
         """What the trials of a part support so far, of each of its criteria."""

@@ -36,6 +36,10 @@ class AgentLink(Protocol):
     def monotonic_offset_ns(self) -> int: ...
     @property
     def clock_error_ns(self) -> int: ...
+    @property
+    def awaits_answer(self) -> bool:
+        """Whether something was asked that is not answered yet."""
+        ...
 
     async def ask(self, request: Request[R], *, timeout_s: float = 30.0) -> R:
         """Ask the agent. Raises AgentError (it refused), NodeLost (it or the link went away, or no answer in time)."""

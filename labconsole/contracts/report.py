@@ -104,13 +104,15 @@ class Finding:
 class Findings:
     """Findings of one kind. ``kind`` is stable, for machines; ``heading`` for people.
 
-    ``claims``: each rests on a claim of the report's family; else they are marks, which claim nothing.
+    ``claims``: each rests on a claim of the report's family; else they are marks, which claim nothing. ``evidence``:
+    what its ids are of.
     """
 
     kind: str
     heading: str
     found: tuple[Finding, ...]
     claims: bool = False
+    evidence: str = "run"
 
 
 @dataclass(frozen=True, slots=True)

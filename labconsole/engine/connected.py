@@ -81,6 +81,11 @@ class ConnectedTestbed(ABC, Generic[StoreT]):
         """True while a batch of trials is under way."""
 
     @property
+    def timing_matters(self) -> bool:
+        """Whether anything hangs on being heard at once: a batch of trials, or an answer of a node's."""
+        return self.running or self._pool.awaits_answer
+
+    @property
     @abstractmethod
     def stopping(self) -> bool:
         """True once the running batch was told to stop."""

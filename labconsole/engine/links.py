@@ -53,6 +53,7 @@ class LinkPool:
         self._connect_node, self._emit = connect, emit
         self._on_event, self._on_lost, self._only_watch = on_event, on_lost, only_watch
         self._closed = False
+        self._connecting = 0
         self._keepers: dict[str, asyncio.Task[None]] = {}
         self._tried: dict[str, asyncio.Event] = {}
         self._again: dict[str, asyncio.Event] = {}
@@ -79,6 +80,11 @@ class LinkPool:
             task.cancel()
         await asyncio.gather(*self._keepers.values(), return_exceptions=True)
         self._keepers.clear()
+
+    @property
+    def awaits_answer(self) -> bool:
+        """Whether a node has yet to answer something, its connecting included: clocks are compared by answers."""
+        return self._connecting > 0 or any(link.awaits_answer for link in self.links.values())
 
     def reconnect(self, name: str) -> bool:
         """Try a node again now instead of after its back-off. False when it is not being waited for."""
@@ -136,8 +142,12 @@ class LinkPool:
             self._tell(name, NodeState.CONNECTING)
             link: AgentLink | None = None
             try:
-                link = await self._dial(name)
-                await self._adopt(link)
+                self._connecting += 1
+                try:
+                    link = await self._dial(name)
+                    await self._adopt(link)
+                finally:
+                    self._connecting -= 1
                 failures = 0
                 self._tried[name].set()
                 reason = await link.wait_lost()

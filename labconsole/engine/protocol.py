@@ -108,6 +108,10 @@ class SessionLike(Protocol):
     def running(self) -> bool: ...
     @property
     def operator(self) -> str: ...
+    @property
+    def timing_matters(self) -> bool:
+        """Whether anything hangs on being heard at once: a batch of trials, or an answer of a node's."""
+        ...
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Call ``listener`` on the event loop with every event; the result unsubscribes."""

@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, suppress
 
 from labconsole.contracts.driver import DriverFor
 from labconsole.contracts.ports import Connect
 from labconsole.engine.connected import ConnectedTestbed, StoreT
+from labconsole.engine.crew_stage import CrewStage
 from labconsole.engine.live.events import Notice, Phase, PhaseChanged
 from labconsole.engine.telling import TrialTelling
 from labconsole.engine.trial.order import Take, TrialOrder
@@ -76,6 +77,14 @@ class Session(ConnectedTestbed[StoreT]):
             emit=self._emit,
             stopping=self._stop.is_set,
         )
+        self.stage = CrewStage(
+            inventory,
+            self._pool,
+            driver_for=driver_for,
+            emit=self._emit,
+            stop=self._stop,
+            guest_processes=guest_processes,
+        )
         self._taker = TrialTaker(
             inventory=inventory,
             telemetry=self.telemetry,
@@ -128,6 +137,7 @@ class Session(ConnectedTestbed[StoreT]):
 
     def _on_agent_event(self, node: str, event: message.AgentEvent) -> None:
         super()._on_agent_event(node, event)
+        self.stage.hear(node, event)
         if isinstance(event, lease.LeaseLost) and self._leases.taken_over(node, event):
             self._lose_lease()
         if self._taker.trial is not None:
@@ -244,13 +254,11 @@ class Session(ConnectedTestbed[StoreT]):
                 if self._leases.lost is not None:
                     raise self._leases.lost
             finally:
-                try:
-                    await self._platform.restore()
-                finally:
-                    try:
-                        await self._telling.end()
-                    finally:
-                        await self._leases.release()  # whatever a driver made of it, others may have the testbed
+                async with AsyncExitStack() as ending:  # the last first, whatever a driver makes of its own
+                    ending.push_async_callback(self._leases.release)  # others may have the testbed
+                    ending.push_async_callback(self._telling.end)
+                    ending.push_async_callback(self._platform.restore)
+                    ending.push_async_callback(self.stage.restore)
 
     async def renew_lease(self, left_s: float | None) -> None:
         """Tell who waits for the testbed how long the batch will still take; None says nothing new."""

@@ -24,6 +24,7 @@ from labconsole.engine.inspection import Inspection, inspect
 from labconsole.engine.session import Session
 from labconsole.errors import Aborted, MeasurementError
 from labconsole.model.design_point import DesignPoint
+from labconsole.model.plan.one_search import search_purpose
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.envelope import Envelope
 from labconsole.wire.links import ReadLinks
@@ -164,5 +165,5 @@ class Testbed(Session[StoreT]):
         """Take what an execution of this testbed has left to take (PlanRunner.run). Raises LabError, LeaseHeld where
         ``take_over`` would help."""
         plan = execution.plan
-        purpose = f"search: {plan.points[0].request.loadless_words()}" if execution.salt else None
+        purpose = search_purpose(plan) if execution.salt else None
         return (await PlanRunner([execution], self, take_over=take_over, purpose=purpose).run())[0]

@@ -9,10 +9,12 @@ from labconsole import experiments
 from labconsole.report.material import Unit
 
 
-def report_units() -> list[Unit]:
-    """Of each file in a package ``units`` of a kind of experiment, what its ``UNITS`` holds."""
+def report_units(of: str | None = None) -> list[Unit]:
+    """Of each file in a package ``units`` of a kind of experiment, what its ``UNITS`` holds; ``of``: of one kind."""
     found: list[Unit] = []
     for kind in iter_modules(experiments.__path__, f"{experiments.__name__}."):
+        if of is not None and kind.name.rpartition(".")[2] != of:
+            continue
         inside = iter_modules(import_module(kind.name).__path__) if kind.ispkg else ()
         if any(each.name == "units" for each in inside):
             package = import_module(f"{kind.name}.units")

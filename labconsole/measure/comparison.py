@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from labconsole.measure.ledger_picture import hop_words
 from labconsole.model.design_point import INCLUDES_FCS
 from labconsole.model.record.run import RunRecord, StreamRecord
 
@@ -135,7 +136,7 @@ def _lost_where(section: str, a: StreamRecord, b: StreamRecord) -> Iterator[Pair
     theirs = {hop.hop: hop.lost_packets for hop in b.ledger}
     for hop in [*ours, *(hop for hop in theirs if hop not in ours)]:
         if ours.get(hop) or theirs.get(hop):
-            yield Pair(section, f"lost before {hop}", ours.get(hop), theirs.get(hop), "packets")
+            yield Pair(section, f"lost before {hop_words(hop)}", ours.get(hop), theirs.get(hop), "packets")
     if a.unplaced_packets or b.unplaced_packets:
         yield Pair(section, "lost, unplaced", a.unplaced_packets, b.unplaced_packets, "packets")
 

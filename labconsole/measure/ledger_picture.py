@@ -14,13 +14,19 @@ Row = list[tuple[str, str]]
 DASH = "–"
 MIN_BAR = 8
 _EIGHTHS = " ▏▎▍▌▋▊▉"
+_HOPS = {"source_nic": "source", "uut_in": "UUT in", "uut_out": "UUT out", "sink_nic": "sink"}
+
+
+def hop_words(hop: str) -> str:
+    """A hop where people read it: ``UUT in`` for ``uut_in``, which records keep."""
+    return _HOPS.get(hop, hop.replace("_", " "))
 
 
 def ledger_rows(stream: StreamRecord, width: int) -> list[Row]:
     """Hop after hop with its count and a bar on a common scale; between two hops what went missing, and why."""
     known = [hop.packets for hop in stream.ledger if hop.packets is not None]
     most = max(known, default=0)
-    names = max((len(hop.hop) for hop in stream.ledger), default=0)
+    names = max((len(hop_words(hop.hop)) for hop in stream.ledger), default=0)
     places = max((len(_place(hop)) for hop in stream.ledger), default=0)
     counts = max((len(_count(hop.packets)) for hop in stream.ledger), default=1)
     bar = width - names - places - counts - 6
@@ -32,7 +38,7 @@ def ledger_rows(stream: StreamRecord, width: int) -> list[Row]:
     for hop in stream.ledger:
         rows += _loss_rows(hop, sent)
         row: Row = [
-            (f"{hop.hop:<{names}}  ", ""),
+            (f"{hop_words(hop.hop):<{names}}  ", ""),
             (f"{_place(hop)[:places]:<{places}}  ", "muted"),
             (f"{_count(hop.packets):>{counts}}", "warn" if hop.packets is None else ""),
         ]
@@ -64,7 +70,7 @@ def _loss_rows(hop: LedgerHop, sent: int | None) -> list[Row]:
     if hop.lost_packets < 0:
         return [[("  ├─ ", "muted"), (f"{_signed(-hop.lost_packets)} that are not the stream's joined here", "warn")]]
     share = f" ({100 * hop.lost_packets / sent:.3g} %)" if sent else ""
-    lost = f"{_signed(-hop.lost_packets)}{share} lost before {hop.hop}"
+    lost = f"{_signed(-hop.lost_packets)}{share} lost before {hop_words(hop.hop)}"
     return [[("  ├─ ", "muted"), (lost, "bad"), (f": {words or 'no counter says why'}", "")]]
 
 

@@ -28,6 +28,7 @@ FOLLOWS: dict[str, tuple[str, ...]] = {
     "duration_stretched": (*ENDED, *CUT_OFF, "offered_short"),
     "sources_apart": (*ENDED, "generator_failed"),
     "background_missed": ENDED,
+    "mark_lost": ("guests_missing", "job_failed"),
     "not_drained": (*ENDED, *CUT_OFF),
     "samples_missed": ENDED,
     "not_observed": ENDED,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from labconsole.measure.ledger_picture import hop_words
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory
 from labconsole.model.record.run import LedgerHop, Reason, StreamRecord, Verdict
@@ -52,7 +53,7 @@ def judge(
             reasons.append(
                 reason(
                     "counter_froze",
-                    f"{record.name}: the counter at {hop} stood still while packets passed before and behind it",
+                    f"{record.name}: the counter at {hop_words(hop)} stood still; packets passed before and after it",
                     stream=record.name,
                     hop=hop,
                 )

@@ -83,9 +83,12 @@ class CalibrationRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationProgress:
-    """Where a calibration stands. ``left_s`` None: nothing to reckon with yet."""
+    """Where a calibration stands. ``left_s`` None: nothing to reckon with yet.
 
-    done: int
+    ``trial`` of ``expected`` is under way, from 1; 0: the bypass is checked before the first. Closer bounds add trials.
+    """
+
+    trial: int
     expected: int
     elapsed_s: float
     left_s: float | None
@@ -197,9 +200,8 @@ class _Calibration:
         async def one(target_bps: TargetBps, purpose: Purpose) -> None:
             plural = "source" if sources == 1 else "sources"
             at = "max" if target_bps == "max" else format_rate_bps(target_bps)
-            self._tell(
-                f"{'closer bounds: ' if purpose == 'search' else ''}{frame.bytes} B, {sources} {plural} at {at} each"
-            )
+            closer = "closer bounds: " if purpose == "search" else ""
+            self._tell(f"{closer}{frame.bytes} B, {sources} {plural} at {at} each", trial=self._done + 1)
             request = self._wanted.trial(frame, sources, target_bps)
             for _ in range(DISTURBED_TRIES):
                 record = await take(TrialOrder(request=request, settings=self._settings, keep=False))
@@ -285,12 +287,12 @@ class _Calibration:
                     + cabling(self._session.inventory, [known[stream.name]])[0]
                 )
 
-    def _tell(self, doing: str) -> None:
+    def _tell(self, doing: str, *, trial: int = 0) -> None:
         left = max(self._mandatory - (self._done - self._searched), 0)
         self._on_progress(
             CalibrationProgress(
-                done=self._done,
-                expected=self._mandatory + self._searched,
+                trial=trial,
+                expected=max(trial, self._mandatory + self._searched),
                 elapsed_s=time.monotonic() - self._began_s,
                 left_s=left * self._per_trial_s() if self._done and left else None,
                 doing=doing,

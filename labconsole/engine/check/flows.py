@@ -6,6 +6,7 @@ from labconsole.engine.check.context import CheckContext
 from labconsole.engine.check.rehearsal import rehearse
 from labconsole.engine.check.result import CheckFinding, Values, failed, passed, skipped, warned
 from labconsole.errors import LabError
+from labconsole.measure.ledger_picture import hop_words
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.record.run import RunRecord, StreamRecord
 from labconsole.wire.survey import TakeSurvey
@@ -130,7 +131,7 @@ def _place(stream: StreamRecord) -> str:
     worst = max(stream.ledger, key=lambda hop: hop.lost_packets or 0, default=None)
     if worst is None or not worst.lost_packets:
         return ""
-    return f", {worst.lost_packets} of it by {worst.hop} ({worst.node}/{worst.interface})"
+    return f", {worst.lost_packets} of it before {hop_words(worst.hop)} ({worst.node}/{worst.interface})"
 
 
 async def flow_of(bench: CheckContext, platform: str) -> CheckFinding:

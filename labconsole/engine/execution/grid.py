@@ -12,6 +12,7 @@ from enum import StrEnum
 from labconsole.contracts.ports import StoredTrial
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.run import RunRecord
+from labconsole.model.record.verdict_codes import title
 
 
 class TrialState(StrEnum):
@@ -88,7 +89,7 @@ class Grid:
                 state=TrialState(status),
                 run_id=record.run_id,
                 verdict=status,
-                why=tuple(f"{reason.code}: {reason.detail}" for reason in record.verdict.reasons),
+                why=tuple(f"{title(reason.code)}: {reason.detail}" for reason in record.verdict.reasons),
             ),
         )
 

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from labconsole.contracts.experiment import Experiment
+from labconsole.contracts.experiment import Experiment, Stage
 from labconsole.contracts.ports import RunSink, StoredMaximum, StoredTrial
 from labconsole.engine.execution.blocks import stored_blocks, telling_runs
 from labconsole.engine.execution.pilot import Pilot
@@ -41,6 +41,8 @@ class ExecutionSession(Protocol):
     def store(self) -> RunSink: ...
     @property
     def experiments(self) -> Sequence[Experiment]: ...
+    @property
+    def stage(self) -> Stage: ...
     @property
     def operator(self) -> str: ...
     @property

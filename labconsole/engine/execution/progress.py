@@ -113,6 +113,11 @@ class Outcome:
     steps: StepsOutcome = field(default_factory=StepsOutcome)
 
     @property
+    def doubtful(self) -> int:
+        """How many trials were taken that are not simply valid."""
+        return self.taken - self.verdicts["valid"]
+
+    @property
     def complete(self) -> bool:
         """Whether all that was asked for is there, or was needless."""
         return self.grid_complete and self.steps_complete

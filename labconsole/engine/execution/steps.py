@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from labconsole.contracts.experiment import Step, StepRecord, TrialPlace
+from labconsole.contracts.experiment import Stage, Step, StepRecord, TrialPlace
 from labconsole.contracts.picture import StepPicture
 from labconsole.contracts.ports import StoredMaximum
 from labconsole.engine.execution.attempts import ENDS_ALL, Attempts, Running
@@ -26,7 +26,7 @@ from labconsole.model.inventory import Inventory
 from labconsole.model.plan.estimate import PLATFORM_SWITCH_S, TRIAL_OVERHEAD_S, boot_s
 from labconsole.model.plan.order import configuration, set_up_key
 from labconsole.model.plan.plan import Plan
-from labconsole.model.record.run import PlanRef, Role, RunRecord
+from labconsole.model.record.run import PlanRef, Role, RunRecord, Status
 
 
 class StepState(StrEnum):
@@ -124,6 +124,8 @@ class Steps:
         self.reckoned_trials = 0
         self.trials = 0
         """How many trials came to their last attempt in this execution."""
+        self.stage: Stage | None = None
+        """Where crews stand, once a step has asked for it."""
         self._on_step = on_step
         self._asked: list[StepSeen] = []
 
@@ -138,9 +140,9 @@ class Steps:
         seen: list[StepSeen] = []
         fingerprint = session.inventory.fingerprint()
         for experiment in session.experiments:
-            experiment.refuse(plan, session.inventory)
+            experiment.refuse(plan, session.inventory, session.stage)
             steps = experiment.steps(plan, self.execution.only, self.execution.salt)
-            stored = experiment.stored([step.hash for step in steps], fingerprint)
+            stored = experiment.stored(steps, fingerprint)
             for step in steps:
                 record = stored.get(step.hash)
                 state = StepState.PENDING if record is None else StepState.STORED
@@ -182,8 +184,14 @@ class Steps:
 
     @property
     def left_s(self) -> float:
-        """By the estimate."""
-        return sum(max(0.0, each.estimate_s - self.spent_s(each)) for each in self.rest)
+        """By the estimate; of one under way that tells how many trials it still takes, by how long these have taken."""
+        return sum(map(self._left_of_s, self.rest))
+
+    def _left_of_s(self, seen: StepSeen) -> float:
+        spent_s, taken, left = self.spent_s(seen), len(seen.picture.trials), seen.picture.left_trials
+        if spent_s > 0 and taken and left is not None:
+            return spent_s / taken * left
+        return max(0.0, seen.estimate_s - spent_s)
 
     def spent_s(self, seen: StepSeen) -> float:
         """On one of them, since it was first begun."""
@@ -198,6 +206,13 @@ class Steps:
 
     async def take_all(self, take: Take) -> None:
         """Step after step, while the testbed is held. Raises what no other step would fare better with."""
+        try:
+            await self._take_each(take)
+        finally:
+            if self.stage is not None:
+                await self.stage.leave()
+
+    async def _take_each(self, take: Take) -> None:
         execution, outcome = self.execution, self.execution.outcome
         while (seen := next(iter(self.rest), None)) is not None and not (outcome.stopped or outcome.ended_by):
             bench = StepBench(self, seen, take)
@@ -324,6 +339,31 @@ class StepBench:
     @property
     def spent_s(self) -> float:
         return self._steps.spent_s(self._seen)
+
+    @property
+    def stage(self) -> Stage:
+        self._steps.stage = self._steps.session.stage
+        return self._steps.stage
+
+    async def begin(self) -> None:
+        steps, execution = self._steps, self._steps.execution
+        steps.refuse_when_over()
+        await execution.hold()
+        steps.refuse_when_over()
+        await steps.session.renew_lease(execution.left_s)
+
+    async def over(self, status: Status, *, again: bool) -> None:
+        steps, execution = self._steps, self._steps.execution
+        plan, settle_s = execution.plan, execution.plan.settle_s or 0
+        execution.outcome.steps.trials += 1
+        if again:
+            execution.outcome.steps.redone += 1
+            await steps.session.settle(max(settle_s, plan.retry.pause_s))
+            return
+        steps.trials += 1
+        execution.conditions.saw(status)
+        if not execution.stopping:
+            await steps.session.settle(settle_s)
 
     async def trial(self, request: DesignPoint, place: TrialPlace) -> RunRecord:
         steps, execution = self._steps, self._steps.execution

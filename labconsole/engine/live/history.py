@@ -114,6 +114,10 @@ class RecordedLink:
     def clock_error_ns(self) -> int:
         return self._link.clock_error_ns
 
+    @property
+    def awaits_answer(self) -> bool:
+        return self._link.awaits_answer
+
     async def ask(self, request: Request[R], *, timeout_s: float = 30.0) -> R:
         """Ask the agent; see AgentLink."""
         command = self._history.begin(request)

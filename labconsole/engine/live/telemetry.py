@@ -68,7 +68,7 @@ class InterfaceLive:
         return ""
 
     def add(self, sample: CounterSample) -> None:
-        """Take a sample, and packet rates over the interval from the one before unless that would be a lie."""
+        """Take a sample, and packet rates over the interval from the one before unless packets then went backwards."""
         previous, self.last = self.last, sample
         if previous is None:
             return

@@ -13,8 +13,9 @@ from datetime import UTC, datetime
 from labconsole.contracts.driver import Driver, DriverFor, Prepared
 from labconsole.contracts.ports import AgentLink
 from labconsole.engine.links import LinkPool
-from labconsole.engine.live.events import Event, Notice, Phase, PhaseChanged
+from labconsole.engine.live.events import Event, Phase, PhaseChanged
 from labconsole.engine.live.telemetry import Telemetry
+from labconsole.engine.owed import OwedRestores
 from labconsole.engine.trial.forwarding_proof import ForwardingProof, wait_forwarding
 from labconsole.engine.trial.second_guest import SecondGuestSetup
 from labconsole.engine.trial.stream_wiring import wiring_of
@@ -64,8 +65,7 @@ class UutPlatform:
         self.inventory, self._telemetry, self._pool = inventory, telemetry, pool
         self._driver_for, self._emit, self._stopping = driver_for, emit, stopping
         self._stands: tuple[SetUpKey, Prepared, Driver] | None = None
-        self._owed: list[Driver] = []
-        """Lost with the agent, which could not undo what they did: guests that a hypervisor keeps running."""
+        self._owed = OwedRestores(inventory, pool, emit)
 
     async def require(
         self,
@@ -100,7 +100,7 @@ class UutPlatform:
             else:
                 prepared = await driver.prepare(uut, first, second=[wirings[s] for s in streams if s == own])
         except NodeLost:
-            self._owe(driver)
+            self._owed.owe(driver)
             raise
         self._stands = (key, prepared, driver)
         if second_guest is not None and prepared.second is None:
@@ -132,30 +132,14 @@ class UutPlatform:
 
     async def restore(self) -> None:
         """Undo what stands, if anything does, and what was left when the UUT was lost, if it is back."""
-        drivers, self._owed = self._owed, []
         self.set_up = None
-        if self._stands is not None:
-            drivers.append(self._stands[2])
-            self._stands = None
-        link = self._pool.links.get(self.inventory.uut)
-        for driver in drivers:
-            if link is None:
-                self._owe(driver)
-                continue
-            try:
-                await driver.restore(link)
-            except NodeLost:
-                self._owe(driver)
-            except NodeError as exc:
-                self._emit(Notice(severity="warning", message=f"restoring the platform: {exc.message}", node=link.name))
+        stood = [] if self._stands is None else [self._stands[2]]
+        self._stands = None
+        await self._owed.settle(*stood)
 
     def forget(self) -> None:
         """The UUT's agent is gone, and has undone what was its own to undo."""
         self.set_up = None
         if self._stands is not None:
-            self._owe(self._stands[2])
+            self._owed.owe(self._stands[2])
             self._stands = None
-
-    def _owe(self, driver: Driver) -> None:
-        if getattr(driver, "outlives_agent", False):  # a driver from elsewhere may not say
-            self._owed.append(driver)

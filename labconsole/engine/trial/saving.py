@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from labconsole.contracts.ports import AgentLink, RunSink
 from labconsole.engine.live.events import Event, Notice, Phase, PhaseChanged, TrialFinished
@@ -22,18 +22,23 @@ def environment(
 ) -> Environment:
     """Facts and clock of each node of the trial, how the platform learned, what the series hold."""
     return {
-        "nodes": {
-            name: {
-                "facts": facts[name].to_wire() if name in facts else {},
-                "round_trip_s": link.round_trip_s,
-                "clock_offset_ns": link.clock_offset_ns,
-                "clock_error_ns": link.clock_error_ns,
-            }
-            for name, link in links.items()
-        },
+        "nodes": node_facts(links, facts),
         "learning": forwarding_proof.to_json() if forwarding_proof is not None else None,
         "series_interfaces": live.interface_names,
         "series_rows_not_kept": live.rows_not_kept,
+    }
+
+
+def node_facts(links: Mapping[str, AgentLink], facts: Mapping[str, NodeFacts]) -> Environment:
+    """Of each node what it says of itself, and how its clocks stand to ours."""
+    return {
+        name: {
+            "facts": facts[name].to_wire() if name in facts else {},
+            "round_trip_s": link.round_trip_s,
+            "clock_offset_ns": link.clock_offset_ns,
+            "clock_error_ns": link.clock_error_ns,
+        }
+        for name, link in links.items()
     }
 
 

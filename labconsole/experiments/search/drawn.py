@@ -8,12 +8,12 @@ from dataclasses import replace
 from labconsole.contracts.picture import Between, PicturePart, PictureTrial, StepPicture
 from labconsole.experiments.search.ahead import Ahead
 from labconsole.experiments.search.course import BACK_TO_BACK, FRAME_LOSS, LATENCY, LOAD
-from labconsole.experiments.search.goals import Goal, LoadTrial, goals_of
+from labconsole.experiments.search.goals import Goal, LoadTrial, blame, goals_of
 from labconsole.experiments.search.load_class import meets
-from labconsole.experiments.search.rfc2544 import burst_passed, bursts_closed
+from labconsole.experiments.search.rfc2544 import BurstSearch, burst_limit, burst_passed, bursts_closed
 from labconsole.experiments.search.shown import LIMITS
 from labconsole.model.plan.search import Search
-from labconsole.model.record.search import SearchRecord
+from labconsole.model.record.search import Limit, SearchRecord
 
 RATE_UNIT, BURST_UNIT = "packets/s per source", "packets per source"
 
@@ -23,12 +23,15 @@ class SearchPicture:
 
     def __init__(self, asked: Search, *, line_pps: float, sources: int) -> None:
         self._asked, self._sources = asked, sources
+        self._line_total_pps = line_pps * sources
         self._most_burst = max(1, round(line_pps * asked.back_to_back.trial_s))
         self._goals = [_GoalBounds(goal) for goal in goals_of(asked)]
         self._tests = [LOAD] if self._goals else []
         self._tests += [test for test in (FRAME_LOSS, BACK_TO_BACK, LATENCY) if test in asked.goals]
         self._parts = tuple(self._part(test, line_pps) for test in self._tests)
         self._burst = Between()
+        self.limited_by: Mapping[str, Limit] = {}
+        """By goal, of a search that has ended; what its trials say by themselves is not why there are no more."""
         self._trials: list[PictureTrial] = []
 
     def _part(self, test: str, line_pps: float) -> PicturePart:
@@ -51,7 +54,7 @@ class SearchPicture:
             passed = (bool(trial.offered_packets) and trial.measured_packets >= trial.offered_packets,)
         elif test == BACK_TO_BACK:
             at, passed = trial.intended_packets / self._sources, (burst_passed(trial),)
-            bounds = (self._burst_after(at, passed=passed[0]),)
+            bounds = (self._burst_after(at, trial, passed=passed[0]),)
         self._trials.append(
             PictureTrial(
                 part=self._tests.index(test), at=at, duration_s=trial.duration_s, run_id=trial.run_id,
@@ -59,11 +62,15 @@ class SearchPicture:
             )
         )  # fmt: skip
 
-    def _burst_after(self, packets: float, *, passed: bool) -> Between:
-        low, high, _ = self._burst
+    def _burst_after(self, packets: float, trial: LoadTrial, *, passed: bool) -> Between:
+        low, high, _, high_by = self._burst
         if bursts_closed(low or 0, high, self._most_burst, self._asked.back_to_back.width_ratio):
             low = high = None  # that repetition is over, and the next begins
-        self._burst = Between(packets, high) if passed else Between(low, packets)
+        if passed:
+            self._burst = Between(packets, high, high_by=high_by if high is not None else "")
+        else:
+            limit = burst_limit(BurstSearch(0, round(packets), (trial,)), self._line_total_pps)
+            self._burst = Between(low, packets, high_by=_not_the_unit(limit))
         return self._burst
 
     def now(self, under_way: tuple[str, float, float] | None = None, ahead: Ahead | None = None) -> StepPicture:
@@ -88,7 +95,9 @@ class SearchPicture:
 
     def _loads_found(self) -> Iterator[str]:
         for each in self._goals:
-            yield f"{each.goal.name} {' to '.join(map(_pps, each.decided))} {self._unit}"
+            limit = self.limited_by.get(each.goal.name, each.limited_by)
+            told = "" if limit == "uut" else f", limit: {LIMITS[limit]}"
+            yield f"{each.goal.name} {' to '.join(map(_pps, each.decided))} {self._unit}{told}"
 
     def _lossless(self) -> Iterator[str]:
         """The highest load of the frame loss curve without loss."""
@@ -124,7 +133,20 @@ class _GoalBounds:
         self._looks[load] = 2 * good_s > sum(each.duration_s for each in there) if met is None else met
         self.decided = _around(self._met)
         low, high = _around(self._looks)
-        return Between(low, high, settled=(low, high) == self.decided)
+        limit = self._limit(high)
+        return Between(low, high, settled=(low, high) == self.decided, high_by=_not_the_unit(limit))
+
+    @property
+    def limited_by(self) -> Limit:
+        """What set the upper bound that is decided; the unit under test until there is one."""
+        return self._limit(self.decided[1])
+
+    def _limit(self, load: float | None) -> Limit:
+        return "uut" if load is None else blame(self.goal, self._there[load])
+
+
+def _not_the_unit(limit: str) -> str:
+    return LIMITS[limit] if limit in ("generator", "instrument") else ""
 
 
 def _around(met: Mapping[float, bool | None]) -> tuple[float | None, float | None]:
@@ -145,11 +167,8 @@ def picture_of(asked: Search, record: SearchRecord) -> StepPicture:
         values = trial.model_dump()
         test = values.pop("for_test")
         picture.add(test, LoadTrial(**values))
+    picture.limited_by = {goal.goal: goal.limited_by for goal in record.goals}
     drawn = picture.now()
-    limits = {goal.goal: f", limit: {LIMITS[goal.limited_by]}" for goal in record.goals if goal.limited_by != "uut"}
-    found = (words + next((limit for goal, limit in limits.items() if words.startswith(f"{goal} ")), "")
-             for words in drawn.found)  # fmt: skip
-    drawn = replace(drawn, found=tuple(found))
     if record.back_to_back is None:
         return drawn
     each = "" if record.requested.sources == 1 else " per source"

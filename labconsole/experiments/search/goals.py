@@ -222,7 +222,7 @@ def goal_result(goal: Goal, trials: Sequence[LoadTrial], *, minimum_pps: float, 
         there.setdefault(trial.load_pps, []).append(trial)
     complete = True
     if upper is not None and lower is not None:
-        limited: Limit = _blame(goal, there[upper])
+        limited: Limit = blame(goal, there[upper])
         complete = upper - lower <= upper * goal.relative_width * (1 + WIDTH_SLACK)
     elif lower is not None:
         complete = _same(lower, maximum_pps)
@@ -251,7 +251,7 @@ def _same(load_pps: float, limit_pps: float) -> bool:
     return abs(load_pps - limit_pps) <= limit_pps * 1e-6
 
 
-def _blame(goal: Goal, there: Sequence[LoadTrial]) -> Limit:
+def blame(goal: Goal, there: Sequence[LoadTrial]) -> Limit:
     """Who failed the goal at its upper bound: the UUT, if what it lost or queued of the offered is too much alone."""
     failed = [trial for trial in there if trial.missing_ratio > goal.loss_ratio]
     if 2 * sum(trial.uut_loss_ratio > goal.loss_ratio for trial in there) >= len(failed):

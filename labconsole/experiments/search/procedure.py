@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from labconsole import __version__
-from labconsole.contracts.experiment import Bench, StepRecord
+from labconsole.contracts.experiment import Bench, ExperimentStore, StepRecord
 from labconsole.contracts.picture import StepPicture
 from labconsole.contracts.ports import StoredTrial
 from labconsole.errors import Aborted, ConfigError, MeasurementError
@@ -28,7 +28,6 @@ from labconsole.model.identity import new_run_id, utc_now
 from labconsole.model.inventory import Inventory
 from labconsole.model.limits_check import check_request
 from labconsole.model.plan.search import QUEUED_S, Configuration, Search, least_trial_s
-from labconsole.model.record.kind import RecordKind
 from labconsole.model.record.kinds.search import KIND as SEARCH
 from labconsole.model.record.run import METHOD, PlanRef, RunRecord
 from labconsole.model.record.search import (
@@ -39,20 +38,15 @@ from labconsole.model.record.search import (
     SearchTrial,
     StreamLatency,
 )
-from labconsole.model.record.summary import RunFilter
 from labconsole.verdict.reasons import each_place
 from labconsole.verdict.verdict import lost_at_sink
 
 
-class SearchStore(Protocol):
-    """What a search asks of the store. Blocking."""
+class SearchStore(ExperimentStore[SearchRecord], Protocol):
+    """What a search asks of the store: its trials, too. Blocking."""
 
     def plan_runs(self, plan_hash: str, testbed_fingerprint: str) -> Sequence[StoredTrial]: ...
     def get(self, run_id: str) -> RunRecord: ...
-    def save_experiment(self, kind: RecordKind[SearchRecord], record: SearchRecord) -> None: ...
-    def experiments(
-        self, kind: RecordKind[SearchRecord], where: RunFilter, *, status: str | None = None
-    ) -> Sequence[SearchRecord]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

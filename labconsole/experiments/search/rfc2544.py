@@ -104,7 +104,7 @@ def back_to_back(
         Burst(
             packets=each.packets,
             upper_packets=each.upper_packets,
-            limited_by=_burst_limit(each, sources * line_pps),
+            limited_by=burst_limit(each, sources * line_pps),
             run_ids=tuple(trial.run_id for trial in each.trials),
         )
         for each in searches
@@ -128,7 +128,7 @@ def back_to_back(
     )
 
 
-def _burst_limit(found: BurstSearch, line_total_pps: float) -> BurstLimit:
+def burst_limit(found: BurstSearch, line_total_pps: float) -> BurstLimit:
     """Why no longer burst passed: by the trial that failed, if it was a burst at line rate at all."""
     failed = next((t for t in reversed(found.trials) if t.measured_packets < t.intended_packets), None)
     decisive = failed if found.upper_packets is not None and failed is not None else found.trials[-1]

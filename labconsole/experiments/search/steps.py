@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from labconsole.contracts.experiment import Stage
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.plan import Plan
 from labconsole.model.plan.search import Configuration, Search, search_hash
@@ -43,14 +44,14 @@ class LoadSearches:
             if places is None or configuration.request.loadless() in places
         ]
 
-    def stored(self, hashes: Sequence[str], testbed_fingerprint: str) -> Mapping[str, SearchRecord]:
+    def stored(self, steps: Sequence[LoadSearch], testbed_fingerprint: str) -> Mapping[str, SearchRecord]:
         """Of these searches those that came to their end on this testbed, the newest of each. Blocking: asks once.
 
         A search of format 1 took for forwarded what was still queued: it is made again.
         """
-        if not hashes:
+        if not steps:
             return {}
-        where = RunFilter(plan_hash=hashes, testbed_fingerprint=testbed_fingerprint)
+        where = RunFilter(plan_hash=[each.hash for each in steps], testbed_fingerprint=testbed_fingerprint)
         found = self._store.experiments(SEARCH, where, status="done")
         return {each.plan.hash: each for each in reversed(found) if each.format == SEARCH_FORMAT}
 
@@ -72,7 +73,7 @@ class LoadSearches:
                 found.append((step, record))
         return found
 
-    def refuse(self, plan: Plan, inventory: Inventory) -> None:
+    def refuse(self, plan: Plan, inventory: Inventory, stage: Stage) -> None:
         """Refuse before anything is touched what cannot be searched on this testbed. Raises ConfigError."""
         if plan.search is None:
             return

@@ -48,7 +48,7 @@ def contradicting_setting(record: RunRecord) -> Iterator[Discrepancy]:
     if record.plan is not None:
         yield from _plan(record, record.plan)
     if record.in_force is not None:
-        yield from _in_force(record.in_force)
+        yield from in_force_problems(record.in_force)
     elif record.role == "measured":
         yield against("in_force", "does not say by which tolerances and waits the run was measured")
     if not 1 < record.method <= METHOD:
@@ -202,7 +202,8 @@ def _plan(record: RunRecord, plan: PlanRef) -> Iterator[Discrepancy]:
         yield against("plan.fixed.reference_pps", "is not a rate", plan.fixed.reference_pps)
 
 
-def _in_force(held: InForce) -> Iterator[Discrepancy]:
+def in_force_problems(held: InForce) -> Iterator[Discrepancy]:
+    """What of tolerances and waits cannot be."""
     known = set(Tolerances.model_fields)
     for name in sorted(set(held.tolerances) - known):
         yield against(f"in_force.tolerances.{name[:80]}", "is not a tolerance known to this version")

@@ -10,8 +10,10 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from labconsole.model.design_point import BACKGROUNDS, GENERATORS, MAX_DURATION_S, OBSERVE, FrameSize, Target
 from labconsole.model.inventory import Name
+from labconsole.model.plan.boots import BootFactors
 from labconsole.model.plan.claims import CLAIMS
 from labconsole.model.plan.conduct import HookCommand, Retry, Stop, WarmUp
+from labconsole.model.plan.jobs import JobFactors, JobWish
 from labconsole.model.plan.search import SEARCH_SECTIONS, Search
 from labconsole.model.strict import StrictModel
 from labconsole.model.tolerances import Tolerances
@@ -22,6 +24,15 @@ Order = Literal["blocked-random", "full-random", "as-listed"]
 
 MATRIX_KEYS = ("platforms", "frame_sizes", "targets", "sources", "backgrounds")
 MATRIX_NEEDS = ("platforms", "frame_sizes", "targets", "duration_s")
+NOT_OF_GUESTS = (
+    "points", "frame_sizes", "targets", "sources", "backgrounds", "include", "exclude", "overrides", "search",
+    "duration_s", "generator", "observe", "warm_up", "claims", "drain_s",
+)  # fmt: skip
+"""What a plan of guests in number does not have: no frames are forwarded."""
+
+OF_GUESTS = ("job", "boot")
+"""The keys that ask for guests in number: a plan has one of them, or frames to forward."""
+
 RULE_KEYS = ("include", "exclude", "overrides")
 """What shapes a matrix, and therefore does not go with a list of points."""
 
@@ -164,6 +175,14 @@ class PlanFile(BaseModel):
                     "not": {"anyOf": [{"required": [key]} for key in ("points", "targets")]},
                 },
                 {
+                    "required": ["platforms", "job"],
+                    "not": {"anyOf": [{"required": [key]} for key in (*NOT_OF_GUESTS, "boot")]},
+                },
+                {
+                    "required": ["platforms", "boot"],
+                    "not": {"anyOf": [{"required": [key]} for key in (*NOT_OF_GUESTS, "job")]},
+                },
+                {
                     "required": ["points"],
                     "not": {"anyOf": [{"required": [key]} for key in (*MATRIX_KEYS, *RULE_KEYS)]},
                 },
@@ -201,6 +220,8 @@ class PlanFile(BaseModel):
     post: Annotated[tuple[HookCommand, ...], Field(max_length=100)] = ()
     tolerances: Tolerances = Tolerances()
     search: Search | None = None
+    job: JobFactors | None = None
+    boot: BootFactors | None = None
 
     def frame(self, size_bytes: int, entry: PointEntry | None = None) -> FrameSize:
         """A frame size in the convention of the file, or of the entry where that says its own."""
@@ -212,7 +233,7 @@ register_keys("PlanFile", None, PlanFile)
 _SECTIONS: dict[str, type[BaseModel]] = {
     "tolerances": Tolerances, "points": PointEntry, "include": IncludeEntry, "exclude": ExcludeEntry,
     "overrides": Override, "retry": Retry, "warm_up": WarmUp, "stop": Stop, "pre": HookCommand, "post": HookCommand,
-    "search": Search,
+    "search": Search, "job": JobFactors, "job.jobs": JobWish, "boot": BootFactors,
 }  # fmt: skip
 _SECTIONS |= {f"search.{name}": model for name, model in SEARCH_SECTIONS.items()}
 for _section, _model in _SECTIONS.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -10,12 +11,14 @@ from labconsole.errors import ConfigError, LackingHere, OtherTestbed
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory
 from labconsole.model.limits_check import check_request
+from labconsole.model.plan.boots import PlannedBoots
 from labconsole.model.plan.file import MATRIX_KEYS, MATRIX_NEEDS, RULE_KEYS, PlanFile
+from labconsole.model.plan.jobs import PlannedJobs
 from labconsole.model.plan.order import Configuration, configuration, set_up_key
 from labconsole.model.plan.plan import Plan, PlannedPoint, factors
 from labconsole.model.plan.points import FACTORS, Listed, distinct
 from labconsole.model.plan.rules import RULE_FACTORS, exclusion_words, has_rules, location, unfold
-from labconsole.model.plan.searched import as_searched, searches_only
+from labconsole.model.plan.searched import as_matrix_file, of_guests, searches_only, without_grid
 from labconsole.model.yaml_file import key_text, line_of, load_yaml, validate
 from labconsole.units import format_rate_bps, format_target
 
@@ -32,7 +35,11 @@ def load_plan(path: Path, inventory: Inventory | None = None, *, also: AlsoCheck
     Raises ConfigError naming file, line, key, value and what is allowed.
     """
     data = load_yaml(path)
-    file = as_searched(validate(PlanFile, data, path))
+    written = validate(PlanFile, data, path)
+    try:
+        file = as_matrix_file(written)
+    except ConfigError as exc:
+        raise _complaint(data, path, (exc.key or "job",), exc.message) from None
     _refuse_half_and_half(file, data, path)
     _refuse_duplicates(file, data, path)
     _refuse_what_blocks_cannot(file, data, path)
@@ -43,6 +50,15 @@ def load_plan(path: Path, inventory: Inventory | None = None, *, also: AlsoCheck
         plan = _ruled_plan(file, data, path)
     else:
         plan = _matrix_plan(file)
+    if of_guests(file) is not None:
+        how = (written.set_ups or 1, file.repetitions, file.seed, file.order == "as-listed")
+        jobs = None if file.job is None else PlannedJobs(file.job, file.platforms or (), *how)
+        boots = None if file.boot is None else PlannedBoots(file.boot, file.platforms or (), *how)
+        plan = replace(plan, jobs=jobs, boots=boots)
+        asked = plan.of_guests
+        assert asked is not None
+        if (trials := len(asked.points) * asked.set_ups * asked.repetitions) > MAX_TRIALS:
+            raise _too_large(path, trials)
     return plan if inventory is None else check_plan(plan, inventory, path, data, file, also=also)
 
 
@@ -67,7 +83,7 @@ def _how(file: PlanFile) -> dict[str, Any]:
         "order", "seed", "settle_s", "drain_s", "generator", "observe", "max_redo",
         "tolerances", "retry", "warm_up", "stop", "pre", "post", "search", "set_ups", "claims",
     )  # fmt: skip
-    own = {"name": file.plan, "grid": not searches_only(file), "margin_ratio": file.margin}
+    own = {"name": file.plan, "grid": not without_grid(file), "margin_ratio": file.margin}
     return own | {name: getattr(file, name) for name in names}
 
 

@@ -18,10 +18,22 @@ from labconsole.model.plan.writer import plan_from_requests
 PLAN_NAME = "search"
 """What the trials of such a search have as their plan's name."""
 
+_PURPOSE = "search: "
+
 
 def one_search(request: DesignPoint, asked: Search, inventory: Inventory) -> Plan:
     """The plan that makes this search, and nothing else. Raises ConfigError."""
     return replace(plan_from_requests(PLAN_NAME, [(request, 1)], inventory), seed=0, search=asked, grid=False)
+
+
+def search_purpose(plan: Plan) -> str:
+    """What others are told while such a search runs."""
+    return _PURPOSE + plan.points[0].request.loadless_words()
+
+
+def is_one_search(plan_name: str, purpose: str) -> bool:
+    """Whether another console's trial is such a search's, and not of a plan that happens to have this name."""
+    return plan_name == PLAN_NAME and purpose.startswith(_PURPOSE)
 
 
 def asked_search(

@@ -26,8 +26,10 @@ from labconsole.model.plan.blocks import (
     planned_set_ups,
     references,
 )
+from labconsole.model.plan.boots import PlannedBoots
 from labconsole.model.plan.conduct import HookCommand, Retry, Stop, WarmUp
 from labconsole.model.plan.file import Order
+from labconsole.model.plan.jobs import PlannedJobs
 from labconsole.model.plan.order import Configuration as SetUpOf
 from labconsole.model.plan.order import Trial, configuration, forwards, schedule
 from labconsole.model.plan.points import Listed, as_matrix, distinct
@@ -100,6 +102,12 @@ class Plan:
     pre: tuple[HookCommand, ...] = ()
     post: tuple[HookCommand, ...] = ()
     search: Search | None = None
+    jobs: PlannedJobs | None = None
+    """What guests are given to do; None: nothing."""
+
+    boots: PlannedBoots | None = None
+    """Which guests are started; None: none. With neither jobs nor boots, this plan forwards frames."""
+
     grid: bool = True
     """False: no point is measured; they say at which configurations the search is made."""
 
@@ -219,9 +227,24 @@ class Plan:
         return configurations(self.search, (point.request for point in self.points)) if self.search is not None else ()
 
     @property
+    def of_guests(self) -> PlannedJobs | PlannedBoots | None:
+        """What is asked of guests in number; None: frames are forwarded."""
+        return self.jobs if self.jobs is not None else self.boots
+
+    @property
+    def step_count(self) -> int:
+        """How many experiments of several trials, or of another kind, the plan asks for beside its grid."""
+        return len(self.searches) + (len(self.of_guests.trials) if self.of_guests is not None else 0)
+
+    @property
     def search_hashes(self) -> tuple[str, ...]:
         """By which the trials of the searches find their place, each search its own."""
         return tuple(search_hash(self.search, each) for each in self.searches) if self.search is not None else ()
+
+    @property
+    def step_hashes(self) -> tuple[str, ...]:
+        """By which the records of its steps that are no searches are found again."""
+        return self.of_guests.hashes if self.of_guests is not None else ()
 
     def needs(self) -> list[Need]:
         """What has to be known before points beside a forwarding guest can be measured, by platform."""

@@ -1,8 +1,17 @@
-"""A plan's file that searches and has no targets: what stands in their place, so that it is a matrix like any other."""
+"""A plan's file without targets, that searches or has guests in number: what stands in their place, so that it is a
+matrix like any other.
+"""
 
 from __future__ import annotations
 
-from labconsole.model.plan.file import PlanFile
+from labconsole.errors import ConfigError
+from labconsole.model.plan.file import NOT_OF_GUESTS, OF_GUESTS, PlanFile
+
+ANY_FRAME_BYTES = 64
+"""What a plan of guests in number has for a frame size: it forwards none."""
+
+
+_ASKED = {"job": "jobs for guests", "boot": "guests to start"}
 
 
 def searches_only(file: PlanFile) -> bool:
@@ -10,12 +19,45 @@ def searches_only(file: PlanFile) -> bool:
     return file.search is not None and file.points is None and "targets" not in file.model_fields_set
 
 
-def as_searched(file: PlanFile) -> PlanFile:
-    """The file with the loads and the durations that a search may use at most, where it measures no grid."""
+def without_grid(file: PlanFile) -> bool:
+    """Whether no point is measured."""
+    return of_guests(file) is not None or searches_only(file)
+
+
+def as_matrix_file(file: PlanFile) -> PlanFile:
+    """The file with what a matrix needs, where it measures no grid: with a search, the loads and durations that this
+    may use at most.
+    """
+    if (kind := of_guests(file)) is not None:
+        return _as_guests(file, kind)
     if not searches_only(file):
         return file
     assert file.search is not None
     # fields_set stays as written: model_copy would add what is put in.
     made = file.model_copy(update={"targets": ("max",), "duration_s": file.duration_s or file.search.longest_trial_s})
     made.model_fields_set.discard("targets")
+    return made
+
+
+def of_guests(file: PlanFile) -> str | None:
+    """By which key it asks for guests in number; None: it forwards frames."""
+    return next((key for key in OF_GUESTS if getattr(file, key) is not None), None)
+
+
+def _as_guests(file: PlanFile, kind: str) -> PlanFile:
+    """Raises ConfigError for a key that goes with forwarding, or with another kind."""
+    wrong = next((key for key in NOT_OF_GUESTS if key in file.model_fields_set), None)
+    if wrong is not None:
+        raise ConfigError(
+            f"cannot be combined with {kind}: a plan has either frames to forward or {_ASKED[kind]}", key=wrong
+        )
+    other = next((key for key in OF_GUESTS if key != kind and getattr(file, key) is not None), None)
+    if other is not None:
+        raise ConfigError(f"cannot be combined with {kind}: a plan has one of them", key=other)
+    written = set(file.model_fields_set)
+    made = file.model_copy(
+        update={"frame_sizes": (ANY_FRAME_BYTES,), "targets": ("max",), "duration_s": 1.0, "set_ups": None}
+    )
+    made.model_fields_set.clear()
+    made.model_fields_set.update(written)
     return made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from labconsole.model.strict import StrictModel
 
@@ -19,6 +19,39 @@ class ExperimentRecord(StrictModel):
     def plain(self, mode: Literal["json", "python"] = "python") -> dict[str, Any]:
         """The record as plain data, with the keys of its own format."""
         return self.model_dump(mode=mode)
+
+
+class PlannedBy(Protocol):
+    """What a record says of the plan that asked for it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def hash(self) -> str: ...
+
+
+class OfPlatform(Protocol):
+    """What a record says of what was asked."""
+
+    @property
+    def platform(self) -> str: ...
+
+
+class RecordOfPlan(Protocol):
+    """What a record has that is listed by plan and platform."""
+
+    @property
+    def started_at(self) -> str: ...
+    @property
+    def testbed(self) -> str: ...
+    @property
+    def testbed_fingerprint(self) -> str: ...
+    @property
+    def plan(self) -> PlannedBy: ...
+    @property
+    def requested(self) -> OfPlatform: ...
+    @property
+    def status(self) -> str: ...
 
 
 R = TypeVar("R", bound=ExperimentRecord)
@@ -36,6 +69,20 @@ class ExperimentColumns:
     plan_hash: str | None
     platform: str
     status: str
+
+
+def columns_of(record_id: str, record: RecordOfPlan) -> ExperimentColumns:
+    """The columns of a record of a plan's."""
+    return ExperimentColumns(
+        id=record_id,
+        started_at=record.started_at,
+        testbed=record.testbed,
+        testbed_fingerprint=record.testbed_fingerprint,
+        plan_name=record.plan.name,
+        plan_hash=record.plan.hash,
+        platform=record.requested.platform,
+        status=record.status,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The codes of a verdict: what each weighs, and what to do about it. docs/data-format.md explains them.
+"""The codes of a verdict: weights, titles, and what to do about each. docs/data-format.md explains them.
 
 invalid: the numbers cannot be stood behind and enter no mean. suspect: they stand, with a doubt that is named.
 """
@@ -20,6 +20,12 @@ WEIGHT: dict[str, Literal["invalid", "suspect"]] = {
     "mtu_changed": "invalid",
     "guest_changed": "invalid",
     "background_missed": "invalid",
+    "guests_missing": "invalid",
+    "job_failed": "invalid",
+    "mark_lost": "invalid",
+    "mark_forged": "invalid",
+    "swapped": "invalid",
+    "not_cold": "invalid",
     "generator_failed": "invalid",
     "no_packets": "invalid",
     "counter_decreased": "invalid",
@@ -27,6 +33,12 @@ WEIGHT: dict[str, Literal["invalid", "suspect"]] = {
     "negative_loss": "invalid",
     "not_measured": "invalid",
     "settings_changed": "suspect",
+    "start_skew": "suspect",
+    "job_short": "suspect",
+    "programs_differ": "suspect",
+    "not_hot": "suspect",
+    "ready_disagrees": "suspect",
+    "buffered_by_host": "suspect",
     "lost_at_source": "suspect",
     "lost_at_sink": "suspect",
     "instrument_limited": "suspect",
@@ -55,6 +67,63 @@ WEIGHT: dict[str, Literal["invalid", "suspect"]] = {
 }
 """The most serious first: in this order reasons are told."""
 
+TITLES: dict[str, str] = {
+    "aborted": "aborted",
+    "lease_taken": "testbed taken over",
+    "link_lost": "connection lost",
+    "failed": "failed",
+    "interface_gone": "interface gone",
+    "carrier_changed": "link went down or came up",
+    "mtu_changed": "MTU changed",
+    "guest_changed": "platform changed",
+    "background_missed": "background load missed",
+    "guests_missing": "guests missing",
+    "job_failed": "job failed",
+    "mark_lost": "time mark lost",
+    "mark_forged": "strange time marks",
+    "swapped": "memory swapped",
+    "not_cold": "not a cold start",
+    "generator_failed": "generator failed",
+    "no_packets": "nothing sent",
+    "counter_decreased": "counter went down",
+    "witnesses_disagree": "witnesses disagree",
+    "negative_loss": "more measured than offered",
+    "not_measured": "not measured",
+    "settings_changed": "settings changed",
+    "start_skew": "not begun together",
+    "job_short": "job too short",
+    "programs_differ": "programs differ",
+    "not_hot": "not a hot start",
+    "ready_disagrees": "mark and word disagree",
+    "buffered_by_host": "kept from the disk by a cache",
+    "lost_at_source": "lost at the source",
+    "lost_at_sink": "lost at the sink",
+    "instrument_limited": "instrument at its limit",
+    "not_calibrated": "load not calibrated",
+    "offered_short": "offered less than intended",
+    "offered_over": "offered more than intended",
+    "foreign_frames": "foreign frames",
+    "other_cpu": "busy with other programs",
+    "unseen_cpu": "unseen processor load",
+    "cpu_stolen": "processor time stolen",
+    "guests_changed": "other guests started or ended",
+    "generator_errors": "generator reported errors",
+    "duration_stretched": "sending took too long",
+    "duration_cut": "sending ended too early",
+    "sources_apart": "sources started apart",
+    "duplicates": "duplicate packets",
+    "buffered": "packets arrived late",
+    "rate_uncertain": "forwarding rate uncertain",
+    "not_drained": "packets still on their way",
+    "counter_froze": "counter stood still",
+    "capture_missing": "no capture",
+    "capture_incomplete": "capture incomplete",
+    "clock_stepped": "wall clock was set",
+    "not_observed": "not everything observed",
+    "samples_missed": "samples missing",
+}
+"""What a code is called where people read it, in at most 30 characters. Filters, exports and records have the code."""
+
 WHAT_TO_DO: dict[str, str] = {
     "aborted": "repeat the run",
     "lease_taken": "agree on who measures when, then repeat the run",
@@ -66,6 +135,12 @@ WHAT_TO_DO: dict[str, str] = {
     "mtu_changed": "find out who changed the MTU, restore it and repeat the run",
     "guest_changed": "find out why the platform is not what was set up (a restart, a setting), then repeat the run",
     "background_missed": "give the second guest what its load needs (a CPU, a faster source), or ask for less load",
+    "guests_missing": "the reason names the guest; give the crew fewer guests or more memory, and look at its console",
+    "job_failed": "the reason quotes the job; install its program in the guest, or give it more time, memory or disk",
+    "mark_lost": "find out what dropped the guest's ping on its way to the timekeeper; then repeat the trial",
+    "mark_forged": "find out who else sends pings to the timekeeper's address, and keep them off; repeat the trial",
+    "swapped": "give the unit under test more memory, or the crew fewer guests; then repeat the trial",
+    "not_cold": "find out who reads the copies that the guests start from (a backup, a scanner); repeat the trial",
     "generator_failed": "the reason quotes the generator; run `labconsole check` to test it",
     "no_packets": "make sure that the source's port is up and that its generator starts (run `labconsole check`)",
     "counter_decreased": "a driver was reset or miscounts: look at the node's log, then repeat the run",
@@ -73,6 +148,13 @@ WHAT_TO_DO: dict[str, str] = {
     "negative_loss": "find out who sends frames like the stream's, or what duplicates packets; then repeat the run",
     "not_measured": "find out why neither capture nor counters could be read at the sink (run `labconsole check`)",
     "settings_changed": "stop what changes settings during a measurement (a daemon, a colleague); repeat the run",
+    "start_skew": "make the job longer, or the guests fewer: they did not begin together",
+    "programs_differ": "install the same file of the job's program in every guest",
+    "job_short": "make the job larger: what its marks take is too large a part of it",
+    "buffered_by_host": "the time is one of memory: let the guests' disks bypass the host's cache, or make the job "
+    "larger than what caches it",
+    "not_hot": "give the unit under test more memory: what the guests start from did not stay in it",
+    "ready_disagrees": "start fewer guests at once, or look for lost pings: a guest told two times of its start",
     "lost_at_source": "raise the source's queue (txqueuelen, ring) or offer less: these packets never reached the wire",
     "lost_at_sink": "raise the sink's ring or use a faster sink: the unit under test had forwarded these packets",
     "instrument_limited": "offer less than the calibration found, or use a faster generator or sink",
@@ -105,6 +187,16 @@ WHAT_TO_DO: dict[str, str] = {
     "samples_missed": "raise sample_interval_s, or reduce the load on the node; counts do not depend on samples",
 }
 """One sentence a code, shown beside the reason that stands first of its cause."""
+
+
+def title(code: str) -> str:
+    """A code in plain words; one of a later program's, as it is."""
+    return TITLES.get(code, code)
+
+
+def title_with_code(code: str) -> str:
+    """Where a reader may go on to filter by it: ``sending took too long (duration_stretched)``."""
+    return f"{TITLES[code]} ({code})" if code in TITLES else code
 
 
 def depths(reasons: Sequence[Reason]) -> list[int]:

@@ -1,4 +1,4 @@
-"""What the pool of links knows of its nodes' clocks."""
+"""What the pool of links knows of its nodes: their clocks, and whether one of them owes an answer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from labconsole.engine.links import LinkPool
 from labconsole.engine.live.telemetry import NodeLive, Telemetry
-from labconsole.errors import NodeLost
+from labconsole.errors import NodeLost, NodeUnreachable
 from labconsole.wire.session import Hello
 
 
@@ -57,3 +57,34 @@ def test_a_node_that_is_gone_meanwhile_is_named_after_the_others_have_answered()
         asyncio.run(pool.measure_clocks(links))
     assert links[1].monotonic_offset_ns == 180_000_000
     assert telemetry.nodes["src1"].clock_offset_ns is None
+
+
+def test_a_pool_awaits_an_answer_while_a_node_is_connected_and_while_one_of_its_links_does():
+    async def check() -> None:
+        dialled, refused = asyncio.Event(), asyncio.Event()
+
+        async def dial(name: str, inventory: Any, on_event: Any) -> Any:
+            dialled.set()
+            await refused.wait()
+            raise NodeUnreachable(name, "no route", operation="connect")
+
+        nothing: Any = lambda *_: None  # noqa: E731
+        inventory: Any = SimpleNamespace(nodes={"src1": SimpleNamespace(address="192.0.2.1")})
+        telemetry = Telemetry()
+        telemetry.nodes = {"src1": NodeLive("src1", ("source",))}
+        pool = LinkPool(inventory, telemetry, connect=dial, emit=nothing, on_event=nothing, on_lost=nothing)
+        assert not pool.awaits_answer
+        connecting = asyncio.create_task(pool.connect(["src1"]))
+        await dialled.wait()
+        assert pool.awaits_answer
+        refused.set()
+        await connecting
+        assert not pool.awaits_answer
+        standing: Any = SimpleNamespace(awaits_answer=False)
+        pool.links["src1"] = standing
+        assert not pool.awaits_answer
+        standing.awaits_answer = True
+        assert pool.awaits_answer
+        await pool.close()
+
+    asyncio.run(check())

@@ -28,15 +28,15 @@ def hops(**bend) -> StreamRecord:
 
 def test_a_loss_stands_between_the_hops_where_it_happened():
     shown = lines(EXAMPLE)
-    place = next(number for number, line in enumerate(shown) if "lost before uut_out" in line)
-    assert shown[place - 1].startswith("uut_in") and shown[place + 1].startswith("uut_out")
-    assert "−49 716 (7 %) lost before uut_out: no counter says why" in shown[place]
+    place = next(number for number, line in enumerate(shown) if "lost before UUT out" in line)
+    assert shown[place - 1].startswith("UUT in") and shown[place + 1].startswith("UUT out")
+    assert "−49 716 (7 %) lost before UUT out: no counter says why" in shown[place]
     assert shown[-1].strip() == "└─ measured 660 511, by capture"
 
 
 def test_what_counters_say_of_a_loss_is_told_with_it():
     shown = lines(hops(uut_out={"drops": {"tx_dropped": 16, "qdisc_tbf": 49700}}))
-    assert any("lost before uut_out: qdisc_tbf 49 700, tx_dropped 16" in line for line in shown)
+    assert any("lost before UUT out: qdisc_tbf 49 700, tx_dropped 16" in line for line in shown)
 
 
 def test_a_drop_without_a_loss_and_a_hop_without_a_count_are_shown_as_that():
@@ -54,7 +54,7 @@ def test_packets_that_joined_and_packets_that_have_no_place_are_named():
 
 def test_what_is_missing_at_all_shows_in_the_bar():
     shown = lines(hops(uut_out={"packets": 710226}))
-    assert shown[0].endswith("█") and next(line for line in shown if line.startswith("uut_out"))[-1] != "█"
+    assert shown[0].endswith("█") and next(line for line in shown if line.startswith("UUT out"))[-1] != "█"
 
 
 @pytest.mark.parametrize("width", [1, 10, 20, 40, 80, 200])

@@ -6,7 +6,7 @@ import pytest
 
 from labconsole.cli.text.runs import reason_lines
 from labconsole.model.record.run import Failure
-from labconsole.model.record.verdict_codes import WEIGHT, WHAT_TO_DO, depths
+from labconsole.model.record.verdict_codes import TITLES, WEIGHT, WHAT_TO_DO, depths, title_with_code
 from labconsole.tui.screens.runs.run_pages import verdict_page
 from labconsole.verdict.consequences import FOLLOWS, arrange, weighed
 from labconsole.verdict.reasons import each_place, reason
@@ -82,8 +82,12 @@ def test_the_table_knows_real_codes_only_and_nothing_follows_from_itself():
             above = {cause for each in above for cause in FOLLOWS.get(each, ())} - seen
 
 
-def test_every_code_says_what_to_do():
-    assert set(WHAT_TO_DO) == set(WEIGHT)
+def test_every_code_says_what_to_do_and_has_a_title_of_its_own_in_plain_words():
+    assert set(WHAT_TO_DO) == set(TITLES) == set(WEIGHT)
+    assert len(set(TITLES.values())) == len(TITLES)
+    assert not any("_" in words or words.endswith(".") for words in TITLES.values())
+    assert max(map(len, TITLES.values())) <= 30
+    assert title_with_code("of_a_later_program") == "of_a_later_program"
 
 
 def test_a_record_of_a_lost_node_has_one_cause_and_a_reader_sees_what_to_do(inventory):
@@ -93,7 +97,7 @@ def test_a_record_of_a_lost_node_has_one_cause_and_a_reader_sees_what_to_do(inve
     run = record(inventory, seen)
     assert [each.code for each in run.verdict.reasons if each.follows is None] == ["link_lost"]
     lines = reason_lines(run.verdict.reasons)
-    assert lines[0] == "    link_lost: snk1: gone"
+    assert lines[0] == "    connection lost (link_lost): snk1: gone"
     assert lines[1] == f"      → {WHAT_TO_DO['link_lost']}"
     assert all(line.startswith("      so ") for line in lines[2:])
 
@@ -103,6 +107,6 @@ def test_the_consoles_page_shows_the_same_under_the_verdict(inventory):
     seen.failure = Failure(failure="node_lost", operation="generator.start", node="snk1", message="snk1: gone")
     rows = verdict_page(record(inventory, seen), None, 100)
     shown = ["".join(text for text, _ in row)[12:] for row in rows[2:5]]
-    assert shown[0] == "link_lost: snk1: gone"
+    assert shown[0] == "connection lost (link_lost): snk1: gone"
     assert shown[1].startswith("→ find out why the node")
-    assert any("so offered_short:" in "".join(text for text, _ in row) for row in rows)
+    assert any("so offered less than intended (offered_short):" in "".join(text for text, _ in row) for row in rows)

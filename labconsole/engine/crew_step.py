@@ -1,0 +1,170 @@
+"""What the kinds of experiment with guests in number have in common: a step is one trial, taken again while it comes
+out invalid, as often as the plan says. Each attempt is stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, TypeVar
+
+from labconsole.contracts.experiment import Bench, ExperimentStore
+from labconsole.errors import MeasurementError
+from labconsole.model.design_point import DesignPoint
+from labconsole.model.plan.conduct import Retry
+from labconsole.model.plan.crews import CrewPoint, CrewTrial
+from labconsole.model.plan.plan import Plan
+from labconsole.model.record.crew_trial import CrewTrialRef
+from labconsole.model.record.kind import ExperimentRecord, RecordKind
+from labconsole.model.record.run import InForce, Verdict
+from labconsole.model.record.summary import RunFilter
+from labconsole.model.record.verdict_codes import WEIGHT
+from labconsole.model.tolerances import Tolerances
+
+ASKED_AT_ONCE = 5000
+"""Hashes in one question to a store, which takes so many words at most."""
+
+P = TypeVar("P", bound=CrewPoint)
+R = TypeVar("R", bound=ExperimentRecord)
+S = TypeVar("S")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrewStep(ABC, Generic[P, R]):
+    """One trial of a plan. ``request``: the testbed that it needs, as a design point at no particular load."""
+
+    kind: ClassVar[RecordKind[Any]]
+    hopeless: ClassVar[frozenset[str]] = frozenset()
+    """Codes that another attempt does not mend, so that it is made only where the plan says so."""
+
+    trial: CrewTrial[P]
+    request: DesignPoint
+    hash: str
+    plan_name: str
+    store: ExperimentStore[R]
+    tolerances: Tolerances = field(default_factory=Tolerances)
+    retry: Retry = field(default_factory=Retry)
+    seed: int = 0
+    set_ups: int = 1
+    repetitions: int = 1
+    attempts: int = 1
+    margin_ratio: float | None = None
+    plan_hash: str | None = None
+    settle_s: float | None = None
+
+    def describe(self) -> str:
+        """One line for people."""
+        block = f", set-up {self.trial.block} of {self.set_ups}" if self.set_ups > 1 else ""
+        repetition = f", repetition {self.trial.repetition}" if self.repetitions > 1 else ""
+        return f"{self.trial.point.words()}{block}{repetition}"
+
+    async def take(self, bench: Bench) -> R:
+        """Take it, again while it comes out invalid; returns the last attempt's record.
+
+        Raises Aborted when no further trial is to be begun, NodeError when the crew cannot stand.
+        """
+        attempt = 1
+        while True:
+            await bench.begin()
+            try:
+                record = await self.attempt(bench, attempt)
+            except MeasurementError:
+                if attempt == self.attempts:
+                    raise
+                await bench.over("invalid", again=True)
+                attempt += 1
+                continue
+            await asyncio.to_thread(self.store.save_experiment, self.kind, record)
+            verdict = self.verdict_of(record)
+            again = verdict.status == "invalid" and attempt < self.attempts and self._again(verdict)
+            await bench.over(verdict.status, again=again)
+            if not again:
+                return record
+            attempt += 1
+
+    @abstractmethod
+    async def attempt(self, bench: Bench, attempt: int) -> R:
+        """One attempt, from 1. Raises MeasurementError for one that gave no record, and may be made again."""
+
+    @abstractmethod
+    def verdict_of(self, record: R) -> Verdict:
+        """Its verdict."""
+
+    def _again(self, verdict: Verdict) -> bool:
+        codes = {each.code for each in verdict.reasons if WEIGHT[each.code] == "invalid"}
+        return bool(codes - self.hopeless if self.retry.codes is None else codes & set(self.retry.codes))
+
+    @property
+    def in_force(self) -> InForce:
+        """By what its trial is taken and judged. Nothing is captured, so that there is nothing to drain."""
+        return InForce(tolerances=self.tolerances.model_dump(), settle_s=self.settle_s, drain_s=None)
+
+    def ref(self, attempt: int) -> CrewTrialRef:
+        """What a record says of its place in its plan."""
+        return CrewTrialRef(
+            name=self.plan_name,
+            hash=self.hash,
+            point=self.trial.point.index,
+            block=self.trial.block,
+            repetition=self.trial.repetition,
+            position=self.trial.position,
+            seed=self.seed,
+            set_ups=self.set_ups,
+            repetitions=self.repetitions,
+            attempt=attempt,
+            attempts=self.attempts,
+            margin_ratio=self.margin_ratio,
+            plan_hash=self.plan_hash,
+        )
+
+
+def trials_at(plan: Plan, trials: Iterable[CrewTrial[P]], only: frozenset[int] | None) -> list[CrewTrial[P]]:
+    """Those on the platforms that these points of the plan have; None: all."""
+    platforms = {point.request.platform for point in plan.points if only is None or point.index in only}
+    return [trial for trial in trials if trial.point.platform in platforms]
+
+
+def of_plan(
+    make: Callable[..., S], plan: Plan, trial: CrewTrial[P], hash_of: Callable[[CrewTrial[P]], str], **own: Any
+) -> S:
+    """The step of a plan that is resolved for its testbed, told what every one is told and what its kind has of its
+    own.
+    """
+    asked = plan.of_guests
+    assert asked is not None
+    at = {point.request.platform: point for point in plan.points}
+    return make(
+        trial=trial,
+        request=at[trial.point.platform].request.loadless(),
+        hash=hash_of(trial),
+        plan_name=plan.name,
+        tolerances=plan.tolerances,
+        settle_s=plan.settle_s,
+        retry=plan.retry,
+        seed=plan.seed,
+        set_ups=asked.set_ups,
+        repetitions=asked.repetitions,
+        attempts=plan.max_redo + 1,
+        margin_ratio=plan.margin_ratio,
+        plan_hash=None if plan.listed else plan.hash(),  # what is asked for at the command line lists its points
+        **own,
+    )
+
+
+def stored_by_hash(
+    store: ExperimentStore[R], kind: RecordKind[R], hashes: Sequence[str], testbed_fingerprint: str
+) -> Iterator[R]:
+    """Every attempt of trials with these hashes, of each the oldest first. Blocking."""
+    for first in range(0, len(hashes), ASKED_AT_ONCE):
+        asked = hashes[first : first + ASKED_AT_ONCE]
+        where = RunFilter(plan_hash=asked, testbed_fingerprint=testbed_fingerprint)
+        yield from reversed(store.experiments(kind, where))
+
+
+def failure_of(verdict: Verdict) -> str | None:
+    """Why nothing can be concluded; None: something can."""
+    if verdict.status != "invalid":
+        return None
+    return "; ".join(each.detail for each in verdict.reasons if each.follows is None)

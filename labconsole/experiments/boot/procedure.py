@@ -1,0 +1,137 @@
+"""One start of guests as a step of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from labconsole import __version__
+from labconsole.contracts.crew import CrewMember
+from labconsole.contracts.experiment import Bench, ExperimentStore, StepRecord
+from labconsole.contracts.picture import StepPicture
+from labconsole.engine.crew_stage import guest_address, guest_mac
+from labconsole.engine.crew_step import CrewStep, failure_of
+from labconsole.experiments.boot.figures import clock_error_s, deviation_s, latest_s, mark_zero_ns
+from labconsole.experiments.boot.live import guests_started
+from labconsole.experiments.boot.taking import QUIET_S, BootSeen, BootTaking
+from labconsole.experiments.boot.verdict import judge
+from labconsole.model.identity import utc_now
+from labconsole.model.inventory import Inventory
+from labconsole.model.plan.boots import BootFactors, BootPoint
+from labconsole.model.record.boot import BootRecord, BootRequested
+from labconsole.model.record.kinds.boot import KIND as BOOT
+from labconsole.model.record.run import Figures, Verdict
+from labconsole.verdict.influences import influences
+
+USUAL_START_S = 5.0
+"""What a guest is reckoned with: nobody knows beforehand how fast one starts."""
+
+BootStore = ExperimentStore[BootRecord]
+"""Where starts are kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BootStep(CrewStep[BootPoint, BootRecord]):
+    """One trial of a plan: a step."""
+
+    kind = BOOT
+    factors: BootFactors
+
+    def durations_s(self, inventory: Inventory) -> Sequence[float]:
+        """By a guess."""
+        thrown_away = 1 if self.trial.point.start == "hot" else 0
+        return [min(self.factors.limit_s, USUAL_START_S * (self.trial.point.guests + thrown_away)) + QUIET_S]
+
+    def verdict_of(self, record: BootRecord) -> Verdict:
+        return record.verdict
+
+    async def attempt(self, bench: Bench, attempt: int) -> BootRecord:
+        """See CrewStep. Raises NodeError for what the platform cannot be asked."""
+        members = boot_members(self.trial.point, self.factors)
+        turn = f"{self.hash}/{attempt}"
+        seen = await BootTaking(self.trial.point, self.factors.limit_s, members, bench, turn).take()
+        return self._record(seen, bench, attempt)
+
+    def _record(self, seen: BootSeen, bench: Bench, attempt: int) -> BootRecord:
+        factors, inventory, point = self.factors, bench.inventory, self.trial.point
+        error_s = None if seen.clocks is None else clock_error_s(seen.clocks)
+        verdict = judge(
+            seen.observations,
+            seen.guests,
+            start=point.start,
+            clock_error_s=error_s,
+            files=seen.files,
+            timekeeper=seen.timekeeper,
+            swapped_pages=seen.swapped_pages,
+            missing=seen.missing,
+            limits=self.tolerances,
+            inventory=inventory,
+        )
+        told: list[Figures] = list(influences(seen.observations, (), inventory.uut))
+        first_ns = min((each.started_ns for each in seen.guests if each.started_ns is not None), default=None)
+        marks_s = [each.mark_s for each in seen.guests]
+        return BootRecord(
+            boot_id=seen.observations.run_id,
+            started_at=seen.observations.started_at,
+            finished_at=utc_now(),
+            testbed=inventory.testbed,
+            testbed_fingerprint=inventory.fingerprint(),
+            emulated=inventory.emulated,
+            operator=bench.operator,
+            labconsole_version=__version__,
+            plan=self.ref(attempt),
+            requested=BootRequested(
+                platform=point.platform,
+                guests=point.guests,
+                start=point.start,
+                limit_s=factors.limit_s,
+                memory_mib=factors.memory_mib,
+            ),
+            set_up=seen.set_up,
+            clocks=seen.clocks,
+            mark_zero_ns=None if seen.clocks is None or first_ns is None else mark_zero_ns(seen.clocks, first_ns),
+            clock_error_s=error_s,
+            guests=seen.guests,
+            startup_s=latest_s(marks_s),
+            ready_s=latest_s([each.ready_s for each in seen.guests]),
+            sd_s=deviation_s(marks_s),
+            file_system=seen.file_system,
+            files=seen.files,
+            memory=seen.memory,
+            swapped_pages=seen.swapped_pages,
+            timekeeper=seen.timekeeper,
+            in_force=self.in_force,
+            verdict=verdict,
+            attestation=seen.attestation,
+            influences=tuple(told),
+            environment=seen.environment,
+            status="failed" if verdict.status == "invalid" else "done",
+            failure=failure_of(verdict),
+        )
+
+    def picture(self, record: StepRecord) -> StepPicture:
+        """What it came to, in words."""
+        if not isinstance(record, BootRecord):
+            return StepPicture()
+        return StepPicture(found=tuple(result_words(record)), guests=guests_started(record.guests))
+
+
+def result_words(record: BootRecord) -> list[str]:
+    """How long it took, and what the guests use, in a line each."""
+    took = "not all guests came" if record.startup_s is None else f"all up after {record.startup_s:.3f} s"
+    spread = "" if record.sd_s is None else f", sd between guests {record.sd_s:.3f} s"
+    used = None if record.memory is None else record.memory.used_bytes
+    return [took + spread] + ([] if used is None else [f"{used / 2**20:.1f} MiB of memory less"])
+
+
+def boot_members(point: BootPoint, factors: BootFactors) -> tuple[CrewMember, ...]:
+    """The guests of a point."""
+    return tuple(
+        CrewMember(
+            name=f"g{number + 1}",
+            address=guest_address(number),
+            mac=guest_mac(number),
+            memory_mib=factors.memory_mib,
+        )
+        for number in range(point.guests)
+    )

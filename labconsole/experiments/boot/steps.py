@@ -1,0 +1,70 @@
+"""Starts of guests as steps of a plan: one trial each, in the order that the plan draws."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from labconsole.contracts.experiment import Stage
+from labconsole.engine.crew_step import of_plan, stored_by_hash, trials_at
+from labconsole.errors import ConfigError
+from labconsole.model.inventory import Inventory
+from labconsole.model.plan.boots import BootTrial, boot_hash
+from labconsole.model.plan.plan import Plan
+from labconsole.model.record.boot import BOOT_FORMAT, BootRecord
+from labconsole.model.record.kinds.boot import KIND as BOOT
+
+if TYPE_CHECKING:
+    from labconsole.experiments.boot.procedure import BootStep, BootStore
+
+
+class Boots:
+    """The kind of experiment that a plan's key ``boot`` asks for."""
+
+    def __init__(self, store: BootStore) -> None:
+        self._store = store
+
+    def steps(self, plan: Plan, only: frozenset[int] | None = None, salt: str = "") -> Sequence[BootStep]:
+        """Every trial of a plan that is resolved for its testbed; ``only`` on the platforms that these points have."""
+        if plan.boots is None:
+            return []
+        from labconsole.experiments.boot.procedure import BootStep
+
+        boots = plan.boots
+
+        def hash_of(trial: BootTrial) -> str:
+            return boot_hash(boots.factors, trial, salt)
+
+        return [
+            of_plan(BootStep, plan, trial, hash_of, factors=boots.factors, store=self._store)
+            for trial in trials_at(plan, boots.trials, only)
+        ]
+
+    def stored(self, steps: Sequence[BootStep], testbed_fingerprint: str) -> Mapping[str, BootRecord]:
+        """The newest of each trial that can be stood behind: each is a set-up of its own."""
+        hashes = [each.hash for each in steps]
+        found = stored_by_hash(self._store, BOOT, hashes, testbed_fingerprint)
+        newest = {each.plan.hash: each for each in found if each.format == BOOT_FORMAT and each.status == "done"}
+        return newest
+
+    def earlier(self, testbed_fingerprint: str) -> Sequence[tuple[BootStep, BootRecord]]:
+        """None: a start of an earlier time is shown among its results."""
+        return []
+
+    def refuse(self, plan: Plan, inventory: Inventory, stage: Stage) -> None:
+        """Refuse beforehand what a platform's guests cannot do. Raises ConfigError."""
+        if plan.boots is None:
+            return
+        from labconsole.experiments.boot.procedure import boot_members
+
+        for point in plan.boots.points:
+            offer = stage.offer(point.platform, boot_members(point, plan.boots.factors))
+            if point.start == "cold" and not offer.files:
+                raise ConfigError(
+                    f"platform {point.platform} names no files that its guests start from, so nothing can be cold"
+                    + ("; name them as `guest_files` in hosts.yaml" if offer.installed else ""),
+                    key="boot.start", value="cold", allowed="hot",
+                )  # fmt: skip
+
+
+EXPERIMENT = Boots

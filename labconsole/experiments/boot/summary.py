@@ -1,0 +1,251 @@
+"""What starts of guests come to: times and memory of each point, lines over the number of guests, what differs.
+
+Only valid trials enter, of each the newest. Every trial starts its guests anew, so each is a replicate
+(docs/statistics.md). Cold is held against hot, and platform against platform, in pairs of blocks of one plan on one
+testbed, on the logarithm; all that is compared is one family (Holm). Pure.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import NamedTuple
+
+from labconsole.measure.statistics.effects import Effect, Word, equivalence_p, paired_effect, word
+from labconsole.measure.statistics.least_squares import Line, fit_line
+from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups, set_up_means
+from labconsole.measure.trials_of_guests import adjusted, newest_trials, uut_kernel
+from labconsole.model.record.boot import BootRecord
+
+
+class SeriesKey(NamedTuple):
+    """What a line over the number of guests is of. ``crew``: what every guest has, where that is not the platform's.
+    ``kernel``: of the unit under test; a start under another is another point.
+    """
+
+    testbed_fingerprint: str
+    platform: str
+    start: str
+    crew: tuple[int, ...] = ()
+    kernel: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BootPointFound:
+    """A point. ``startup_s`` by the clock outside, ``ready_s`` by the UUT's, ``first_s`` of the first guest; ``sd_s``:
+    the deviation between the guests of a trial; ``*_bytes``: of all guests, by each witness. ``left_out``: trials that
+    do not enter, by the code that keeps them out. ``boot_ids``: of those that enter.
+    """
+
+    key: SeriesKey
+    guests: int
+    startup_s: SetUpMean | None
+    ready_s: SetUpMean | None
+    first_s: SetUpMean | None
+    sd_s: SetUpMean | None
+    used_bytes: SetUpMean | None
+    pss_bytes: SetUpMean | None
+    cgroup_bytes: SetUpMean | None
+    hypervisor_bytes: SetUpMean | None
+    left_out: Mapping[str, int]
+    boot_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BootLines:
+    """Over the number of guests: start-up time, and memory by each witness. Of memory the constant is what the tool
+    needs however many guests there are, the slope what each guest needs. None: there is no line.
+    """
+
+    key: SeriesKey
+    startup_s: Line | None
+    used_bytes: Line | None
+    pss_bytes: Line | None
+    cgroup_bytes: Line | None
+    hypervisor_bytes: Line | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartsCompared:
+    """By how much longer so many guests take to start at one point (``key``) than at another (``than``).
+
+    ``adjusted_p``: by Holm over all that is compared; ``word``: what that says.
+    """
+
+    key: SeriesKey
+    than: SeriesKey
+    guests: int
+    effect: Effect
+    adjusted_p: float | None
+    word: Word
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BootsSummary:
+    """Everything that follows from these trials. ``cold_against_hot``, ``between_platforms``: one family of claims.
+    ``testbeds``: fingerprint to name. ``superseded``: trials of which a newer one is stored.
+    """
+
+    points: tuple[BootPointFound, ...]
+    lines: tuple[BootLines, ...]
+    cold_against_hot: tuple[StartsCompared, ...]
+    between_platforms: tuple[StartsCompared, ...]
+    testbeds: Mapping[str, str]
+    superseded: int
+
+    @property
+    def names(self) -> dict[SeriesKey, str]:
+        """What each series is called beside the others, without its start: its platform, and what tells it apart."""
+        keys = {each.key for each in self.points}
+        kernels, testbeds = {key.kernel for key in keys}, {key.testbed_fingerprint for key in keys}
+        return {
+            key: ", ".join(
+                [
+                    key.platform,
+                    *(f"{mib} MiB" for mib in key.crew),
+                    *([f"Linux {key.kernel or 'not known'}"] if len(kernels) > 1 else []),
+                    *([f"on {self.testbeds[key.testbed_fingerprint]}"] if len(testbeds) > 1 else []),
+                ]
+            )
+            for key in keys
+        }
+
+
+Take = Callable[[BootRecord], float | None]
+Place = tuple[SeriesKey, int]
+"""A series, and a number of guests."""
+
+
+def summarize_boots(records: Iterable[BootRecord]) -> BootsSummary:
+    """By platform, start and number of guests."""
+    every = sorted(records, key=lambda each: (each.started_at, each.boot_id))
+    newest = newest_trials(every)
+    by_point: dict[Place, list[BootRecord]] = {}
+    for record in newest:
+        by_point.setdefault((series_key(record), record.requested.guests), []).append(record)
+    entered = {at: [each for each in group if each.verdict.status == "valid"] for at, group in by_point.items()}
+    places = sorted(by_point)
+    series = list(dict.fromkeys(key for key, _ in places))
+    margins = {record.plan.margin_ratio for record in newest}
+    cold = [((key, guests), (key._replace(start="hot"), guests)) for key, guests in places if key.start == "cold"]
+    pairs = [(key, than) for key, than in cold if than in entered]
+    found = _compared([*pairs, *_of_platforms(places)], entered, margins.pop() if len(margins) == 1 else None)
+    return BootsSummary(
+        points=tuple(_point(key, guests, by_point[key, guests], entered[key, guests]) for key, guests in places),
+        lines=tuple(_lines(key, [each for at in places if at[0] == key for each in entered[at]]) for key in series),
+        cold_against_hot=tuple(found[: len(pairs)]),
+        between_platforms=tuple(found[len(pairs) :]),
+        testbeds={each.testbed_fingerprint: each.testbed for each in newest},
+        superseded=len(every) - len(newest),
+    )
+
+
+def _of_platforms(places: Sequence[Place]) -> list[tuple[Place, Place]]:
+    """Places that differ in nothing but the platform, each two once."""
+    alike: dict[tuple[SeriesKey, int], list[Place]] = {}
+    for key, guests in places:
+        alike.setdefault((key._replace(platform=""), guests), []).append((key, guests))
+    return [(other, one) for group in alike.values() for one, other in combinations(group, 2)]
+
+
+def _compared(
+    pairs: Sequence[tuple[Place, Place]], entered: Mapping[Place, Sequence[BootRecord]], margin_ratio: float | None
+) -> list[StartsCompared]:
+    effects = [paired_effect(_by_block(entered[ours]), _by_block(entered[theirs])) for ours, theirs in pairs]
+    different = adjusted([effect.p for effect in effects])
+    equal = adjusted([None if margin_ratio is None else equivalence_p(effect, margin_ratio) for effect in effects])
+    return [
+        StartsCompared(
+            key=ours[0], than=theirs[0], guests=ours[1], effect=effect, adjusted_p=p, word=word(p, equivalent)
+        )
+        for (ours, theirs), effect, p, equivalent in zip(pairs, effects, different, equal, strict=True)
+    ]
+
+
+def series_key(record: BootRecord) -> SeriesKey:
+    """Which line a trial belongs to."""
+    asked = record.requested
+    crew = () if asked.memory_mib is None else (asked.memory_mib,)
+    return SeriesKey(record.testbed_fingerprint, asked.platform, asked.start, crew, uut_kernel(record))
+
+
+def _startup(record: BootRecord) -> float | None:
+    return record.startup_s
+
+
+def _ready(record: BootRecord) -> float | None:
+    return record.ready_s
+
+
+def _first(record: BootRecord) -> float | None:
+    times = [each.mark_s for each in record.guests if each.mark_s is not None]
+    return min(times) if times else None
+
+
+def _deviation(record: BootRecord) -> float | None:
+    return record.sd_s
+
+
+def _used(record: BootRecord) -> float | None:
+    return None if record.memory is None else record.memory.used_bytes
+
+
+def _pss(record: BootRecord) -> float | None:
+    return None if record.memory is None else record.memory.pss_bytes
+
+
+def _cgroup(record: BootRecord) -> float | None:
+    return None if record.memory is None else record.memory.cgroup_bytes
+
+
+def _hypervisor(record: BootRecord) -> float | None:
+    return None if record.memory is None else record.memory.hypervisor_bytes
+
+
+def _point(key: SeriesKey, guests: int, every: Sequence[BootRecord], entered: Sequence[BootRecord]) -> BootPointFound:
+    def mean(take: Take) -> SetUpMean | None:
+        values = {each.boot_id: [value] for each in entered if (value := take(each)) is not None}
+        return mean_over_set_ups(values) if values else None
+
+    left_out = Counter(
+        each.verdict.reasons[0].code for each in every if each.verdict.status != "valid" and each.verdict.reasons
+    )
+    return BootPointFound(
+        key=key,
+        guests=guests,
+        startup_s=mean(_startup),
+        ready_s=mean(_ready),
+        first_s=mean(_first),
+        sd_s=mean(_deviation),
+        used_bytes=mean(_used),
+        pss_bytes=mean(_pss),
+        cgroup_bytes=mean(_cgroup),
+        hypervisor_bytes=mean(_hypervisor),
+        left_out=dict(left_out),
+        boot_ids=tuple(each.boot_id for each in entered),
+    )
+
+
+def _lines(key: SeriesKey, entered: Sequence[BootRecord]) -> BootLines:
+    def line(take: Take) -> Line | None:
+        return fit_line([(each.requested.guests, value) for each in entered if (value := take(each)) is not None])
+
+    return BootLines(
+        key=key,
+        startup_s=line(_startup),
+        used_bytes=line(_used),
+        pss_bytes=line(_pss),
+        cgroup_bytes=line(_cgroup),
+        hypervisor_bytes=line(_hypervisor),
+    )
+
+
+def _by_block(records: Sequence[BootRecord]) -> dict[tuple[str, int], float]:
+    """Blocks of two plans are not each other's."""
+    found: dict[tuple[str, int], list[float]] = {}
+    for each in records:
+        if each.startup_s is not None:
+            found.setdefault((each.plan.name, each.plan.block), []).append(each.startup_s)
+    return set_up_means(found)

@@ -1,0 +1,324 @@
+"""One start of guests: their files cold or hot, all start commands at once, a mark of each, memory when it is quiet."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from labconsole.contracts.crew import BootMark, CrewMember, Ground, HowMade, HypervisorWord, StandingCrew
+from labconsole.contracts.experiment import Bench
+from labconsole.contracts.picture import StepPicture
+from labconsole.contracts.ports import AgentLink
+from labconsole.engine.trial.window import Readings
+from labconsole.errors import Aborted, AgentError, MeasurementError, NodeError, NodeLost
+from labconsole.experiments.boot.figures import guests_booted, memory_used
+from labconsole.experiments.boot.live import guests_starting
+from labconsole.experiments.boot.memory import GuestsMemory, MemoryLook, look, look_at_guests
+from labconsole.experiments.boot.own_files import OwnFiles, cached_of
+from labconsole.measure.outside_clock import MarkFinder, Marks, MarkSender, MarksFound, Nonce, find_marks
+from labconsole.model.identity import new_run_id, utc_now
+from labconsole.model.plan.boots import BootPoint
+from labconsole.model.record.boot import CachedFiles, ClocksRelated, GuestBooted, MemoryUsed
+from labconsole.model.record.crew_trial import TimekeeperSeen
+from labconsole.model.record.run import Environment, SetUp
+from labconsole.platforms.base.marks import nonces
+from labconsole.verdict.observed import TrialObservations
+from labconsole.wire.marks import SeenMarks, StartMarks, StopMarks, TimeMark
+from labconsole.wire.session import Ping
+
+MARKS = "marks"
+QUIET_S = 5.0
+"""So long after the last guest is up memory is looked at."""
+
+DROPS = 3
+"""The kernel may keep a page that it was about to look at: it is asked so often."""
+
+MIB = 1024 * 1024
+SHOWN_EVERY_S = 0.2
+_DID_NOT_COME = ("guest_silent", "guest_ended")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BootSeen:
+    """What one start showed. ``set_up`` None: not all guests came; ``missing``: why, in sentences."""
+
+    observations: TrialObservations
+    set_up: SetUp | None
+    clocks: ClocksRelated | None
+    guests: tuple[GuestBooted, ...]
+    file_system: str | None
+    files: tuple[CachedFiles, ...] | None
+    memory: MemoryUsed | None
+    swapped_pages: int | None
+    timekeeper: TimekeeperSeen
+    missing: tuple[str, ...]
+    attestation: Environment
+    environment: Environment
+
+
+class BootTaking:
+    """One attempt."""
+
+    def __init__(
+        self, point: BootPoint, limit_s: float, members: Sequence[CrewMember], bench: Bench, turn: str
+    ) -> None:
+        self._point, self._limit_s, self._members, self._bench, self._turn = point, limit_s, members, bench, turn
+        self._stage = bench.stage
+        self._offer = self._stage.offer(point.platform, members)
+        self._seen = TrialObservations(run_id=new_run_id(datetime.now(UTC)), started_at=utc_now())
+        self._senders: list[MarkSender] = []
+        self._own_pids: dict[str, list[int]] = {}
+        self._readings: Readings | None = None
+        self._ground: Ground | None = None
+        self._before: MemoryLook | None = None
+        self._word: HypervisorWord | None = None
+        self._files: tuple[CachedFiles, ...] | None = None
+        self._clocks: ClocksRelated | None = None
+        self._shows: asyncio.TimerHandle | None = None
+
+    async def take(self) -> BootSeen:
+        """From the guests' files to the memory of those that stand; nothing stands afterwards.
+
+        Raises NodeError for what cannot be, MeasurementError for what may be tried again, Aborted when it is stopped.
+        """
+        await self._refuse_memory()
+        own = OwnFiles(self._stage.uut, self._point.platform, self._offer)
+        try:
+            if self._offer.files:
+                done = "looked for" if self._offer.installed else "copied"
+                self._show(f"what the guests start from is being {done}")
+                await self._unless_stopped(own.make(on_disk=self._point.start == "cold"))
+            if self._point.start == "hot":
+                self._show("one guest is started and thrown away, so that all it needs is in memory")
+                await self._unless_stopped(self._stand(own, self._members[:1], "thrown away", HowMade()))
+                await self._stage.restore()
+            return await self._measured(own)
+        finally:
+            self._stage.on_mark = None
+            if self._shows is not None:
+                self._shows.cancel()
+            await self._stage.restore()
+            with suppress(NodeLost):
+                await own.remove()
+
+    async def _stand(self, own: OwnFiles, members: Sequence[CrewMember], turn: str, how: HowMade) -> StandingCrew:
+        made = replace(how, options=own.options, limit_s=self._limit_s, anew=True)
+        return await self._stage.stand(self._point.platform, members, (self._turn, turn), made)
+
+    async def _measured(self, own: OwnFiles) -> BootSeen:
+        async def before(ground: Ground) -> Sequence[CrewMember]:
+            return await self._begin(ground, own)
+
+        crew: StandingCrew | None = None
+        missing: list[str] = []
+        marks: SeenMarks | None = None
+        try:
+            crew = await self._unless_stopped(self._stand(own, self._members, "measured", HowMade(before=before)))
+            memory, swapped = await self._quiet(crew)
+        except AgentError as exc:
+            if exc.code not in _DID_NOT_COME or self._ground is None:
+                raise
+            missing.append(exc.message)
+            memory, swapped = None, await self._swapped()
+        finally:
+            if self._ground is not None:
+                with suppress(NodeLost):
+                    marks = await self._ground.timekeeper.ask(StopMarks(marks=MARKS))
+        ground = self._ground
+        assert ground is not None
+        if marks is None:
+            raise MeasurementError("the timekeeper went away while guests started")
+        if self._readings is not None:
+            await self._readings.close()
+        if crew is not None:
+            missing += await self._attest(crew)
+        senders = self._known(crew)
+        found = find_marks(senders, marks.marks)
+        if missing and crew is None:
+            missing += [f"{name}: sent no mark" for name, each in found.of.items() if each.start_request_ns is None]
+        pids = {} if crew is None else {member.name: member.pid or 0 for member in crew.crew.members}
+        used, whole = memory if memory is not None else (GuestsMemory(), None)
+        return BootSeen(
+            observations=self._seen,
+            set_up=None if crew is None else crew.begin_trial(),
+            clocks=self._clocks,
+            guests=guests_booted(
+                senders, None if crew is None else crew.crew, found, self._clocks, used, pids, self._word
+            ),
+            file_system=own.file_system,
+            files=self._files,
+            memory=whole,
+            swapped_pages=swapped,
+            timekeeper=_timekeeper(ground, marks, found),
+            missing=tuple(missing),
+            attestation={} if crew is None else crew.crew.attestation,
+            environment=self._stage.environment(ground),
+        )
+
+    async def _refuse_memory(self) -> None:
+        """Raises NodeError where guests are given more than there is."""
+        wanted_mib = self._offer.memory_mib
+        if wanted_mib is None:
+            return
+        available = (await look(self._stage.uut)).available_bytes
+        if available is not None and available < wanted_mib * MIB:
+            raise NodeError(
+                self._stage.uut.name,
+                f"platform {self._point.platform}: {self._point.guests} guests are given {wanted_mib} MiB of memory, "
+                f"and {available // MIB} MiB are available; give them less (memory_mib), or start fewer",
+            )
+
+    async def _begin(self, ground: Ground, own: OwnFiles) -> Sequence[CrewMember]:
+        """Right before the start: the files' pages, the clocks, memory, the marks."""
+        self._ground = ground
+        if own.paths:
+            self._files = await self._made_ready(own)
+        drawn = nonces(len(self._members))
+        self._senders = [
+            MarkSender(
+                name=each.name,
+                address=each.address.partition("/")[0],
+                mac=None if self._offer.installed else each.mac.lower(),
+                start=nonce,
+            )
+            for each, nonce in zip(self._members, drawn, strict=True)
+        ]
+        start = StartMarks(marks=MARKS, interface=ground.stream.sink.interface, address=ground.address)
+        await ground.timekeeper.ask(start)
+        self._stage.on_mark = self._watcher()
+        self._own_pids = {ground.uut.name: []}
+        self._readings = Readings(
+            self._seen,
+            {ground.uut.name: ground.uut, ground.timekeeper.name: ground.timekeeper},
+            {ground.uut.name: [], ground.timekeeper.name: []},
+            self._stage.guest_processes,
+            self._own_pids,
+        )
+        await self._readings.open()
+        self._show(f"{len(self._members)} guests are being started", {})
+        self._before = await self._look(ground.uut)
+        self._clocks = await related_clocks(ground.uut, ground.timekeeper)
+        return [
+            replace(each, boot_mark=BootMark(ground.address, Nonce(nonce.payload_bytes, nonce.pattern)))
+            for each, nonce in zip(self._members, drawn, strict=True)
+        ]
+
+    async def _made_ready(self, own: OwnFiles) -> tuple[CachedFiles, ...]:
+        """The files as the point has them, as far as that can be: the verdict judges what is found."""
+        if self._point.start == "hot":
+            await own.read()
+            return await own.look()
+        for _ in range(DROPS):
+            await own.drop()
+            files = await own.look()
+            if cached_of(files)[1] == 0:
+                break
+        return files
+
+    async def _quiet(self, crew: StandingCrew) -> tuple[tuple[GuestsMemory, MemoryUsed], int | None]:
+        """Memory, once nothing has been asked of the guests for a while; and pages swapped since before the start."""
+        self._show(f"all {len(self._members)} guests are up; {QUIET_S:g} s of quiet, then their memory")
+        await self._unless_stopped(asyncio.sleep(QUIET_S))
+        after = await self._look(crew.uut)
+        self._word = after.word
+        pids = [member.pid for member in crew.crew.members if member.pid is not None]
+        self._own_pids[crew.uut.name] = pids
+        guests = await look_at_guests(crew.uut, pids)
+        before = self._before or MemoryLook()
+        return (guests, memory_used(before, after, guests, crew.crew.members, QUIET_S)), _moved(before, after)
+
+    async def _look(self, uut: AgentLink) -> MemoryLook:
+        word = await self._stage.hypervisor_memory(self._point.platform, self._members)
+        return replace(await look(uut), word=word)
+
+    def _known(self, crew: StandingCrew | None) -> list[MarkSender]:
+        """Who sends which mark, with the MAC address that an installed guest turned out to have."""
+        macs = {} if crew is None else {each.name: each.mac.lower() for each in crew.crew.members if each.mac}
+        return [replace(each, mac=macs.get(each.name, each.mac)) for each in self._senders]
+
+    async def _swapped(self) -> int | None:
+        return _moved(self._before or MemoryLook(), await look(self._stage.uut))
+
+    async def _attest(self, crew: StandingCrew) -> list[str]:
+        """What of the guests is no longer as it was set up, in sentences."""
+        self._seen.attestation = crew.crew.attestation
+        if crew.crew.attest is None:
+            return []
+        try:
+            after = await crew.crew.attest(crew.uut)
+        except NodeLost:
+            raise
+        except NodeError as exc:
+            return [exc.message]
+        changed = "the guests are not what was set up: what they say of themselves changed"
+        return [] if after == crew.crew.attestation else [changed]
+
+    async def _unless_stopped(self, work: Awaitable[T]) -> T:
+        """Its result, unless the operator stops it: then it is given up, and what it began is undone."""
+        task, stop = asyncio.ensure_future(work), asyncio.ensure_future(self._stage.wait_stopping())
+        try:
+            await asyncio.wait((task, stop), return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                raise Aborted("the plan was ended")
+            return task.result()
+        finally:
+            task.cancel()
+            stop.cancel()
+            await asyncio.gather(task, stop, return_exceptions=True)
+
+    def _watcher(self) -> Callable[[TimeMark], None]:
+        finder, loop = MarkFinder(self._senders), asyncio.get_running_loop()
+
+        def show() -> None:
+            self._shows = None
+            found = finder.found().of
+            came = sum(each.start_request_ns is not None for each in found.values())
+            self._show(f"{came} of {len(self._members)} guests have come", found)
+
+        def hear(mark: TimeMark) -> None:
+            if finder.see(mark) is not None and self._shows is None:
+                self._shows = loop.call_later(SHOWN_EVERY_S, show)
+
+        return hear
+
+    def _show(self, words: str, found: Mapping[str, Marks] | None = None) -> None:
+        guests = () if found is None else guests_starting([each.name for each in self._members], found)
+        self._bench.show(StepPicture(found=(words,), guests=guests))
+
+
+async def related_clocks(uut: AgentLink, timekeeper: AgentLink) -> ClocksRelated:
+    """Both compared with the console's anew, all in a few milliseconds. Raises NodeLost."""
+    await asyncio.gather(uut.measure_clock(), timekeeper.measure_clock())
+    both = await timekeeper.ask(Ping())
+    return ClocksRelated(
+        uut_offset_ns=uut.monotonic_offset_ns,
+        uut_error_ns=uut.clock_error_ns,
+        timekeeper_offset_ns=timekeeper.monotonic_offset_ns,
+        timekeeper_error_ns=timekeeper.clock_error_ns,
+        timekeeper_monotonic_ns=both.monotonic_ns,
+        timekeeper_wall_ns=both.wall_ns,
+    )
+
+
+def _moved(before: MemoryLook, after: MemoryLook) -> int | None:
+    if before.swapped_pages is None or after.swapped_pages is None:
+        return None
+    return after.swapped_pages - before.swapped_pages
+
+
+def _timekeeper(ground: Ground, marks: SeenMarks, found: MarksFound) -> TimekeeperSeen:
+    return TimekeeperSeen(
+        node=ground.timekeeper.name,
+        interface=ground.stream.sink.interface,
+        address=ground.address,
+        dropped_packets=marks.dropped_kernel_packets + marks.unread_packets,
+        strange_packets=found.strange_packets + marks.strange_packets,
+        doubled=found.doubled,
+        wall_moved_ns=marks.clock_step_ns,
+    )

@@ -1,0 +1,319 @@
+"""Start-up time and memory over the number of guests (Quétier et al., section 3.2)."""
+
+from __future__ import annotations
+
+from labconsole.contracts.report import (
+    Cell,
+    Figure,
+    Finding,
+    Findings,
+    MethodNote,
+    Panel,
+    PlottedCurve,
+    ReportUnit,
+    Table,
+)
+from labconsole.experiments.boot.summary import BootsSummary, summarize_boots
+from labconsole.measure.statistics.least_squares import Line
+from labconsole.measure.statistics.set_ups import SetUpMean
+from labconsole.model.record.boot import BootRecord
+from labconsole.report.captions import caption, mark_of
+from labconsole.report.effect_words import ratio_words
+from labconsole.report.material import Material
+from labconsole.report.points import platform_order
+from labconsole.report.reference import CAUTION
+from labconsole.report.words import UNKNOWN, count, number
+
+MIB = 2**20
+CLOCK = "Until the last guest is up, by the clock outside, from the first start command"
+WITNESSES = ("used_bytes", "pss_bytes", "cgroup_bytes", "hypervisor_bytes")
+"""Memory: less available on the unit under test, of the guests' processes, of their control groups, by the hypervisor's
+own word."""
+
+PAPER = "quetier"
+
+
+def summary_of(material: Material) -> BootsSummary:
+    """Of all starts that the report is of."""
+    return summarize_boots(record for record in material.of("boot") if isinstance(record, BootRecord))
+
+
+def startup(material: Material) -> Figure | None:
+    """A panel for cold and for hot, a curve a platform."""
+    summary = summary_of(material)
+    points, names = [each for each in summary.points if each.startup_s is not None], summary.names
+    panels = []
+    for start in dict.fromkeys(each.key.start for each in points):
+        own = [each for each in points if each.key.start == start]
+        curves = []
+        for key in sorted({each.key for each in own}, key=lambda key: (platform_order(key.platform), key)):
+            marks = [
+                mark_of(each.guests, each.startup_s, scale=1.0)
+                for each in own
+                if each.key == key and each.startup_s is not None
+            ]
+            curves.append(PlottedCurve(names[key], tuple(marks)))
+        panels.append(Panel(start, tuple(curves)))
+    if not panels:
+        return None
+    return Figure(
+        name="quetier-2",
+        title="Start-up time by number of guests",
+        kind="curves",
+        x_label="guests",
+        y_label="seconds",
+        panels=tuple(panels),
+        caption=caption(CLOCK, panels),
+        ideal=False,
+    )
+
+
+def times(material: Material) -> Table | None:
+    """Every point in numbers, by both witnesses."""
+    summary = summary_of(material)
+    if not summary.points:
+        return None
+    names = summary.names
+    rows: list[tuple[Cell, ...]] = []
+    shown: list[tuple[str, ...]] = []
+    for each in summary.points:
+        out = ", ".join(f"{times} {code}" for code, times in each.left_out.items())
+        mean, ready, own = each.startup_s, each.ready_s, each.sd_s
+        rows.append(
+            (
+                each.key.platform,
+                each.key.start,
+                each.guests,
+                *_interval(mean),
+                None if ready is None else ready.mean,
+                None if own is None else own.mean,
+                None if mean is None else mean.trials,
+                out,
+                summary.testbeds[each.key.testbed_fingerprint],
+                each.key.kernel,
+            )
+        )
+        shown.append(
+            (
+                names[each.key],
+                each.key.start,
+                str(each.guests),
+                _words(mean, 1.0, 3),
+                _words(ready, 1.0, 3),
+                UNKNOWN if own is None else number(own.mean, 3),
+                UNKNOWN if mean is None else str(mean.trials),
+                out or "none",
+            )
+        )
+    return Table(
+        name="quetier-2-times",
+        title="Start-up times of guests",
+        columns=(
+            "platform",
+            "start",
+            "guests",
+            "startup_s",
+            "ci_low_s",
+            "ci_high_s",
+            "ready_s",
+            "between_guests_sd_s",
+            "trials",
+            "left_out_codes",
+            "testbed",
+            "kernel",
+        ),
+        rows=tuple(rows),
+        headings=("platform", "start", "guests", "s", "by their word", "sd s", "trials", "left out"),
+        shown=tuple(shown),
+        note=f"{CLOCK}; mean ± half the 95 % interval over trials, each of which starts all guests anew. By their "
+        "word: READY on their consoles, by the clock of the unit under test; sd: between guests. Only valid trials "
+        "enter, of each the newest.",
+    )
+
+
+def compared(material: Material) -> Table | None:
+    """Cold against hot, and every platform against every other, at equal numbers of guests."""
+    summary = summary_of(material)
+    found = (*summary.cold_against_hot, *summary.between_platforms)
+    if not found:
+        return None
+    names = summary.names
+    rows: list[tuple[Cell, ...]] = []
+    shown: list[tuple[str, ...]] = []
+    for each in found:
+        key, than, effect = each.key, each.than, each.effect
+        figures = (effect.change, effect.ci_low, effect.ci_high, effect.blocks, each.adjusted_p, each.word)
+        rows.append((key.platform, key.start, than.platform, than.start, each.guests, *figures))
+        shown.append(
+            (
+                f"{names[key]}, {key.start}",
+                f"{names[than]}, {than.start}",
+                str(each.guests),
+                ratio_words(effect),
+                str(effect.blocks),
+                UNKNOWN if each.adjusted_p is None else number(each.adjusted_p, 3),
+                each.word,
+            )
+        )
+    return Table(
+        name="quetier-2-compared",
+        title="Start-up times compared",
+        columns=(
+            "platform",
+            "start",
+            "than_platform",
+            "than_start",
+            "guests",
+            "longer_ratio",
+            "longer_ratio_ci_low",
+            "longer_ratio_ci_high",
+            "blocks",
+            "adjusted_p",
+            "word",
+        ),
+        rows=tuple(rows),
+        headings=("start-up time of", "over that of", "guests", "times", "blocks", "p (Holm)", "finding"),
+        shown=tuple(shown),
+        note="Geometric mean of the blocks' ratios with its 95 % interval, paired by block; all rows are one family.",
+    )
+
+
+def findings(material: Material) -> Findings | None:
+    """What may be claimed."""
+    summary = summary_of(material)
+    names, found = summary.names, list[Finding]()
+    ids = {(each.key, each.guests): each.boot_ids for each in summary.points}
+    for each in (*summary.cold_against_hot, *summary.between_platforms):
+        if "different" in each.word and each.effect.change is not None:
+            start, than = f"{names[each.key]} ({each.key.start})", f"{names[each.than]} ({each.than.start})"
+            longer = f"{ratio_words(each.effect)} times as long to start as of {than}: {each.word}"
+            sentence = f"{start}: {count(each.guests, 'guest')} {'takes' if each.guests == 1 else 'take'} {longer}"
+            found.append(Finding(sentence, ids[each.key, each.guests] + ids[each.than, each.guests]))
+    return Findings(kind="boot_compared", heading="Starts of guests", found=tuple(found), claims=True, evidence="trial")
+
+
+def memory(material: Material) -> Table | None:
+    """What each guest needs, and what is needed however many there are, by each witness."""
+    rows: list[tuple[Cell, ...]] = []
+    shown: list[tuple[str, ...]] = []
+    summary = summary_of(material)
+    names = summary.names
+    for each in summary.lines:
+        lines = [getattr(each, name) for name in WITNESSES]
+        if not any(line is not None for line in lines):
+            continue
+        figures: list[Cell] = []
+        for line in lines:
+            figures += [None] * 6 if line is None else [
+                line.slope, line.slope_low, line.slope_high, line.constant, line.constant_low, line.constant_high
+            ]  # fmt: skip
+        testbed = summary.testbeds[each.key.testbed_fingerprint]
+        rows.append((each.key.platform, each.key.start, *figures, testbed, each.key.kernel))
+        cells = [word for line in lines for word in _line_words(line)]
+        shown.append((names[each.key], each.key.start, *cells))
+    if not rows:
+        return None
+    parts = ("guest", "guest_ci_low", "guest_ci_high", "tool", "tool_ci_low", "tool_ci_high")
+    witnesses = ("available", "processes", "control_groups", "hypervisor")
+    figures_of = [f"{witness}_{part}_bytes" for witness in witnesses for part in parts]
+    return Table(
+        name="quetier-memory",
+        title="Memory of guests: each guest's, and the tool's",
+        columns=("platform", "start", *figures_of, "testbed", "kernel"),
+        rows=tuple(rows),
+        headings=(
+            "platform",
+            "start",
+            "MiB a guest, available",
+            "tool",
+            "MiB a guest, processes",
+            "tool",
+            "MiB a guest, groups",
+            "tool",
+            "MiB a guest, hypervisor",
+            "tool",
+        ),
+        shown=tuple(shown),
+        note="M(n) = M_tool + m · n by least squares over trials, with 95 % intervals, all guests up and quiet. "
+        "Available: by how much less memory is available on the unit under test; processes: proportional set size of "
+        "the guests' processes; groups: of their control groups, where they have some; hypervisor: by its own word, "
+        "where it has one.",
+    )
+
+
+def beside_paper(material: Material) -> Table | None:
+    """The paper's printed times (figure 2), for as many guests."""
+    paper, names = material.paper, material.paper_names
+    if paper is None or paper.name != PAPER:
+        return None
+    printed = {
+        (row["platform"], start): (int(row["guests"]), float(row[f"{start}_s"]))
+        for row in paper.tables["startup"]
+        for start in ("cold", "hot")
+    }
+    rows: list[tuple[Cell, ...]] = []
+    shown: list[tuple[str, ...]] = []
+    summary = summary_of(material)
+    for each in summary.points:
+        theirs = printed.get((names.get(each.key.platform, ""), each.key.start))
+        if theirs is None or each.startup_s is None:
+            continue
+        guests, seconds = theirs
+        rows.append((each.key.platform, each.key.start, each.guests, each.startup_s.mean, guests, seconds))
+        own = _words(each.startup_s, 1.0, 3)
+        shown.append((summary.names[each.key], each.key.start, str(each.guests), own, str(guests), number(seconds, 0)))
+    return Table(
+        name="quetier-2-beside",
+        title="Start-up times beside the paper's",
+        columns=("platform", "start", "guests", "startup_s", "paper_guests", "paper_s"),
+        rows=tuple(rows),
+        headings=("platform", "start", "guests", "s", "paper's guests", "paper's s"),
+        shown=tuple(shown),
+        note=f"Paper: {paper.source.format(table='figure 2')}. {CAUTION}",
+        beside_paper=True,
+    )
+
+
+def method(material: Material) -> MethodNote | None:
+    """How the times are taken."""
+    if not material.of("boot"):
+        return None
+    return MethodNote(
+        "Starts of guests",
+        "All guests are started at once, each trial anew. A guest is up when the ping that it sends then reaches a "
+        "node outside; its word on its console is a second witness. Cold: none of the files that guests start from is "
+        "in the page cache; hot: all are.",
+    )
+
+
+def _interval(found: SetUpMean | None) -> tuple[Cell, Cell, Cell]:
+    return (None, None, None) if found is None else (found.mean, found.ci_low, found.ci_high)
+
+
+def _words(found: SetUpMean | None, unit: float, places: int) -> str:
+    if found is None:
+        return UNKNOWN
+    half = "" if found.half_width is None else f" ± {number(found.half_width / unit, places)}"
+    return f"{number(found.mean / unit, places)}{half}"
+
+
+def _line_words(line: Line | None) -> tuple[str, str]:
+    if line is None:
+        return UNKNOWN, UNKNOWN
+
+    def part(value: float, low: float | None, high: float | None) -> str:
+        told = number(value / MIB)
+        return told if low is None or high is None else f"{told} ({number(low / MIB)} to {number(high / MIB)})"
+
+    return part(line.slope, line.slope_low, line.slope_high), part(line.constant, line.constant_low, line.constant_high)
+
+
+UNITS = (
+    ReportUnit(name="quetier-2", place=115, paper=(PAPER, "figure 2"), make=startup),
+    ReportUnit(name="quetier-2-times", place=116, make=times),
+    ReportUnit(name="quetier-2-compared", place=117, make=compared),
+    ReportUnit(name="quetier-memory", place=118, make=memory),
+    ReportUnit(name="quetier-2-beside", place=160, paper=(PAPER, "figure 2"), make=beside_paper),
+    ReportUnit(name="boot-findings", place=115, make=findings),
+    ReportUnit(name="boot-words", place=115, make=method),
+)

@@ -1,0 +1,100 @@
+"""The verdict on one start of guests: which came, whether both witnesses agree, what was in the page cache. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from labconsole.experiments.boot.own_files import cached_of
+from labconsole.model.inventory import Inventory
+from labconsole.model.record.boot import CachedFiles, GuestBooted
+from labconsole.model.record.crew_trial import TimekeeperSeen
+from labconsole.model.record.run import Reason, Verdict
+from labconsole.model.tolerances import Tolerances
+from labconsole.verdict.changes import changes
+from labconsole.verdict.consequences import weighed
+from labconsole.verdict.influences import doubts
+from labconsole.verdict.observed import TrialObservations
+from labconsole.verdict.reasons import reason
+from labconsole.verdict.timekeeper import swap_reasons, timekeeper_reasons
+
+APART_S, APART_RATIO = 0.1, 0.02
+"""A guest says that it is up right after its mark was answered: both witnesses agree within this, and the error of the
+clocks between them."""
+
+
+def judge(
+    seen: TrialObservations,
+    guests: Sequence[GuestBooted],
+    *,
+    start: str,
+    clock_error_s: float | None,
+    files: Sequence[CachedFiles] | None,
+    timekeeper: TimekeeperSeen,
+    swapped_pages: int | None,
+    missing: Sequence[str],
+    limits: Tolerances,
+    inventory: Inventory,
+) -> Verdict:
+    """``missing``: a sentence for every guest that did not come, or is not what was set up."""
+    found = list(seen.doubts)
+    found += [reason("guests_missing", each) for each in missing]
+    found += shown_reasons(
+        guests, start=start, clock_error_s=clock_error_s, files=files, timekeeper=timekeeper,
+        swapped_pages=swapped_pages, limits=limits,
+    )  # fmt: skip
+    found += changes(seen, limits, inventory.uut)
+    found += doubts(seen, (), limits, inventory.uut, emulated=inventory.emulated)
+    return weighed(found)
+
+
+def shown_reasons(
+    guests: Sequence[GuestBooted],
+    *,
+    start: str,
+    clock_error_s: float | None,
+    files: Sequence[CachedFiles] | None,
+    timekeeper: TimekeeperSeen | None,
+    swapped_pages: int | None,
+    limits: Tolerances,
+) -> list[Reason]:
+    """Those that follow from what a record holds, so that whoever has it can judge again."""
+    found = list(_marks(guests, clock_error_s))
+    if files is not None:
+        found += _cached(start, files)
+    if timekeeper is not None:
+        times = [abs(each.mark_s) for each in guests if each.mark_s is not None]
+        found += timekeeper_reasons(timekeeper, min(times, default=0.0), limits)
+    return [*found, *swap_reasons(swapped_pages)]
+
+
+def apart_s(guest: GuestBooted) -> float | None:
+    """By how much its two witnesses differ; None: one is missing."""
+    return None if guest.mark_s is None or guest.ready_s is None else guest.ready_s - guest.mark_s
+
+
+def too_far_apart(guest: GuestBooted, clock_error_s: float | None) -> bool:
+    """Whether the two witnesses contradict each other."""
+    difference_s = apart_s(guest)
+    if difference_s is None or guest.mark_s is None:
+        return False
+    return abs(difference_s) > APART_S + APART_RATIO * abs(guest.mark_s) + (clock_error_s or 0.0)
+
+
+def _marks(guests: Sequence[GuestBooted], clock_error_s: float | None) -> Iterator[Reason]:
+    for each in guests:
+        if each.ready_ns is not None and each.mark_ns is None:
+            detail = f"{each.guest}: said that it was up, but the timekeeper did not see its mark"
+            yield reason("mark_lost", detail, guest=each.guest)
+        if too_far_apart(each, clock_error_s):
+            detail = f"{each.guest}: its mark came after {each.mark_s:.3f} s, its word after {each.ready_s:.3f} s"
+            yield reason("ready_disagrees", detail, guest=each.guest, apart_s=apart_s(each))
+
+
+def _cached(start: str, files: Sequence[CachedFiles]) -> Iterator[Reason]:
+    pages, cached = cached_of(files)
+    if start == "cold" and cached:
+        detail = f"{cached} of {pages} pages of what the guests start from were still in memory"
+        yield reason("not_cold", detail, pages=pages, cached_pages=cached)
+    if start == "hot" and cached < pages:
+        detail = f"only {cached} of {pages} pages of what the guests start from were in memory"
+        yield reason("not_hot", detail, pages=pages, cached_pages=cached)

@@ -1,0 +1,109 @@
+"""A stored start of guests computed again: its times from marks and clocks, its sums, its verdict from what is seen."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+
+from labconsole.experiments.boot.verdict import shown_reasons
+from labconsole.measure.recompute.discrepancy import Discrepancy, Number, against, same
+from labconsole.measure.recompute.judged_again import codes_of, judged_again, limits_of
+from labconsole.model.record.boot import BootRecord
+
+SHOWN_ONLY = frozenset({"mark_lost", "ready_disagrees", "not_cold", "not_hot", "mark_forged", "swapped"})
+"""Codes that nothing gives but what the record holds."""
+
+
+def recompute_boot(record: BootRecord) -> list[Discrepancy]:
+    """What of a trial does not follow, or contradicts itself."""
+    return [*_differences(record), *_guests(record), *_verdict(record)]
+
+
+def _differences(record: BootRecord) -> Iterator[Discrepancy]:
+    first_ns = _first_ns(record)
+    clocks, zero_ns, error_s = record.clocks, None, None
+    if clocks is not None:
+        error_s = (clocks.uut_error_ns + clocks.timekeeper_error_ns) / 1e9
+        if first_ns is not None:
+            moved_ns = clocks.timekeeper_offset_ns - clocks.uut_offset_ns
+            zero_ns = first_ns + moved_ns + (clocks.timekeeper_wall_ns - clocks.timekeeper_monotonic_ns)
+    marks = [_since(each.mark_ns, zero_ns) for each in record.guests]
+    words = [_since(each.ready_ns, first_ns) for each in record.guests]
+    known = [each for each in marks if each is not None]
+    whole = len(known) == len(marks)
+    wanted: dict[str, tuple[Number, Number]] = {
+        "mark_zero_ns": (record.mark_zero_ns, zero_ns),
+        "clock_error_s": (record.clock_error_s, error_s),
+        "startup_s": (record.startup_s, max(known, default=None) if whole else None),
+        "ready_s": (record.ready_s, None if None in words else max((each or 0.0 for each in words), default=None)),
+        "sd_s": (record.sd_s, statistics.stdev(known) if whole and len(known) > 1 else None),
+    }
+    for index, guest in enumerate(record.guests):
+        where = f"guests[{index}]"
+        own_s = None
+        if marks[index] is not None and guest.started_ns is not None and first_ns is not None:
+            own_s = (marks[index] or 0.0) - (guest.started_ns - first_ns) / 1e9
+        wanted[f"{where}.mark_s"] = guest.mark_s, marks[index]
+        wanted[f"{where}.ready_s"] = guest.ready_s, words[index]
+        wanted[f"{where}.own_s"] = guest.own_s, own_s
+    memory = record.memory
+    if memory is not None:
+        before, after = memory.available_before_bytes, memory.available_after_bytes
+        wanted["memory.used_bytes"] = memory.used_bytes, None if before is None or after is None else before - after
+        wanted["memory.pss_bytes"] = memory.pss_bytes, _sum([each.pss_bytes for each in record.guests])
+        wanted["memory.cgroup_bytes"] = memory.cgroup_bytes, _sum([each.cgroup_bytes for each in record.guests])
+        free = memory.hypervisor_free_before_bytes, memory.hypervisor_free_after_bytes
+        less = _sum([each.hypervisor_bytes for each in record.guests])
+        if free[0] is not None and free[1] is not None:
+            less = free[0] - free[1]
+        wanted["memory.hypervisor_bytes"] = memory.hypervisor_bytes, less
+    for where, (stored, again) in wanted.items():
+        if not same(stored, again):
+            yield Discrepancy(where=where, stored=stored, recomputed=again)
+
+
+def _first_ns(record: BootRecord) -> int | None:
+    return min((each.started_ns for each in record.guests if each.started_ns is not None), default=None)
+
+
+def _since(moment_ns: int | None, zero_ns: int | None) -> float | None:
+    return None if moment_ns is None or zero_ns is None else (moment_ns - zero_ns) / 1e9
+
+
+def _sum(values: Sequence[int | None]) -> int | None:
+    return None if None in values or not values else sum(each or 0 for each in values)
+
+
+def _guests(record: BootRecord) -> Iterator[Discrepancy]:
+    if len(record.guests) != record.requested.guests:
+        yield Discrepancy(where="guests", stored=len(record.guests), recomputed=record.requested.guests)
+    for index, guest in enumerate(record.guests):
+        way = guest.way_in
+        if way is not None and (way.tries > 1) != (way.gap_s is not None):
+            yield against(f"guests[{index}].way_in", "has a gap before its first try, or none after it", way.tries)
+        if guest.ready_ns is not None and guest.started_ns is not None and guest.ready_ns < guest.started_ns:
+            yield against(f"guests[{index}]", "was up before it was started")
+    for index, each in enumerate(record.files or ()):
+        if each.cached_pages > each.pages:
+            yield against(f"files[{index}]", "has more pages in memory than in all", each.cached_pages)
+
+
+def _verdict(record: BootRecord) -> Iterator[Discrepancy]:
+    """What the record shows has its reason, and nothing else of that kind."""
+    again = shown_reasons(
+        record.guests,
+        start=record.requested.start,
+        clock_error_s=record.clock_error_s,
+        files=record.files,
+        timekeeper=record.timekeeper,
+        swapped_pages=record.swapped_pages,
+        limits=limits_of(record.in_force),
+    )
+    yield from judged_again(record, again, SHOWN_ONLY)
+    if any(each.ready_ns is None for each in record.guests) and "guests_missing" not in codes_of(record):
+        yield against("verdict.reasons", "lacks guests_missing, which the record shows")
+    if record.requested.start == "cold" and record.files is None and record.memory is not None:
+        yield against("files", "says nothing of the page cache, but the start is cold")
+
+
+RECOMPUTE = recompute_boot

@@ -1,0 +1,98 @@
+"""What the device below guests' disks did, against what their jobs did: the doubts and notes of it. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from labconsole.model.jobs import DiskWork
+from labconsole.model.record.job import CopySeen, DiskSeen
+from labconsole.model.record.run import Figures, Reason
+from labconsole.verdict.reasons import reason
+
+KIB, MIB = 1024, 1024 * 1024
+SURPLUS_RATIO, SURPLUS_BYTES = 1.05, 4 * 2**20
+"""What a device does beyond a share and some MiB more than the jobs is told."""
+
+_VOLUME = re.compile(r"READ (\d{1,12}) WRITTEN (\d{1,12})\b")
+
+
+def jobs_volume(work: DiskWork, size: int, copies: Sequence[CopySeen]) -> tuple[int | None, int]:
+    """Bytes that all copies together have read past every cache, None: not known; and written until they are on the
+    device.
+
+    Of jobs that tell it by what they print, which is nothing when they failed.
+    """
+    if not work.tells:
+        many = size * len(copies) * MIB
+        return None if work.reads_mib is None else work.reads_mib * many, work.writes_mib * many
+    told = [_VOLUME.search(copy.output) for copy in copies]
+    read = sum(int(each[1]) for each in told if each is not None) * KIB
+    return None if None in told else read, sum(int(each[2]) for each in told if each is not None) * KIB
+
+
+def disk_reasons(seen: DiskSeen, copies: Sequence[CopySeen]) -> Iterator[Reason]:
+    """Where less reached the device than the jobs wrote, or less came from it than they read past every cache."""
+    if any(copy.exit_status != 0 for copy in copies):
+        return  # it did not do all its work, and that is said
+    for verb, device, job in (
+        ("written to", seen.device_written_bytes, seen.job_written_bytes),
+        ("read from", seen.device_read_bytes, seen.job_read_bytes or 0),
+    ):
+        if device is None:
+            detail = f"how much was {verb} {seen.device}, below the guests' disks, is not known"
+            yield reason("not_observed", detail, device=seen.device)
+        elif device < job:
+            detail = f"{mib_words(device)} were {verb} {seen.device} in the window, but the jobs did {mib_words(job)}"
+            yield reason("buffered_by_host", detail, device=seen.device, device_bytes=device, job_bytes=job)
+    # Of a device that others use, too, its counters alone would not show it.
+    known = [each for each in seen.guests if each.read_bytes is not None]
+    if seen.job_read_bytes and len(known) == len(seen.guests):
+        total = sum(each.read_bytes or 0 for each in known)
+        if total < seen.job_read_bytes <= (seen.device_read_bytes or 0):
+            did = mib_words(seen.job_read_bytes)
+            detail = f"the guests' processes read {mib_words(total)} from devices, but the jobs did {did}"
+            yield reason(
+                "buffered_by_host", detail, device=seen.device, device_bytes=total, job_bytes=seen.job_read_bytes
+            )
+
+
+def mib_words(count: int) -> str:
+    """``64.0 MiB``."""
+    return f"{count / MIB:.1f} MiB"
+
+
+def disk_notes(seen: DiskSeen | None, work: DiskWork | None, size: int, copies: int, uut: str) -> Iterator[Figures]:
+    """One influence where the device did clearly more than the jobs, and one where it gave less than was read of it."""
+    if seen is None:
+        return
+    again = 0 if work is None else work.memory_reads_mib * size * copies * MIB
+    if seen.device_read_bytes is not None and seen.device_read_bytes < again:
+        words = f"of {mib_words(again)} that the jobs read, {mib_words(seen.device_read_bytes)} came from {seen.device}"
+        yield {
+            "node": uut,
+            "kind": "read_from_memory",
+            "detail": f"{words}; the rest was in memory",
+            "read_bytes": again,
+            "device_bytes": seen.device_read_bytes,
+        }
+    more = {
+        "written": _beyond(seen.device_written_bytes, seen.job_written_bytes),
+        "read": _beyond(seen.device_read_bytes, seen.job_read_bytes),
+    }
+    told = {verb: count for verb, count in more.items() if count is not None}
+    if told:
+        words = " and ".join(f"{mib_words(count)} were {verb}" for verb, count in told.items())
+        yield {
+            "node": uut,
+            "kind": "disk_shared",
+            "detail": f"{words} on {seen.device} beyond what the jobs did: by others, or by file systems",
+            **{f"{verb}_bytes": count for verb, count in told.items()},
+        }
+
+
+def _beyond(device: int | None, job: int | None) -> int | None:
+    """By how much, if it is worth telling."""
+    if device is None or job is None or device <= SURPLUS_RATIO * job + SURPLUS_BYTES:
+        return None
+    return device - job

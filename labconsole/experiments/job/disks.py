@@ -1,0 +1,159 @@
+"""The disks of guests that work on them: emptied before a trial, and what their device did meanwhile.
+
+A guest's own caches, and the host's, may keep from the device what a job writes or reads. So the kernel of the unit
+under test is asked how much its device read and wrote in the window, and its processes' read bytes as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from labconsole.contracts.crew import StandingCrew, StandingMember
+from labconsole.errors import MeasurementError
+from labconsole.experiments.job.disk_verdict import jobs_volume
+from labconsole.experiments.job.script import OUTPUT_BYTES
+from labconsole.model.jobs import DiskWork
+from labconsole.model.record.job import CopySeen, DiskSeen, GuestDiskBytes
+from labconsole.platforms.base.inside import DONE
+from labconsole.wire.execution import Execute
+from labconsole.wire.guests import AskGuests, GuestLine
+
+SECTOR_BYTES = 512
+_ASK_S = 60.0
+_IO = re.compile(r"^(\d{1,10}) (\d{1,18}) (\d{1,18})$", re.MULTILINE)
+_SECTORS = re.compile(r"^ *(\d{1,9}) +(\d{1,9}) \S+ \d+ \d+ (\d{1,15}) \d+ \d+ \d+ (\d{1,15}) ", re.MULTILINE)
+_SAID_CHARACTERS = 200
+
+# What was made for the trial is on the device when its window begins, and out of the UUT's page cache.
+_SETTLE = """\
+sync -f "$0"
+for file; do dd if="$file" iflag=nocache count=0 2>/dev/null; done
+:"""
+
+_USED = """\
+add() {
+  while read -r key value; do
+    case $key in read_bytes:) got=$((got + value));; write_bytes:) put=$((put + value));; esac
+  done <"/proc/$1/io"
+  for child in $(cat /proc/$1/task/*/children 2>/dev/null); do add "$child"; done
+}
+cat /proc/diskstats
+for guest; do got=0 put=0; add "$guest"; echo "$guest $got $put"; done 2>/dev/null"""
+"""The kernel adds what children have read and written to who has waited for them."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiskCounts:
+    """The device's counters, in sectors, and process to the bytes that it and its descendants read and wrote."""
+
+    read_sectors: int | None
+    written_sectors: int | None
+    used: Mapping[int, tuple[int, int]]
+
+
+def parse_counts(text: str, device: str) -> DiskCounts:
+    """Of /proc/diskstats the line of this device (``254:0``), and the lines of the processes. Pure."""
+    devices = {f"{major}:{minor}": (int(got), int(put)) for major, minor, got, put in _SECTORS.findall(text)}
+    read, written = devices.get(device, (None, None))
+    return DiskCounts(read, written, {int(pid): (int(got), int(put)) for pid, got, put in _IO.findall(text)})
+
+
+class DiskWatch:
+    """One trial's look at the disks of its crew. Raises MeasurementError where its guests have none."""
+
+    def __init__(self, work: DiskWork, size: int, crew: StandingCrew, copies: Mapping[str, int]) -> None:
+        self._work, self._size, self._crew, self._copies = work, size, crew, copies
+        below = crew.crew.disks
+        if below is None:
+            raise MeasurementError("a job of the disk was asked for, but the guests have no disks")
+        self._below = below
+        self._before: DiskCounts | None = None
+        self._after: DiskCounts | None = None
+
+    async def make_ready(self, limit_s: float) -> None:
+        """Empty the disks of the guests that are to work, and make the files that the job needs, for each copy in a
+        directory of its own. Raises MeasurementError with the guest's words, NodeError.
+        """
+        crew = self._crew
+        standing = {member.name: member for member in crew.crew.members}
+        lines = [
+            GuestLine(guest=guest, line=_ready_line(standing[guest], count, self._work, self._size))
+            for guest, count in self._copies.items()
+        ]
+        answers = await crew.uut.ask(AskGuests(asked=lines, until=DONE, timeout_s=limit_s), timeout_s=limit_s + 30)
+        for each in answers.guests:
+            printed = " ".join((each.printed or each.message or "").split())
+            if not re.search(r"LCREADY 0\b", printed):
+                raise MeasurementError(
+                    f"{each.guest}: the files that the job needs could not be made: {printed[-_SAID_CHARACTERS:]}"
+                )
+        settle = Execute(argv=["sh", "-c", _SETTLE, self._below.place, *self._below.files], timeout_s=_ASK_S)
+        await crew.uut.ask(settle, timeout_s=_ASK_S + 10)
+
+    def of(self, guest: str) -> tuple[str, int] | None:
+        """Where in this guest its disk is, and its size in MiB."""
+        place = next((each.disk for each in self._crew.crew.members if each.name == guest), None)
+        wanted = next((each.disk_mib for each in self._crew.members if each.name == guest), 0)
+        return None if place is None else (place, wanted)
+
+    async def __aenter__(self) -> None:
+        """The window begins."""
+        self._before = await self._counts()
+
+    async def __aexit__(self, *exception: object) -> None:
+        """The window ends; nothing is asked when the work in it failed."""
+        if exception[0] is None:
+            self._after = await self._counts()
+
+    async def _counts(self) -> DiskCounts:
+        pids = [str(member.pid) for member in self._workers() if member.pid is not None]
+        asked = await self._crew.uut.ask(Execute(argv=["sh", "-c", _USED, "sh", *pids], timeout_s=_ASK_S))
+        return parse_counts(asked.stdout, self._below.number)
+
+    def _workers(self) -> list[StandingMember]:
+        return [member for member in self._crew.crew.members if member.name in self._copies]
+
+    def seen(self, copies: Sequence[CopySeen]) -> DiskSeen | None:
+        """What came of it. None: the window did not come to its end."""
+        before, after, below = self._before, self._after, self._below
+        if before is None or after is None:
+            return None
+        guests = []
+        for member in self._workers():
+            first, last = before.used.get(member.pid or 0), after.used.get(member.pid or 0)
+            read, written = (None, None) if first is None or last is None else map(_increase, first, last)
+            guests.append(GuestDiskBytes(guest=member.name, read_bytes=read, written_bytes=written))
+        job_read, job_written = jobs_volume(self._work, self._size, copies)
+        return DiskSeen(
+            place=below.place,
+            file_system=below.file_system,
+            device=below.device,
+            device_read_bytes=_bytes(before.read_sectors, after.read_sectors),
+            device_written_bytes=_bytes(before.written_sectors, after.written_sectors),
+            job_read_bytes=job_read,
+            job_written_bytes=job_written,
+            guests=tuple(guests),
+        )
+
+
+def _ready_line(member: StandingMember, copies: int, work: DiskWork, size: int) -> str:
+    place = member.disk
+    if place is None:
+        raise MeasurementError(f"{member.name}: a job of the disk was asked for, but it has no disk")
+    steps = [f"cd {place}", "rm -rf -- *"]
+    for number in range(1, copies + 1):
+        made = f" && {{ {work.make.format(size=size)}; }}" if work.make else ""
+        steps.append(f"mkdir {number} && ( cd {number}{made} )")
+    return f'{{ ( {" && ".join(steps)} && busybox sync -f . ); echo "LCREADY $?"; }} 2>&1 | tail -c {OUTPUT_BYTES}'
+
+
+def _increase(first: int, last: int) -> int | None:
+    return last - first if last >= first else None
+
+
+def _bytes(first: int | None, last: int | None) -> int | None:
+    """None, too, for a counter that went down: the device is another one."""
+    sectors = None if first is None or last is None else _increase(first, last)
+    return None if sectors is None else sectors * SECTOR_BYTES

@@ -1,0 +1,179 @@
+"""One trial of a job: the crew stands, the guests that work get their line at once, the timekeeper takes the times.
+
+A trial that comes out invalid is taken again, as often as the plan says; each is stored. What cannot be begun at all
+(a guest that does not come, a platform that cannot have them) raises, and the plan goes on with what does not need it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from labconsole import __version__
+from labconsole.contracts.crew import CrewMember, StandingCrew
+from labconsole.contracts.experiment import Bench, ExperimentStore, StepRecord
+from labconsole.contracts.picture import CopyState, StepPicture
+from labconsole.engine.crew_stage import guest_address, guest_mac
+from labconsole.engine.crew_step import CrewStep, failure_of
+from labconsole.errors import Aborted, LabError, MeasurementError, NodeLost
+from labconsole.experiments.job.disk_verdict import disk_notes
+from labconsole.experiments.job.live import guests_of, guests_standing
+from labconsole.experiments.job.taking import JobSeen, JobTaking
+from labconsole.experiments.job.verdict import clock_notes, judge
+from labconsole.model.identity import utc_now
+from labconsole.model.inventory import Inventory
+from labconsole.model.jobs import JOBS
+from labconsole.model.plan.jobs import JobFactors, JobPoint
+from labconsole.model.record.job import JobRecord, JobRequested
+from labconsole.model.record.kinds.job import KIND as JOB
+from labconsole.model.record.run import Figures, Verdict
+from labconsole.verdict.influences import influences
+
+USUAL_JOB_S = 10.0
+"""What a trial is reckoned with while none was taken: nobody knows how fast a guest is."""
+
+JobStore = ExperimentStore[JobRecord]
+"""Where jobs are kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStep(CrewStep[JobPoint, JobRecord]):
+    """One trial of a plan: a step."""
+
+    kind = JOB
+    hopeless = frozenset({"job_failed"})
+    factors: JobFactors
+
+    def durations_s(self, inventory: Inventory) -> Sequence[float]:
+        """By a guess, but of a job that only waits: nobody knows beforehand how fast a guest is."""
+        point = self.trial.point
+        if JOBS[point.job].resource == "none":
+            return [float(point.size)]
+        return [min(self.factors.limit_s, USUAL_JOB_S * (len(point.copies()) if point.cpu == "same" else 1))]
+
+    def verdict_of(self, record: JobRecord) -> Verdict:
+        return record.verdict
+
+    async def attempt(self, bench: Bench, attempt: int) -> JobRecord:
+        """See CrewStep. Raises NodeError when the crew cannot stand."""
+        stage, point = bench.stage, self.trial.point
+        cpus = () if point.cpu == "any" else await stage.guest_cpus(point.platform)
+        members = crew_members(point, self.factors, cpus)
+        many = f"{len(members)} guest{'s' if len(members) > 1 else ''}"
+        starting = guests_standing([member.name for member in members], CopyState.STARTS)
+        words = f"{many} on {point.platform}: being set up, or standing already"
+        bench.show(StepPicture(found=(words,), guests=starting))
+        crew = await stage.stand(point.platform, members, (self.plan_name, self.trial.block))
+        try:
+            seen = await JobTaking(point, self.factors.limit_s, bench, crew).take()
+        except (NodeLost, Aborted):
+            raise
+        except LabError as exc:
+            # Whatever became of the guests, the next trial does not begin with these.
+            await stage.restore()
+            raise MeasurementError(f"{self.describe()}: {exc}") from exc
+        record = self._record(seen, crew, bench, attempt)
+        if record.status == "failed":
+            await stage.restore()
+        return record
+
+    def _record(self, seen: JobSeen, crew: StandingCrew, bench: Bench, attempt: int) -> JobRecord:
+        """The record of what was taken, with its verdict."""
+        factors, inventory, point = self.factors, bench.inventory, self.trial.point
+        verdict = judge(
+            seen.observations,
+            seen.copies,
+            empty=seen.empty,
+            timekeeper=seen.timekeeper,
+            start_skew_s=seen.start_skew_s,
+            swapped_pages=seen.swapped_pages,
+            guest_problems=seen.guest_problems,
+            disk=seen.disk,
+            program=seen.program,
+            limits=self.tolerances,
+            inventory=inventory,
+        )
+        told: list[Figures] = [*influences(seen.observations, (), inventory.uut), *clock_notes(seen.copies)]
+        told += disk_notes(seen.disk, JOBS[point.job].disk, point.size, len(seen.copies), inventory.uut)
+        return JobRecord(
+            job_id=seen.observations.run_id,
+            started_at=seen.observations.started_at,
+            finished_at=utc_now(),
+            testbed=inventory.testbed,
+            testbed_fingerprint=inventory.fingerprint(),
+            emulated=inventory.emulated,
+            operator=bench.operator,
+            labconsole_version=__version__,
+            plan=self.ref(attempt),
+            requested=JobRequested(
+                platform=point.platform,
+                job=point.job,
+                size=point.size,
+                command=JOBS[point.job].command(point.size),
+                guests=point.guests,
+                working=point.working,
+                cpu=point.cpu,
+                limit_s=factors.limit_s,
+                cpu_shares=factors.cpu_shares,
+                cpu_quota_ratio=factors.cpu_quota_ratio,
+                memory_mib=factors.memory_mib,
+                disk_mib=factors.crew_disk_mib or None,
+            ),
+            set_up=seen.set_up,
+            empty=seen.empty,
+            program=seen.program,
+            client=seen.client,
+            copies=seen.copies,
+            timekeeper=seen.timekeeper,
+            start_skew_s=seen.start_skew_s,
+            swapped_pages=seen.swapped_pages,
+            disk=seen.disk,
+            in_force=self.in_force,
+            verdict=verdict,
+            attestation=crew.crew.attestation,
+            influences=tuple(told),
+            environment=bench.stage.environment(crew),
+            status="failed" if verdict.status == "invalid" else "done",
+            failure=failure_of(verdict),
+        )
+
+    def picture(self, record: StepRecord) -> StepPicture:
+        """What it came to, in words."""
+        if not isinstance(record, JobRecord):
+            return StepPicture()
+        return StepPicture(found=tuple(result_words(record)), guests=guests_of(record.copies))
+
+
+def result_words(record: JobRecord) -> list[str]:
+    """What a trial came to: a line a copy, the slowest first where there are many."""
+    words = []
+    for copy in sorted(record.copies, key=lambda each: -(each.seconds or 0.0))[:10]:
+        took = "not known" if copy.seconds is None else f"{copy.seconds:.3f} s"
+        ratio = "" if copy.clock_ratio is None else f", clock ratio {copy.clock_ratio:.3f}"
+        words.append(f"{copy.guest}{f' copy {copy.copy_number}' if copy.copy_number > 1 else ''}: {took}{ratio}")
+    more = len(record.copies) - len(words)
+    return words + ([f"and {more} more"] if more > 0 else [])
+
+
+def crew_members(point: JobPoint, factors: JobFactors, cpus: Sequence[int]) -> tuple[CrewMember, ...]:
+    """The guests of a point. ``cpus``: those of the UUT, of which the last is the one that all share."""
+
+    def where(number: int) -> str | None:
+        if point.cpu == "any" or not cpus:
+            return None
+        return str(cpus[-1] if point.cpu == "same" else cpus[number % len(cpus)])
+
+    shares = factors.cpu_shares
+    return tuple(
+        CrewMember(
+            name=f"g{number + 1}",
+            address=guest_address(number),
+            mac=guest_mac(number),
+            memory_mib=factors.memory_mib,
+            cpus=where(number),
+            cpu_shares=None if shares is None else shares[number % len(shares)],
+            cpu_quota_ratio=factors.cpu_quota_ratio,
+            disk_mib=factors.crew_disk_mib,
+        )
+        for number in range(point.guests)
+    )

@@ -1,0 +1,81 @@
+"""What the report's units of jobs share: the summary of a report's trials, marks, words. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from labconsole.contracts.report import Mark
+from labconsole.experiments.job.summary import JobsSummary, PointKey, PointTimes, summarize_jobs
+from labconsole.measure.statistics.set_ups import SetUpMean
+from labconsole.model.jobs import JOBS
+from labconsole.model.record.job import JobRecord
+from labconsole.model.record.kind import ExperimentRecord
+from labconsole.report.captions import mark_of
+from labconsole.report.material import Material
+from labconsole.report.points import platform_order
+from labconsole.report.words import UNKNOWN, number
+
+_last: list[tuple[Sequence[ExperimentRecord], JobsSummary]] = []
+"""Of the last report: its records, which are the same for all of its units, and their summary."""
+
+RESOURCES = ("cpu", "memory", "disk", "network")
+"""In the order of both papers' figures."""
+
+CLOCK = "Seconds by the clock outside, less what a job takes that does nothing"
+
+
+def summary_of(material: Material) -> JobsSummary:
+    """Reckoned once for all units of a report."""
+    records = material.of("job")
+    if not _last or _last[0][0] is not records:
+        _last[:] = [(records, summarize_jobs(record for record in records if isinstance(record, JobRecord)))]
+    return _last[0][1]
+
+
+def resource_of(key: PointKey) -> str:
+    """What its job uses; "none" of one that is not known here."""
+    job = JOBS.get(key.job)
+    return "none" if job is None else job.resource
+
+
+def job_words(key: PointKey) -> str:
+    """``cpu-sqrt2 (2000 digits)``."""
+    job = JOBS.get(key.job)
+    return f"{key.job} ({key.size})" if job is None else job.words(key.size)
+
+
+def panel_words(summary: JobsSummary, key: PointKey) -> str:
+    """Of a panel, in which every platform occurs once."""
+    return f"{job_words(key)}, {settings_words(summary, key)}"
+
+
+def settings_words(summary: JobsSummary, key: PointKey, *, guests: bool = False) -> str:
+    """What else tells a point from others: where guests run, what they are held to, how many there are."""
+    where = {"same": "one CPU for all", "own": "a CPU for each", "any": "any CPU"}[key.cpu]
+    names = ("shares", "quota", "MiB")
+    held = [f"{name} {value}" for name, value in zip(names, key.crew, strict=False) if value is not None]
+    many = [f"{key.guests} guest{'s' if key.guests > 1 else ''}"] if guests else []
+    return ", ".join([*many, where, *held, *summary.apart(key)])
+
+
+def platforms_in(keys: Iterable[PointKey]) -> list[str]:
+    """In the same order in every figure."""
+    return sorted({key.platform for key in keys}, key=platform_order)
+
+
+def seconds_mark(x: float, found: SetUpMean, job_ids: Sequence[str] = ()) -> Mark:
+    """A time at ``x``."""
+    return mark_of(x, found, scale=1.0)
+
+
+def seconds_words(found: SetUpMean | None) -> str:
+    """``3.214 ± 0.020``."""
+    if found is None:
+        return UNKNOWN
+    half = "" if found.half_width is None else f" ± {number(found.half_width, 3)}"
+    return f"{number(found.mean, 3)}{half}"
+
+
+def with_times(points: Iterable[PointTimes]) -> list[PointTimes]:
+    """Those of which there is a mean."""
+    return [each for each in points if each.seconds is not None]

@@ -1,0 +1,90 @@
+"""Jobs in guests as steps of a plan: one trial each, in the order that the plan draws."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from labconsole.contracts.experiment import Stage
+from labconsole.engine.crew_step import of_plan, stored_by_hash, trials_at
+from labconsole.errors import ConfigError
+from labconsole.model.inventory import Inventory
+from labconsole.model.jobs import JOBS
+from labconsole.model.plan.jobs import JobTrial, job_hash
+from labconsole.model.plan.plan import Plan
+from labconsole.model.record.job import JOB_FORMAT, JobRecord
+from labconsole.model.record.kinds.job import KIND as JOB
+
+if TYPE_CHECKING:
+    from labconsole.experiments.job.procedure import JobStep, JobStore
+
+
+class Jobs:
+    """The kind of experiment that a plan's key ``job`` asks for."""
+
+    def __init__(self, store: JobStore) -> None:
+        self._store = store
+
+    def steps(self, plan: Plan, only: frozenset[int] | None = None, salt: str = "") -> Sequence[JobStep]:
+        """Every trial of a plan that is resolved for its testbed; ``only`` on the platforms that these points have."""
+        if plan.jobs is None:
+            return []
+        from labconsole.experiments.job.procedure import JobStep
+
+        jobs = plan.jobs
+
+        def hash_of(trial: JobTrial) -> str:
+            return job_hash(jobs.factors, trial, salt)
+
+        return [
+            of_plan(JobStep, plan, trial, hash_of, factors=jobs.factors, store=self._store)
+            for trial in trials_at(plan, jobs.trials, only)
+        ]
+
+    def stored(self, steps: Sequence[JobStep], testbed_fingerprint: str) -> Mapping[str, JobRecord]:
+        """The newest of each trial that can be stood behind, where its crew came to the end of its block.
+
+        A crew that broke off before is set up again, and all of its trials are taken again.
+        """
+        done: dict[str, JobRecord] = {}
+        tried: set[str] = set()
+        for record in stored_by_hash(self._store, JOB, [each.hash for each in steps], testbed_fingerprint):
+            if record.format == JOB_FORMAT:
+                tried.add(record.plan.hash)
+                if record.status == "done":
+                    done[record.plan.hash] = record
+        broken = {(each.trial.point.crew, each.trial.block) for each in steps if each.hash not in tried}
+        return {
+            each.hash: done[each.hash]
+            for each in steps
+            if each.hash in done and (each.trial.point.crew, each.trial.block) not in broken
+        }
+
+    def earlier(self, testbed_fingerprint: str) -> Sequence[tuple[JobStep, JobRecord]]:
+        """None: a job of an earlier time is shown among its results."""
+        return []
+
+    def refuse(self, plan: Plan, inventory: Inventory, stage: Stage) -> None:
+        """Refuse beforehand what no guest can be given, and crews that a platform cannot have. Raises ConfigError."""
+        if plan.jobs is None:
+            return
+        from labconsole.experiments.job.procedure import crew_members
+
+        for place, wish in enumerate(plan.jobs.factors.jobs):
+            job = JOBS[wish.job]
+            if not job.least_size <= wish.asked_size <= job.most_size:
+                raise ConfigError(
+                    f"is not a size for {job.name}", key=f"job.jobs[{place}].size", value=wish.asked_size,
+                    allowed=f"{job.least_size} to {job.most_size} {job.unit}",
+                )  # fmt: skip
+            needed, disk_mib = plan.jobs.factors.needed_disk_mib(wish), plan.jobs.factors.disk_mib
+            if disk_mib is not None and disk_mib < needed:
+                raise ConfigError(
+                    f"is too little for {job.words(wish.asked_size)}", key="job.disk_mib", value=disk_mib,
+                    allowed=f"{needed} or more; without it as much as the jobs need",
+                )  # fmt: skip
+        for point in {point.crew: point for point in plan.jobs.points}.values():
+            stage.refuse(point.platform, crew_members(point, plan.jobs.factors, ()))
+
+
+EXPERIMENT = Jobs

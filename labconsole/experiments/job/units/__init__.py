@@ -1,0 +1,1 @@
+"""What reports show of jobs in guests, a subject a file: its name ``UNITS`` holds what it makes."""

@@ -1,0 +1,90 @@
+"""What two papers say of their figures, which print no numbers, beside one's own findings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import NamedTuple
+
+from labconsole.contracts.report import Cell, ReportUnit, Table
+from labconsole.experiments.job.shown import job_words, resource_of, summary_of
+from labconsole.experiments.job.summary import JobsSummary
+from labconsole.measure.statistics.effects import SIGNIFICANCE
+from labconsole.report.effect_words import effect_words, interval_words
+from labconsole.report.material import Material
+from labconsole.report.reference import CAUTION
+from labconsole.report.words import number
+
+TOPICS = {"quetier": ("overhead", "linearity", "isolation"), "mattos": ("job",)}
+
+
+class OwnFinding(NamedTuple):
+    """One's own finding on a topic."""
+
+    platform: str
+    resource: str
+    job: str
+    words: str
+
+
+def make(material: Material, paper_name: str) -> Table | None:
+    """A row for each sentence of the paper on a platform and resource that were measured here."""
+    paper, names = material.paper, material.paper_names
+    if paper is None or paper.name != paper_name:
+        return None
+    summary = summary_of(material)
+    rows: list[tuple[Cell, ...]] = []
+    for topic in TOPICS[paper_name]:
+        for own in _FINDINGS[topic](summary):
+            for said in paper.tables["shapes"]:
+                theirs = (said["topic"], said["resource"], said["platform"])
+                if theirs in ((topic, own.resource, names.get(own.platform, "")), (topic, own.resource, "all")):
+                    rows.append((topic, own.resource, own.platform, own.job, own.words, said["platform"], said["shape"],
+                                 said["where"]))  # fmt: skip
+    return Table(
+        name=f"{paper_name}-beside",
+        title="Findings beside the paper's",
+        columns=("topic", "resource", "platform", "job", "finding", "paper_platform", "paper", "where"),
+        rows=tuple(rows),
+        headings=("topic", "resource", "platform", "job", "own finding", "paper's platform", "the paper", "where"),
+        shown=tuple(tuple(str(cell) for cell in row) for row in rows),
+        note=f"Paper: {paper.source.replace(', {table}', '')}; its sentences in short. {CAUTION}",
+        beside_paper=True,
+    )
+
+
+def _overhead(summary: JobsSummary) -> Iterator[OwnFinding]:
+    for curve in summary.one_works:
+        if curve.word is not None:
+            yield OwnFinding(curve.key.platform, resource_of(curve.key), job_words(curve.key), curve.word)
+
+
+def _linearity(summary: JobsSummary) -> Iterator[OwnFinding]:
+    for curve in summary.all_work:
+        if curve.fit is None:
+            continue
+        fit, bent = curve.fit, curve.fit.lack_of_fit_p
+        line = "no line" if bent is not None and bent <= SIGNIFICANCE else "a line, as far as can be told"
+        words = f"{line}: {interval_words(fit.slope, fit.slope_low, fit.slope_high, 3)} s per guest"
+        alone = "" if curve.alone_s is None else f"; alone {number(curve.alone_s, 3)} s"
+        yield OwnFinding(curve.key.platform, resource_of(curve.key), job_words(curve.key), words + alone)
+
+
+def _isolation(summary: JobsSummary) -> Iterator[OwnFinding]:
+    for found in summary.isolation:
+        yield OwnFinding(found.key.platform, resource_of(found.key), job_words(found.key), found.word)
+
+
+def _programs(summary: JobsSummary) -> Iterator[OwnFinding]:
+    for each in summary.overheads:
+        if each.key.guests == 1:
+            words = f"{each.word}: {effect_words(each.effect)}"
+            yield OwnFinding(each.key.platform, resource_of(each.key), job_words(each.key), words)
+
+
+_FINDINGS = {"overhead": _overhead, "linearity": _linearity, "isolation": _isolation, "job": _programs}
+
+UNITS = tuple(
+    ReportUnit(name=f"{paper}-beside", place=place, make=partial(make, paper_name=paper))
+    for place, paper in enumerate(TOPICS, 170)
+)

@@ -1,0 +1,239 @@
+"""A program while more and more guests stand, and in more and more guests at once (Quétier et al., 3.1.1 and 3.1.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from labconsole.contracts.report import Cell, Figure, Mark, Panel, PlottedCurve, ReportUnit, Table
+from labconsole.experiments.job.shown import (
+    CLOCK,
+    RESOURCES,
+    job_words,
+    panel_words,
+    platforms_in,
+    resource_of,
+    seconds_mark,
+    settings_words,
+    summary_of,
+)
+from labconsole.experiments.job.summary import GuestsCurve, JobsSummary
+from labconsole.report.captions import caption
+from labconsole.report.effect_words import interval_words
+from labconsole.report.material import Material
+from labconsole.report.words import UNKNOWN, number
+
+OVERHEAD = dict(zip(("quetier-3", "quetier-4", "quetier-5-disk", "quetier-5-network"), RESOURCES, strict=True))
+LINEARITY = dict(zip(("quetier-7", "quetier-8", "quetier-9", "quetier-10"), RESOURCES, strict=True))
+NUMBERS = {"quetier-5-disk": "figure 5, left", "quetier-5-network": "figure 5, right"}
+
+BARE = "bare host, alone"
+IDEAL = "bare host × guests"
+
+
+def overhead(material: Material, name: str) -> Figure | None:
+    """One guest works while others stand; the line is the bare host's time."""
+    summary = summary_of(material)
+    curves = [each for each in summary.one_works if resource_of(each.key) == OVERHEAD[name]]
+    groups = _by_title(summary, curves)
+    measured = [Panel(title, tuple(_means(own))) for title, own in groups.items()]
+    panels = [replace(panel, curves=(*panel.curves, *_level(groups[panel.title]))) for panel in measured]
+    if not panels:
+        return None
+    return Figure(
+        name=name,
+        title=f"Time of one guest's program ({OVERHEAD[name]}) while others stand beside it",
+        kind="curves",
+        x_label="guests that stand",
+        y_label="seconds",
+        panels=tuple(panels),
+        caption=caption(CLOCK, measured),
+        ideal=False,
+    )
+
+
+def linearity(material: Material, name: str) -> Figure | None:
+    """All guests work: mean and slowest; the line is what processor sharing without any cost would take."""
+    summary = summary_of(material)
+    curves = [each for each in summary.all_work if resource_of(each.key) == LINEARITY[name]]
+    groups = _by_title(summary, curves)
+    measured = [Panel(title, (*_means(own, "mean"), *_slowest(own))) for title, own in groups.items()]
+    panels = [replace(panel, curves=(*panel.curves, *_ideal(groups[panel.title]))) for panel in measured]
+    if not panels:
+        return None
+    return Figure(
+        name=name,
+        title=f"Time of a program ({LINEARITY[name]}) in all guests at once",
+        kind="curves",
+        x_label="guests that work",
+        y_label="seconds",
+        panels=tuple(panels),
+        caption=caption(f"{CLOCK}; mean over the guests, and the slowest of them", measured),
+        ideal=False,
+    )
+
+
+def _by_title(summary: JobsSummary, curves: Sequence[GuestsCurve]) -> dict[str, list[GuestsCurve]]:
+    """A panel for each job and way to place guests."""
+    found: dict[str, list[GuestsCurve]] = {}
+    for each in curves:
+        found.setdefault(panel_words(summary, each.key), []).append(each)
+    return found
+
+
+def _means(curves: Sequence[GuestsCurve], what: str = "") -> list[PlottedCurve]:
+    found = []
+    for platform in platforms_in(each.key for each in curves):
+        curve = next(each for each in curves if each.key.platform == platform)
+        marks = [seconds_mark(point.key.guests, point.seconds) for point in curve.points if point.seconds is not None]
+        found.append(PlottedCurve(f"{platform}, {what}" if what else platform, tuple(marks)))
+    return found
+
+
+def _slowest(curves: Sequence[GuestsCurve]) -> list[PlottedCurve]:
+    found = []
+    for platform in platforms_in(each.key for each in curves):
+        curve = next(each for each in curves if each.key.platform == platform)
+        marks = [seconds_mark(point.key.guests, point.slowest) for point in curve.points if point.slowest is not None]
+        found.append(PlottedCurve(f"{platform}, slowest", tuple(marks)))
+    return found
+
+
+def _level(curves: Sequence[GuestsCurve]) -> list[PlottedCurve]:
+    return _line(curves, BARE, lambda alone_s, _: alone_s)
+
+
+def _ideal(curves: Sequence[GuestsCurve]) -> list[PlottedCurve]:
+    if any(each.key.cpu != "same" for each in curves):
+        return []  # how many processors share the work is not known
+    return _line(curves, IDEAL, lambda alone_s, guests: alone_s * guests)
+
+
+def _line(curves: Sequence[GuestsCurve], label: str, height: object) -> list[PlottedCurve]:
+    assert callable(height)
+    known = [each for each in curves if each.alone_s is not None]
+    if not known:
+        return []
+    guests = sorted({point.key.guests for each in known for point in each.points})
+    marks = tuple(Mark(at, height(known[0].alone_s, at), None, None, 0) for at in (guests[0], guests[-1]))
+    return [PlottedCurve(label, marks)]
+
+
+def table(material: Material) -> Table | None:
+    """The lines in numbers: how a time grows with the number of guests."""
+    summary = summary_of(material)
+    curves = [("one works", each) for each in summary.one_works] + [("all work", each) for each in summary.all_work]
+    rows: list[tuple[Cell, ...]] = []
+    shown: list[tuple[str, ...]] = []
+    for working, curve in curves:
+        fit, key = curve.fit, curve.key
+        if fit is None:
+            continue
+        sd = curve.points[-1].between_guests_sd_s
+        rows.append(
+            (
+                key.platform,
+                key.job,
+                key.size,
+                key.cpu,
+                working,
+                fit.slope,
+                fit.slope_low,
+                fit.slope_high,
+                fit.constant,
+                fit.constant_low,
+                fit.constant_high,
+                curve.alone_s,
+                fit.lack_of_fit_p,
+                sd,
+                curve.points[-1].jain,
+                fit.places,
+                fit.values,
+                curve.word,
+            )
+        )
+        shown.append(
+            (
+                key.platform,
+                job_words(key),
+                f"{working}, {settings_words(summary, key)}",
+                interval_words(fit.slope, fit.slope_low, fit.slope_high, 4),
+                interval_words(fit.constant, fit.constant_low, fit.constant_high, 3),
+                UNKNOWN if curve.alone_s is None else number(curve.alone_s, 3),
+                UNKNOWN if fit.lack_of_fit_p is None else number(fit.lack_of_fit_p, 3),
+                UNKNOWN if sd is None else number(sd, 3),
+                UNKNOWN if curve.points[-1].jain is None else number(curve.points[-1].jain, 3),
+                f"{fit.values} at {fit.places}",
+                curve.word or UNKNOWN,
+            )
+        )
+    if not rows:
+        return None
+    return Table(
+        name="job-guests",
+        title="How a program's time grows with the number of guests",
+        columns=(
+            "platform",
+            "job",
+            "size",
+            "cpu",
+            "working",
+            "slope_s_per_guest",
+            "slope_ci_low_s",
+            "slope_ci_high_s",
+            "intercept_s",
+            "intercept_ci_low_s",
+            "intercept_ci_high_s",
+            "bare_seconds",
+            "lack_of_fit_p",
+            "between_guests_sd_s",
+            "jain",
+            "numbers_of_guests",
+            "set_ups",
+            "word",
+        ),
+        rows=tuple(rows),
+        headings=(
+            "platform",
+            "job",
+            "guests",
+            "s per guest",
+            "s at none",
+            "bare host s",
+            "lack of fit p",
+            "sd between guests s",
+            "Jain",
+            "set-ups",
+            "finding",
+        ),
+        shown=tuple(shown),
+        note="Least squares over the set-ups' means, with 95 % intervals (Student's t); where all work, of the slowest "
+        "guest. Flat: the slope's interval lies within ± 5 % of the time alone per 100 guests; grows: it excludes "
+        "zero; faster than linear: so does that of the quadratic term. A small p of lack of fit says that a line "
+        "does not describe the times. "
+        "Deviation between guests and Jain's index of one over their times are those of the most guests.",
+    )
+
+
+UNITS = (
+    *(
+        ReportUnit(
+            name=name,
+            place=120 + place,
+            make=partial(overhead, name=name),
+            paper=("quetier", NUMBERS.get(name, f"figure {name.rpartition('-')[2]}")),
+        )
+        for place, name in enumerate(OVERHEAD)
+    ),
+    *(
+        ReportUnit(
+            name=name,
+            place=130 + place,
+            make=partial(linearity, name=name),
+            paper=("quetier", f"figure {name.rpartition('-')[2]}"),
+        )
+        for place, name in enumerate(LINEARITY)
+    ),
+    ReportUnit(name="job-guests", place=130, make=table),
+)

@@ -1,0 +1,116 @@
+"""Who is kept apart from whom: a guest with one copy of a job beside one with two (Quétier et al., section 3.1.3)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from labconsole.contracts.report import Cell, Figure, Mark, Panel, PlottedCurve, ReportUnit, Table
+from labconsole.experiments.job.shown import RESOURCES, job_words, platforms_in, resource_of, settings_words, summary_of
+from labconsole.measure.statistics.effects import Effect
+from labconsole.report.effect_words import ratio_words
+from labconsole.report.material import Material
+
+FIGURES = dict(zip(("quetier-11", "quetier-12", "quetier-13", "quetier-14"), RESOURCES, strict=True))
+
+
+def bars(material: Material, name: str) -> Figure | None:
+    """Times of both guests, as multiples of one copy alone in the same crew."""
+    summary = summary_of(material)
+    found = [each for each in summary.isolation if resource_of(each.key) == FIGURES[name]]
+    panels = []
+    titles = {each.key: f"{job_words(each.key)}, {settings_words(summary, each.key, guests=True)}" for each in found}
+    for title in dict.fromkeys(titles.values()):
+        own = [each for each in found if titles[each.key] == title]
+        curves = []
+        for platform in platforms_in(each.key for each in own):
+            each = next(one for one in own if one.key.platform == platform)
+            marks = [
+                _mark(place, side) for place, side in enumerate((each.first, each.second)) if side.change is not None
+            ]
+            curves.append(PlottedCurve(platform, tuple(marks)))
+        panels.append(Panel(title, tuple(curves)))
+    if not panels:
+        return None
+    return Figure(
+        name=name,
+        title=f"Isolation: {FIGURES[name]}",
+        kind="bars",
+        x_label="guest",
+        y_label="times as long as one copy alone",
+        panels=tuple(panels),
+        caption="2 and 3 times as long: guests are kept apart; 3 and 3: all copies share alike, as processes of one "
+        "system do. Error bars: 95 % confidence interval of the ratio, paired by block (Student's t on the logarithm).",
+        x_names=("with one copy", "with two copies"),
+    )
+
+
+def _mark(place: int, effect: Effect) -> Mark:
+    assert effect.change is not None
+    low = None if effect.ci_low is None else 1 + effect.ci_low
+    high = None if effect.ci_high is None else 1 + effect.ci_high
+    return Mark(place, 1 + effect.change, low, high, effect.blocks, effect.blocks)
+
+
+def table(material: Material) -> Table | None:
+    """The same in numbers, and in words."""
+    summary = summary_of(material)
+    found = summary.isolation
+    if not found:
+        return None
+    rows: list[tuple[Cell, ...]] = []
+    shown: list[tuple[str, ...]] = []
+    for each in found:
+        key, sides = each.key, (each.first, each.second)
+        figures: list[Cell] = []
+        for side in sides:
+            figures += [None if value is None else 1 + value for value in (side.change, side.ci_low, side.ci_high)]
+        rows.append((key.platform, key.job, key.size, key.guests, *figures, each.first.blocks, each.word))
+        words = (ratio_words(side) for side in sides)
+        shown.append(
+            (
+                key.platform,
+                job_words(key),
+                settings_words(summary, key, guests=True),
+                *words,
+                str(each.first.blocks),
+                each.word,
+            )
+        )
+    return Table(
+        name="job-isolation",
+        title="Isolation of two guests on one processor",
+        columns=(
+            "platform",
+            "job",
+            "size",
+            "guests",
+            "first_ratio",
+            "first_ci_low",
+            "first_ci_high",
+            "second_ratio",
+            "second_ci_low",
+            "second_ci_high",
+            "blocks",
+            "word",
+        ),
+        rows=tuple(rows),
+        headings=("platform", "job", "guests", "with one copy", "with two copies", "blocks", "finding"),
+        shown=tuple(shown),
+        note="Times as long as one copy alone in the same crew, with 95 % intervals. Between guests: both lie "
+        "within 1.8 to 2.2 and 2.7 to 3.3; between processes: both within 2.7 to 3.3; neither: an interval lies "
+        "wholly outside.",
+    )
+
+
+UNITS = (
+    *(
+        ReportUnit(
+            name=name,
+            place=140 + place,
+            make=partial(bars, name=name),
+            paper=("quetier", f"figure {name.rpartition('-')[2]}"),
+        )
+        for place, name in enumerate(FIGURES)
+    ),
+    ReportUnit(name="job-isolation", place=140, make=table),
+)

@@ -1,0 +1,157 @@
+"""What virtualization costs a program (Mattos et al., section 3.3): bars of one guest, and overheads in numbers."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from labconsole.contracts.report import Cell, Figure, Panel, PlottedCurve, ReportUnit, Table
+from labconsole.experiments.job.shown import (
+    CLOCK,
+    job_words,
+    panel_words,
+    platforms_in,
+    resource_of,
+    seconds_mark,
+    seconds_words,
+    settings_words,
+    summary_of,
+    with_times,
+)
+from labconsole.report.captions import caption
+from labconsole.report.effect_words import effect_words
+from labconsole.report.material import Material
+from labconsole.report.words import UNKNOWN, number
+
+FIGURES = {"mattos-1": ("cpu", "memory"), "mattos-2": ("disk",)}
+WHAT = {"mattos-1": "programs of the processor and of memory", "mattos-2": "programs that use the disk"}
+
+
+def bars(material: Material, name: str) -> Figure | None:
+    """A panel a job, a bar a platform: of one guest, with no other beside it."""
+    summary = summary_of(material)
+    alone = [
+        each
+        for each in with_times(summary.points)
+        if each.key.guests == 1 and resource_of(each.key) in FIGURES[name] and not each.key.crew
+    ]
+    panels = []
+    for title in dict.fromkeys(panel_words(summary, each.key) for each in alone):
+        own = [each for each in alone if panel_words(summary, each.key) == title]
+        curves = []
+        for platform in platforms_in(each.key for each in own):
+            times = next(each for each in own if each.key.platform == platform)
+            assert times.seconds is not None
+            curves.append(PlottedCurve(platform, (seconds_mark(0, times.seconds),)))
+        panels.append(Panel(title, tuple(curves)))
+    if not panels:
+        return None
+    return Figure(
+        name=name,
+        title=f"Execution time of {WHAT[name]} in one guest",
+        kind="bars",
+        x_label="",
+        y_label="seconds",
+        panels=tuple(panels),
+        caption=caption(CLOCK, panels),
+        x_names=("1 guest",),
+    )
+
+
+def overheads(material: Material) -> Table | None:
+    """Of every point in which one guest works: how much longer than alone on the bare host."""
+    summary = summary_of(material)
+    if not summary.overheads:
+        return None
+    times = {each.key: each.seconds for each in summary.points}
+    rows: list[tuple[Cell, ...]] = []
+    shown: list[tuple[str, ...]] = []
+    for each in summary.overheads:
+        key, effect, added = each.key, each.effect, each.added_s
+        ours, bare = times[key], times[each.bare]
+        rows.append(
+            (
+                key.platform,
+                key.job,
+                key.size,
+                key.guests,
+                key.cpu,
+                None if ours is None else ours.mean,
+                None if bare is None else bare.mean,
+                None if added is None else added.mean,
+                None if added is None else added.ci_low,
+                None if added is None else added.ci_high,
+                effect.change,
+                effect.ci_low,
+                effect.ci_high,
+                effect.blocks,
+                each.adjusted_p,
+                each.word,
+            )
+        )
+        shown.append(
+            (
+                key.platform,
+                job_words(key),
+                settings_words(summary, key, guests=True),
+                seconds_words(ours),
+                seconds_words(bare),
+                seconds_words(added),
+                effect_words(effect),
+                str(effect.blocks),
+                UNKNOWN if each.adjusted_p is None else number(each.adjusted_p, 3),
+                each.word,
+            )
+        )
+    margin = summary.margin_ratio
+    return Table(
+        name="job-overheads",
+        title="What a guest adds to a program's time on the bare host",
+        columns=(
+            "platform",
+            "job",
+            "size",
+            "guests",
+            "cpu",
+            "seconds",
+            "bare_seconds",
+            "added_s",
+            "added_ci_low_s",
+            "added_ci_high_s",
+            "added_ratio",
+            "added_ratio_ci_low",
+            "added_ratio_ci_high",
+            "blocks",
+            "adjusted_p",
+            "word",
+        ),
+        rows=tuple(rows),
+        headings=(
+            "platform",
+            "job",
+            "guests",
+            "s",
+            "s on the bare host",
+            "added s",
+            "added",
+            "blocks",
+            "p (Holm)",
+            "finding",
+        ),
+        shown=tuple(shown),
+        note=f"{CLOCK}; mean ± half the 95 % interval over set-ups. One guest works, whatever others stand beside it. "
+        "Added: paired by block, relative on the logarithm. The findings are one family (Holm)"
+        + (
+            ", no margin declared: nothing is called equivalent."
+            if margin is None
+            else f"; equivalent within {number(margin * 100)} %."
+        ),
+    )
+
+
+UNITS = (
+    *(
+        ReportUnit(name=name, place=100 + place, paper=("mattos", f"figure {place}"), make=partial(bars, name=name))
+        for place, name in enumerate(FIGURES, 1)
+    ),
+    ReportUnit(name="job-overheads", place=110, make=overheads),
+)

@@ -1,0 +1,111 @@
+"""Files that guests serve: one request from outside to a guest, two to another at once (Quétier et al., figure 1)."""
+
+from __future__ import annotations
+
+from labconsole.contracts.report import Cell, Figure, Panel, PlottedCurve, ReportUnit, Table
+from labconsole.experiments.job.shown import (
+    panel_words,
+    platforms_in,
+    seconds_mark,
+    seconds_words,
+    settings_words,
+    summary_of,
+)
+from labconsole.experiments.job.summary import PointTimes
+from labconsole.model.jobs import JOBS
+from labconsole.report.captions import caption
+from labconsole.report.material import Material
+from labconsole.report.reference import CAUTION
+from labconsole.report.words import UNKNOWN, number
+
+PAPER = "quetier"
+CLOCK = "Seconds of a request by the clock of who makes it, outside, less what fetching nothing takes there"
+COLUMNS = (
+    "platform", "job", "size", "guests", "request", "seconds", "ci_low_s", "ci_high_s", "set_ups", "paper_s",
+)  # fmt: skip
+NAMES = ("the only one", "first of two", "second of two")
+THEIRS = (("2", "1"), ("1", "1"), ("1", "2"))
+"""The paper's guest and request for each of these: its first guest is asked for twice."""
+
+
+def _served(material: Material) -> list[PointTimes]:
+    return [
+        each
+        for each in summary_of(material).points
+        if each.apart and (job := JOBS.get(each.key.job)) is not None and job.requests is not None
+    ]
+
+
+def bars(material: Material) -> Figure | None:
+    """A panel a protocol, a bar a platform for each of the three requests."""
+    summary, points = summary_of(material), _served(material)
+    panels = []
+    for title in dict.fromkeys(panel_words(summary, each.key) for each in points):
+        own = {each.key.platform: each for each in points if panel_words(summary, each.key) == title}
+        curves = [
+            PlottedCurve(name, tuple(seconds_mark(place, mean) for place, mean in enumerate(own[name].apart)))
+            for name in platforms_in(each.key for each in own.values())
+        ]
+        panels.append(Panel(title, tuple(curves)))
+    if not panels:
+        return None
+    return Figure(
+        name="quetier-1",
+        title="Two guests serve files: one request to the first, two to the second, all at once",
+        kind="bars",
+        x_label="request",
+        y_label="seconds",
+        panels=tuple(panels),
+        caption=caption(CLOCK, panels),
+        x_names=NAMES,
+    )
+
+
+def times(material: Material) -> Table | None:
+    """The same in numbers, and with the paper at hand its own beside them."""
+    summary, paper = summary_of(material), material.paper
+    known = paper is not None and paper.name == PAPER
+    printed = {} if paper is None or not known else {
+        (row["protocol"], row["platform"], row["guest"], row["request"]): float(row["seconds"])
+        for row in paper.tables["http"]
+    }  # fmt: skip
+    rows: list[tuple[Cell, ...]] = []
+    shown: list[tuple[str, ...]] = []
+    for each in _served(material):
+        key, protocol = each.key, each.key.job.removeprefix("serve-")
+        theirs = material.paper_names.get(key.platform, "")
+        for name, mean, (guest, request) in zip(NAMES, each.apart, THEIRS, strict=True):
+            paper_s = printed.get((protocol, theirs, guest, request))
+            interval = (mean.mean, mean.ci_low, mean.ci_high, mean.set_ups)
+            rows.append((key.platform, key.job, key.size, key.guests, name, *interval, paper_s))
+            cells = (key.platform, f"{protocol} ({key.size} MiB)", settings_words(summary, key, guests=True), name)
+            shown.append((*cells, seconds_words(mean), UNKNOWN if paper_s is None else number(paper_s, 0)))
+    if not rows:
+        return None
+    source = "" if paper is None or not known else f" Paper: {paper.source.format(table='figure 1')}, 600 MB. {CAUTION}"
+    return Table(
+        name="quetier-1-times",
+        title="Seconds of each request to guests that serve files",
+        columns=(
+            "platform",
+            "job",
+            "size",
+            "guests",
+            "request",
+            "seconds",
+            "ci_low_s",
+            "ci_high_s",
+            "set_ups",
+            "paper_s",
+        ),
+        rows=tuple(rows),
+        headings=("platform", "file", "guests", "request", "s", "paper's s"),
+        shown=tuple(shown),
+        note=f"{CLOCK}; mean ± half the 95 % interval over set-ups. Only valid trials enter.{source}",
+    )
+
+
+UNITS = (
+    ReportUnit(name="quetier-1", place=112, paper=(PAPER, "figure 1"), make=bars),
+    ReportUnit(name="quetier-1-times", place=113, paper=(PAPER, "figure 1"), make=times),
+)

@@ -1,0 +1,146 @@
+"""Which trials of jobs a report rests on, and which it does not and why; how far guests' own clocks were off."""
+
+from __future__ import annotations
+
+from labconsole.contracts.report import Cell, Finding, Findings, MethodNote, Part, ReportUnit, Table
+from labconsole.experiments.job.shown import job_words, seconds_words, settings_words, summary_of
+from labconsole.report.material import Material
+from labconsole.report.words import UNKNOWN, count, number
+
+
+def trials(material: Material) -> Table | None:
+    """Every point: its time, and how many trials it is of."""
+    summary = summary_of(material)
+    if not summary.points:
+        return None
+    rows: list[tuple[Cell, ...]] = []
+    shown: list[tuple[str, ...]] = []
+    for each in summary.points:
+        key, mean = each.key, each.seconds
+        out = ", ".join(f"{number} {code}" for code, number in each.left_out.items())
+        set_ups = None if mean is None else mean.set_ups
+        rows.append(
+            (
+                summary.testbeds[key.testbed_fingerprint],
+                key.platform,
+                key.job,
+                key.size,
+                key.guests,
+                key.working,
+                key.cpu,
+                None if mean is None else mean.mean,
+                None if mean is None else mean.ci_low,
+                None if mean is None else mean.ci_high,
+                None if each.slowest is None else each.slowest.mean,
+                len(each.job_ids),
+                set_ups,
+                sum(each.left_out.values()),
+                out,
+                key.program,
+                key.kernel,
+            )
+        )
+        works = {"one": "one works", "all": "all work", "one-two": "one and two copies"}[key.working]
+        shown.append(
+            (
+                key.platform,
+                job_words(key),
+                f"{settings_words(summary, key, guests=True)}, {works}",
+                seconds_words(mean),
+                UNKNOWN if each.slowest is None else number(each.slowest.mean, 3),
+                str(len(each.job_ids)),
+                UNKNOWN if set_ups is None else str(set_ups),
+                out or "none",
+            )
+        )
+    newer = count(summary.superseded, "trial") if summary.superseded else ""
+    return Table(
+        name="job-trials",
+        title="Times of jobs in guests",
+        columns=(
+            "testbed",
+            "platform",
+            "job",
+            "size",
+            "guests",
+            "working",
+            "cpu",
+            "seconds",
+            "ci_low_s",
+            "ci_high_s",
+            "slowest_s",
+            "trials",
+            "set_ups",
+            "left_out",
+            "left_out_codes",
+            "program_sha256",
+            "kernel",
+        ),
+        rows=tuple(rows),
+        headings=("platform", "job", "guests", "s", "slowest s", "trials", "set-ups", "left out"),
+        shown=tuple(shown),
+        note="Mean ± half the 95 % interval over set-ups. Only valid trials enter"
+        + (f"; {newer} of which a newer one is stored do not." if newer else "."),
+    )
+
+
+def clocks(material: Material) -> Table | None:
+    """Inside over outside: what a guest's own clock would have said."""
+    points = [each for each in summary_of(material).points if each.clock_ratio is not None]
+    if not points:
+        return None
+    of: dict[str, list[tuple[float, float, float]]] = {}
+    for each in points:
+        assert each.clock_ratio is not None
+        of.setdefault(each.key.platform, []).append(each.clock_ratio)
+    rows: list[tuple[Cell, ...]] = []
+    for platform, ratios in sorted(of.items()):
+        mean = sum(each[1] for each in ratios) / len(ratios)
+        rows.append((platform, min(each[0] for each in ratios), mean, max(each[2] for each in ratios)))
+    return Table(
+        name="clock-ratio",
+        title="Guests' own clocks against the one outside",
+        columns=("platform", "least", "mean", "largest"),
+        rows=tuple(rows),
+        headings=("platform", "least", "mean", "largest"),
+        shown=tuple((str(row[0]), *(number(float(cell or 0), 3) for cell in row[1:])) for row in rows),
+        note="Time by the guest's uptime, which has two digits, over time by the clock outside. No time here rests on "
+        "it.",
+    )
+
+
+def words(material: Material) -> list[Part] | None:
+    """What is claimed, and how the times are taken."""
+    summary = summary_of(material)
+    if not summary.points:
+        return None
+    ids = {each.key: each.job_ids for each in summary.points}
+    found = [
+        Finding(
+            f"{job_words(each.key)} takes {number(each.effect.change * 100, 1)} % longer in {each.key.platform} "
+            f"({settings_words(summary, each.key, guests=True)}) than on the bare host "
+            f"({number(each.effect.ci_low * 100, 1)} to {number(each.effect.ci_high * 100, 1)} %): {each.word}",
+            ids[each.key],
+        )
+        for each in summary.overheads
+        if "different" in each.word
+        and each.effect.change is not None
+        and each.effect.ci_low is not None
+        and each.effect.ci_high is not None
+    ]
+    note = MethodNote(
+        "Jobs in guests",
+        "A node outside takes the time: it keeps the kernel's stamps of a ping before and one after the work of each "
+        "guest; what a job takes that does nothing is taken off. A set-up is one replicate.",
+    )
+    return [
+        Findings(kind="job_overhead", heading="Programs in guests", found=tuple(found), claims=True, evidence="trial"),
+        note,
+    ]
+
+
+UNITS = (
+    ReportUnit(name="job-trials", place=150, make=trials),
+    ReportUnit(name="clock-ratio", place=160, make=clocks),
+    ReportUnit(name="job-words", place=100, make=words),
+)

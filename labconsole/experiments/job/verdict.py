@@ -1,0 +1,160 @@
+"""The verdict on one trial of a job: what was seen of its marks, its guests and its surroundings. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from labconsole.experiments.job.disk_verdict import disk_reasons
+from labconsole.model.inventory import Inventory
+from labconsole.model.record.crew_trial import TimekeeperSeen
+from labconsole.model.record.job import CopySeen, DiskSeen, EmptyJobs, ProgramSeen
+from labconsole.model.record.run import Figures, Reason, Verdict
+from labconsole.model.tolerances import Tolerances
+from labconsole.verdict.changes import changes
+from labconsole.verdict.consequences import weighed
+from labconsole.verdict.influences import doubts
+from labconsole.verdict.observed import TrialObservations
+from labconsole.verdict.reasons import reason
+from labconsole.verdict.timekeeper import swap_reasons, timekeeper_reasons
+
+START_SKEW_RATIO = 0.01
+"""Guests that are to work together begin within this share of the shortest job."""
+
+LEAST_JOB_SD = 100.0
+"""A job lasts at least so many standard deviations of one that does nothing."""
+
+CLOCK_RATIO_ERROR = 0.01
+"""A guest's clock that is further off is told; it is never judged, because no time rests on it."""
+
+UPTIME_ERROR_S = 0.02
+"""A guest's uptime has two digits, and is read twice."""
+
+NOT_FOUND, NOT_RUNNABLE = 127, 126
+
+
+def judge(
+    seen: TrialObservations,
+    copies: Sequence[CopySeen],
+    *,
+    empty: EmptyJobs | None,
+    timekeeper: TimekeeperSeen | None,
+    start_skew_s: float | None,
+    swapped_pages: int | None,
+    guest_problems: Sequence[str],
+    disk: DiskSeen | None = None,
+    program: ProgramSeen | None = None,
+    limits: Tolerances,
+    inventory: Inventory,
+) -> Verdict:
+    """``guest_problems``: a sentence for every guest that did not answer, or is not what was set up."""
+    found = list(seen.doubts)
+    found += [reason("guests_missing", problem) for problem in guest_problems]
+    found += shown_reasons(
+        copies, empty=empty, timekeeper=timekeeper, start_skew_s=start_skew_s, swapped_pages=swapped_pages, disk=disk,
+        program=program, limits=limits,
+    )  # fmt: skip
+    found += changes(seen, limits, inventory.uut)
+    found += doubts(seen, (), limits, inventory.uut, emulated=inventory.emulated)
+    return weighed(found)
+
+
+def shown_reasons(
+    copies: Sequence[CopySeen],
+    *,
+    empty: EmptyJobs | None,
+    timekeeper: TimekeeperSeen | None,
+    start_skew_s: float | None,
+    swapped_pages: int | None,
+    disk: DiskSeen | None,
+    program: ProgramSeen | None,
+    limits: Tolerances,
+) -> list[Reason]:
+    """Those that follow from what a record holds, so that whoever has it can judge again."""
+    found: list[Reason] = []
+    for copy in copies:
+        found += _copy(copy)
+    found += _together(copies, start_skew_s)
+    found += _short(copies, empty)
+    if program is not None and len(program.sha256) > 1:
+        digests = ", ".join(each[:12] for each in program.sha256)
+        detail = f"the guests that worked have {len(program.sha256)} different files of {program.name} ({digests})"
+        found.append(reason("programs_differ", detail, sha256=list(program.sha256)))
+    if timekeeper is not None:
+        times = [abs(copy.outside_s) for copy in copies if copy.outside_s is not None]
+        found += timekeeper_reasons(timekeeper, min(times, default=0.0), limits)
+    found += swap_reasons(swapped_pages)
+    if disk is not None:
+        found += disk_reasons(disk, copies)
+    return found
+
+
+def _copy(copy: CopySeen) -> Iterator[Reason]:
+    if copy.exit_status is None and copy.end_request_ns is not None:
+        detail = f"{copy.guest}: did not say in a readable way how the job ended"
+        yield reason("guests_missing", detail, guest=copy.guest)
+    if copy.outside_s is not None and copy.outside_s < 0:
+        yield reason("mark_forged", f"{copy.guest}: the end mark came before the start mark", guest=copy.guest)
+    if copy.exit_status is not None and copy.exit_status != 0:
+        why = {NOT_FOUND: "its program does not exist there", NOT_RUNNABLE: "its program cannot be run"}.get(
+            copy.exit_status
+        )
+        said = f": {copy.output}" if copy.output else ""
+        yield reason(
+            "job_failed",
+            f"{copy.guest}: the job ended with status {copy.exit_status}" + (f", {why}" if why else "") + said,
+            guest=copy.guest,
+            exit_status=copy.exit_status,
+        )
+    start = copy.start_request_ns is None or copy.start_reply_ns is None
+    missing = [name for name, lost in (("start", start), ("end", copy.end_request_ns is None)) if lost]
+    if missing:
+        why = (
+            "; busybox, which sends them, cannot be run there" if copy.ping_status in (NOT_FOUND, NOT_RUNNABLE) else ""
+        )
+        detail = f"{copy.guest}: the timekeeper did not see the {' and the '.join(missing)} mark{why}"
+        yield reason("mark_lost", detail, guest=copy.guest, marks=missing)
+    elif copy.ping_status:
+        # The guest waited for it in vain, and began its job later than the timekeeper saw.
+        detail = f"{copy.guest}: the answer to its start mark did not come in time"
+        yield reason("mark_lost", detail, guest=copy.guest, marks=["start"], ping_status=copy.ping_status)
+
+
+def _together(copies: Sequence[CopySeen], start_skew_s: float | None) -> Iterator[Reason]:
+    times = [copy.outside_s for copy in copies if copy.outside_s is not None]
+    if start_skew_s is None or not times or start_skew_s <= START_SKEW_RATIO * min(times):
+        return
+    detail = f"the guests began {start_skew_s:.3f} s apart; their shortest job took {min(times):.3f} s"
+    yield reason("start_skew", detail, start_skew_s=start_skew_s, shortest_s=min(times))
+
+
+def _short(copies: Sequence[CopySeen], empty: EmptyJobs | None) -> Iterator[Reason]:
+    times = [copy.seconds for copy in copies if copy.seconds is not None]
+    if empty is None or not times or min(times) >= LEAST_JOB_SD * empty.sd_s:
+        return
+    yield reason(
+        "job_short",
+        f"the job took {min(times):.3f} s; one that does nothing varies by {empty.sd_s:.4f} s (standard deviation)",
+        shortest_s=min(times),
+        empty_sd_s=empty.sd_s,
+    )
+
+
+def clock_notes(copies: Sequence[CopySeen]) -> Iterator[Figures]:
+    """One influence where guests' clocks ran otherwise than the one outside, by more than their digits allow."""
+    off: dict[str, float] = {}
+    for copy in copies:
+        if copy.clock_ratio is None or not copy.outside_s:
+            continue
+        error = abs(copy.clock_ratio - 1)
+        if error > max(CLOCK_RATIO_ERROR + UPTIME_ERROR_S / copy.outside_s, abs(off.get(copy.guest, 1.0) - 1)):
+            off[copy.guest] = copy.clock_ratio
+    if not off:
+        return
+    worst = max(off, key=lambda guest: abs(off[guest] - 1))
+    many = f"the clocks of {len(off)} guests" if len(off) > 1 else "the clock of one guest"
+    yield {
+        "node": worst,
+        "kind": "clock_distorted",
+        "detail": f"{many} ran otherwise than the one outside; {worst}'s {off[worst]:.3f} times as fast",
+        "clock_ratios": off,
+    }

@@ -1,0 +1,24 @@
+"""How records of the kinds of experiment are computed again, found by their files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
+
+from labconsole import experiments
+from labconsole.measure.recompute.discrepancy import Discrepancy
+
+Recompute = Callable[[Any], Sequence[Discrepancy]]
+
+
+def recompute_of(kind: str) -> Recompute | None:
+    """What ``RECOMPUTE`` is in ``verify.py`` of this kind's folder; None: its runs are verified, or nothing."""
+    name = f"{experiments.__name__}.{kind}.verify"
+    try:
+        found: Recompute | None = getattr(import_module(name), "RECOMPUTE", None)
+    except ModuleNotFoundError as exc:
+        if exc.name not in {name, f"{experiments.__name__}.{kind}"}:
+            raise
+        return None
+    return found

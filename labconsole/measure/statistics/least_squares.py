@@ -1,0 +1,112 @@
+"""A straight line through values over a number, with intervals of both its parts. Pure.
+
+Ordinary least squares, with Student's t of n - 2 degrees: every value is a replicate of its own (of a set-up, that is),
+and they vary alike everywhere. The test for lack of fit compares how far the means of equal x lie off the line with how
+replicates of equal x differ (N. R. Draper, H. Smith: Applied Regression Analysis, 3rd ed., section 2.1): a small p says
+that a line is not enough. Derivation and limits: docs/statistics.md.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from labconsole.measure.statistics.distributions import student_t_quantile
+from labconsole.measure.statistics.special_functions import incomplete_beta
+
+LEVEL = 0.95
+LEAST_VALUES = 3
+"""With two the line goes through both, and nothing is left to judge it by."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """``constant`` + ``slope`` · x, in the unit of the values. ``residual_sd``: of the values about it. ``places``: at
+    how many x. Bounds None: the values are too few for an interval.
+    """
+
+    constant: float
+    slope: float
+    constant_low: float | None
+    constant_high: float | None
+    slope_low: float | None
+    slope_high: float | None
+    residual_sd: float | None
+    values: int
+    places: int
+    bend_low: float | None = None
+    bend_high: float | None = None
+    lack_of_fit_p: float | None = None
+
+
+def fit_line(points: Sequence[tuple[float, float]], level: float = LEVEL) -> Line | None:
+    """Through (x, value). None: at fewer than two x there is no line."""
+    places = len({x for x, _ in points})
+    if places < 2:
+        return None
+    xs, ys = [x for x, _ in points], [y for _, y in points]
+    slope, constant = statistics.linear_regression(xs, ys)
+    n, middle = len(points), statistics.fmean(xs)
+    if n < LEAST_VALUES:
+        return _line(constant, slope, None, None, None, n, places)
+    spread = math.fsum((x - middle) ** 2 for x in xs)
+    residual_sd = math.sqrt(math.fsum((y - constant - slope * x) ** 2 for x, y in points) / (n - 2))
+    t = student_t_quantile((1 + level) / 2, n - 2)
+    slope_reach = t * residual_sd / math.sqrt(spread)
+    constant_reach = t * residual_sd * math.sqrt(1 / n + middle**2 / spread)
+    line = _line(constant, slope, constant_reach, slope_reach, residual_sd, n, places)
+    bend = _bend(xs, ys, level) if places > 2 and n > LEAST_VALUES else None
+    return replace(
+        line,
+        bend_low=None if bend is None else bend[0],
+        bend_high=None if bend is None else bend[1],
+        lack_of_fit_p=_lack_of_fit(points, constant, slope) if places > 2 else None,
+    )
+
+
+def _bend(xs: Sequence[float], ys: Sequence[float], level: float) -> tuple[float, float]:
+    """The interval of the quadratic term, by Student's t of n - 3 degrees."""
+    import numpy as np
+
+    powers = np.vander(np.asarray(xs, dtype=float), 3, increasing=True)
+    wanted = np.asarray(ys, dtype=float)
+    found = np.linalg.lstsq(powers, wanted, rcond=None)[0]
+    left = wanted - powers @ found
+    degrees = len(xs) - 3
+    error = math.sqrt(float(left @ left) / degrees * float(np.linalg.inv(powers.T @ powers)[2, 2]))
+    reach = student_t_quantile((1 + level) / 2, degrees) * error
+    return float(found[2]) - reach, float(found[2]) + reach
+
+
+def _lack_of_fit(points: Sequence[tuple[float, float]], constant: float, slope: float) -> float | None:
+    here: dict[float, list[float]] = {}
+    for x, y in points:
+        here.setdefault(x, []).append(y)
+    means = {x: statistics.fmean(ys) for x, ys in here.items()}
+    pure = math.fsum((y - means[x]) ** 2 for x, y in points)
+    off = math.fsum(len(ys) * (means[x] - constant - slope * x) ** 2 for x, ys in here.items())
+    of_line, of_replicates = len(here) - 2, len(points) - len(here)
+    if not of_replicates or pure <= 0:
+        return None
+    f = (off / of_line) / (pure / of_replicates)
+    # The upper tail of F by the incomplete beta function (Abramowitz and Stegun, 26.6.2).
+    return incomplete_beta(of_replicates / (of_replicates + of_line * f), of_replicates / 2, of_line / 2)
+
+
+def _line(
+    constant: float, slope: float, constant_reach: float | None, slope_reach: float | None, sd: float | None,
+    values: int, places: int,
+) -> Line:  # fmt: skip
+    return Line(
+        constant=constant,
+        slope=slope,
+        constant_low=None if constant_reach is None else constant - constant_reach,
+        constant_high=None if constant_reach is None else constant + constant_reach,
+        slope_low=None if slope_reach is None else slope - slope_reach,
+        slope_high=None if slope_reach is None else slope + slope_reach,
+        residual_sd=sd,
+        values=values,
+        places=places,
+    )

@@ -1,0 +1,193 @@
+"""A plan of jobs in guests: its factors, its points, the order in which they are taken, and by what each is known.
+
+A point is a job on a platform with a number of guests, of which some work. A set-up is one crew of guests: all points
+that need the same crew are measured in it, and it is set up anew in each block (Kalibera and Jones, ISMM 2013).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from labconsole.model.jobs import JOBS
+from labconsole.model.plan.crews import DIFFERENT, CrewTrial, GuestCounts, MemoryMib, PlannedCrews, different
+from labconsole.model.strict import StrictModel
+
+Working = Literal["one", "all", "one-two"]
+"""one: a single guest works; all: every guest does; one-two: the first has one copy of the job, the second two."""
+
+Placing = Literal["same", "own", "any"]
+"""same: all guests on one CPU of the UUT; own: one each, in turn; any: as the UUT's scheduler likes."""
+
+HASH_PREFIX = "job-"
+
+
+def _job_name(value: str) -> str:
+    if value not in JOBS:
+        raise ValueError(f"is not a job | allowed: {', '.join(JOBS)}")
+    return value
+
+
+def _wish(value: Any) -> Any:
+    return {"job": value} if isinstance(value, str) else value
+
+
+def _different_jobs(values: tuple[JobWish, ...]) -> tuple[JobWish, ...]:
+    different(tuple((each.job, each.asked_size) for each in values))
+    return values
+
+
+class JobWish(StrictModel):
+    """A job, and its size where that is not the usual one."""
+
+    job: Annotated[str, AfterValidator(_job_name)]
+    size: Annotated[int, Field(strict=True, ge=1)] | None = None
+
+    @property
+    def asked_size(self) -> int:
+        """The size that is meant."""
+        return self.size or JOBS[self.job].size
+
+
+Wish = Annotated[JobWish, BeforeValidator(_wish, json_schema_input_type=str | JobWish)]
+CpuShares = Annotated[int, Field(strict=True, ge=2, le=262_144)]
+
+
+class JobFactors(StrictModel):
+    """What is varied, and what every crew has.
+
+    ``limit_s``: a job that takes longer has failed. ``cpu_shares``: the guests' weights on a CPU, in turn;
+    ``cpu_quota_ratio``: of one CPU, what a guest has at most; ``memory_mib``: what each has; ``disk_mib``: its
+    disk. None: the platform's, and as much disk as the jobs need.
+    """
+
+    jobs: Annotated[tuple[Wish, ...], Field(min_length=1, max_length=100), AfterValidator(_different_jobs)]
+    guests: GuestCounts = (1,)
+    working: Annotated[tuple[Working, ...], Field(min_length=1), DIFFERENT] = ("one",)
+    cpu: Annotated[tuple[Placing, ...], Field(min_length=1), DIFFERENT] = ("any",)
+    limit_s: Annotated[float, Field(strict=True, allow_inf_nan=False, ge=1, le=86_400)] = 600.0
+    cpu_shares: Annotated[tuple[CpuShares, ...], Field(min_length=1)] | None = None
+    cpu_quota_ratio: Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0.01, le=1.0)] | None = None
+    memory_mib: MemoryMib | None = None
+    disk_mib: Annotated[int, Field(strict=True, ge=1, le=2**20)] | None = None
+
+    def needed_disk_mib(self, wish: JobWish) -> int:
+        """What a job needs of a guest's disk; 0: nothing."""
+        disk = JOBS[wish.job].disk
+        return 0 if disk is None else disk.needed_mib(wish.asked_size, copies=2 if "one-two" in self.working else 1)
+
+    @property
+    def crew_disk_mib(self) -> int:
+        """How large a disk each guest of each crew has, for all jobs; 0: none."""
+        needed = max(map(self.needed_disk_mib, self.jobs))
+        return (self.disk_mib or needed) if needed else 0
+
+    @model_validator(mode="after")
+    def _some_point(self) -> Self:
+        if set(self.working) == {"one-two"} and set(self.guests) == {1}:
+            raise ValueError("asks for nothing: one-two needs two guests | allowed: some of guests from 2")
+        return self
+
+
+class CrewKey(NamedTuple):
+    """What has to be set up anew when it changes."""
+
+    platform: str
+    guests: int
+    cpu: Placing
+
+
+@dataclass(frozen=True, slots=True)
+class JobPoint:
+    """One design point. ``index`` counts from 0 in the plan's product of factors."""
+
+    index: int
+    platform: str
+    job: str
+    size: int
+    guests: int
+    working: Working
+    cpu: Placing
+
+    @property
+    def crew(self) -> CrewKey:
+        return CrewKey(self.platform, self.guests, self.cpu)
+
+    def words(self) -> str:
+        """``lxc: cpu-sqrt2 (2000 digits) in 1 of 5 guests on the same CPU``."""
+        works = {"one": f"1 of {self.guests}", "all": f"all {self.guests}", "one-two": "1 and 2 copies in 2 of"}
+        working = works[self.working] + (f" {self.guests}" if self.working == "one-two" else "")
+        if self.guests == 1:
+            working = "1"
+        where = {"same": " on the same CPU", "own": ", each on a CPU of its own", "any": ""}[self.cpu]
+        guests = "guest" if self.guests == 1 else "guests"
+        return f"{self.platform}: {JOBS[self.job].words(self.size)} in {working} {guests}{where}"
+
+    def copies(self) -> tuple[tuple[int, int], ...]:
+        """(guest from 0, copy from 1) of every copy of the job."""
+        if self.working == "all":
+            return tuple((guest, 1) for guest in range(self.guests))
+        if self.working == "one-two":
+            return ((0, 1), (1, 1), (1, 2))
+        return ((0, 1),)
+
+
+JobTrial = CrewTrial[JobPoint]
+
+
+def points(factors: JobFactors, platforms: Sequence[str]) -> tuple[JobPoint, ...]:
+    """The full cross product. With one guest, all working is one working, and one-two needs two: these are left out."""
+    found: list[JobPoint] = []
+    for platform in platforms:
+        for cpu in factors.cpu:
+            for guests in factors.guests:
+                for wish in factors.jobs:
+                    for working in factors.working:
+                        if guests == 1 and (working == "one-two" or (working == "all" and "one" in factors.working)):
+                            continue
+                        works = "one" if guests == 1 else working
+                        found.append(JobPoint(len(found), platform, wish.job, wish.asked_size, guests, works, cpu))
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class PlannedJobs(PlannedCrews[JobFactors, JobPoint]):
+    """What a plan has guests do."""
+
+    noun: ClassVar[str] = "job"
+
+    @cached_property
+    def points(self) -> tuple[JobPoint, ...]:
+        """The full cross product."""
+        return points(self.factors, self.platforms)
+
+    def hash_of(self, trial: CrewTrial[JobPoint]) -> str:
+        """See job_hash()."""
+        return job_hash(self.factors, trial)
+
+
+def _told(disk_mib: int | None) -> list[int]:
+    """Nothing where nothing is asked for: the hashes of trials without disks were made before there were any."""
+    return [] if disk_mib is None else [disk_mib]
+
+
+def job_hash(factors: JobFactors, trial: JobTrial, salt: str = "") -> str:
+    """Hash of what one trial measures and which one it is, for resume; ``salt`` makes one that nobody resumes.
+
+    Not of the plan around it: a trial is not repeated because a platform was added.
+    """
+    point = trial.point
+    meaning = {
+        "version": 1,
+        "point": [point.platform, point.job, point.size, JOBS[point.job].line, point.guests, point.working, point.cpu],
+        "crew": [factors.cpu_shares, factors.cpu_quota_ratio, factors.memory_mib, *_told(factors.disk_mib)],
+        "trial": [trial.block, trial.repetition],
+        "salt": salt,
+    }
+    return HASH_PREFIX + hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,0 +1,70 @@
+"""Jobs or starts of guests of one design point, or a few, asked for at the command line instead of in a plan's file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from labconsole.errors import ConfigError
+from labconsole.model.design_point import DesignPoint, FrameSize
+from labconsole.model.inventory import Inventory
+from labconsole.model.plan.boots import BootFactors, PlannedBoots
+from labconsole.model.plan.jobs import JobFactors, PlannedJobs
+from labconsole.model.plan.plan import Plan
+from labconsole.model.plan.searched import ANY_FRAME_BYTES
+from labconsole.model.plan.writer import plan_from_requests
+from labconsole.model.strict import StrictModel
+
+Factors = TypeVar("Factors", bound=StrictModel)
+
+MAX_TRIALS = 100_000
+
+
+def plan_of_guests(
+    platforms: Sequence[str],
+    factors: JobFactors | BootFactors,
+    inventory: Inventory,
+    *,
+    set_ups: int = 1,
+    repetitions: int = 1,
+) -> Plan:
+    """The plan that has guests do this, and nothing else; its name is that of the kind. Raises ConfigError."""
+    for platform in platforms:
+        if platform not in inventory.platforms:
+            raise ConfigError(
+                "is not in the inventory", key="--platforms", value=platform, allowed=", ".join(inventory.platforms)
+            )
+    if len(set(platforms)) < len(platforms):
+        raise ConfigError("lists a platform twice", key="--platforms", value=",".join(platforms), allowed="each once")
+    at_no_load = [
+        (
+            DesignPoint(platform=platform, frame=FrameSize(ANY_FRAME_BYTES), sources=1, target="max", duration_s=1.0),
+            1,
+        )
+        for platform in platforms
+    ]
+    how = (tuple(platforms), set_ups, repetitions, 0)
+    jobs = PlannedJobs(factors, *how) if isinstance(factors, JobFactors) else None
+    boots = PlannedBoots(factors, *how) if isinstance(factors, BootFactors) else None
+    name = "job" if jobs is not None else "boot"
+    plan = replace(plan_from_requests(name, at_no_load, inventory), seed=0, jobs=jobs, boots=boots, grid=False)
+    assert plan.of_guests is not None
+    if (trials := len(plan.of_guests.points) * set_ups * repetitions) > MAX_TRIALS:
+        raise ConfigError(f"asks for {trials} trials", key="--repetitions", allowed=f"at most {MAX_TRIALS}; or a plan")
+    return plan
+
+
+def asked_factors(of: type[Factors], given: dict[str, Any]) -> Factors:
+    """What is asked for, by the names of a plan; None is left out. Raises ConfigError with the name as its key."""
+    try:
+        return of.model_validate({key: value for key, value in given.items() if value is not None})
+    except ValidationError as exc:
+        problem = exc.errors(include_url=False)[0]
+        message, _, allowed = problem["msg"].removeprefix("Value error, ").partition(" | allowed: ")
+        value = problem["input"] if isinstance(problem["input"], (str, int, float)) else None
+        raise ConfigError(
+            message, key=str(problem["loc"][0]) if problem["loc"] else None, value=value, allowed=allowed or None
+        ) from None

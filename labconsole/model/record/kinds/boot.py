@@ -1,0 +1,15 @@
+"""Starts of guests, as a store keeps them."""
+
+from __future__ import annotations
+
+from labconsole.model.record.boot import BOOT_FORMAT, BootRecord
+from labconsole.model.record.kind import RecordKind, columns_of
+
+KIND = RecordKind(
+    name="boot",
+    plural="boots",
+    record=BootRecord,
+    format=BOOT_FORMAT,
+    columns=lambda record: columns_of(record.boot_id, record),
+    run_ids=lambda record: [],
+)

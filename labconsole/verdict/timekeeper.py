@@ -1,0 +1,36 @@
+"""What makes times by the node outside doubtful, and moved swap: of every experiment with guests in number. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from labconsole.model.record.crew_trial import TimekeeperSeen
+from labconsole.model.record.run import Reason
+from labconsole.model.tolerances import Tolerances
+from labconsole.verdict.reasons import reason
+
+LEAST_STEP_S, STEP_RATIO = 0.001, 0.001
+"""The timekeeper's clock may be set by a thousandth of the shortest time, and by what it resolves."""
+
+
+def timekeeper_reasons(seen: TimekeeperSeen, shortest_s: float, limits: Tolerances) -> Iterator[Reason]:
+    """``shortest_s``: of the times that were taken; a step of the clock goes into each as it is."""
+    for sender in seen.doubled:
+        yield reason("mark_forged", f"a mark of {sender} came twice", node=seen.node, copy=sender)
+    if seen.strange_packets:
+        detail = f"{seen.strange_packets} pings to {seen.address} are nobody's mark"
+        yield reason("mark_forged", detail, node=seen.node, packets=seen.strange_packets)
+    if seen.dropped_packets:
+        detail = f"the timekeeper's kernel dropped {seen.dropped_packets} packets that may have been marks"
+        yield reason("not_observed", detail, node=seen.node, packets=seen.dropped_packets)
+    allowed_s = min(limits.clock_step_s, max(LEAST_STEP_S, STEP_RATIO * shortest_s))
+    if abs(seen.wall_moved_ns) > allowed_s * 1e9:
+        detail = f"the clock of {seen.node} was set by {seen.wall_moved_ns / 1e9:+.3f} s meanwhile"
+        yield reason("clock_stepped", detail, node=seen.node, step_s=seen.wall_moved_ns / 1e9)
+
+
+def swap_reasons(swapped_pages: int | None) -> Iterator[Reason]:
+    """None: it is not known."""
+    if swapped_pages:
+        detail = f"the unit under test moved {swapped_pages} pages in or out of swap"
+        yield reason("swapped", detail, pages=swapped_pages)

@@ -1,0 +1,41 @@
+"""How long steps still take: by the estimate, or by how long the trials of the one under way have taken."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from labconsole.contracts.picture import PictureTrial, StepPicture
+from labconsole.engine.execution.steps import Steps, StepSeen, StepState
+
+
+def left_s(*seen: StepSeen, spent_s: float) -> float:
+    execution: Any = SimpleNamespace(spent_s=spent_s)
+    nothing: Any = None
+    steps = Steps(execution, nothing, nothing, nothing)
+    steps._asked = list(seen)
+    return steps.left_s
+
+
+def step(*, trials: int = 0, left: int | None = None, begun_s: float | None = None) -> StepSeen:
+    nothing: Any = None
+    taken = tuple(PictureTrial(part=0, at=1.0, duration_s=1.0) for _ in range(trials))
+    state = StepState.PENDING if begun_s is None else StepState.RUNNING
+    return StepSeen(nothing, state, shown=StepPicture(trials=taken, left_trials=left), estimate_s=30.0, begun_s=begun_s)
+
+
+@pytest.mark.parametrize(
+    ("under_way", "expected_s"),
+    [
+        (step(begun_s=40.0), 10.0),
+        (step(begun_s=40.0, trials=5), 10.0),
+        (step(begun_s=40.0, trials=5, left=8), 32.0),
+        (step(begun_s=0.0, trials=10, left=5), 30.0),  # the estimate has long passed
+        (step(begun_s=60.0, left=8), 30.0),
+    ],
+)
+def test_a_step_that_says_how_many_trials_are_left_is_reckoned_by_those_it_took(under_way: StepSeen, expected_s: float):
+    assert left_s(under_way, spent_s=60.0) == pytest.approx(expected_s)
+    assert left_s(under_way, step(), spent_s=60.0) == pytest.approx(expected_s + 30.0)

@@ -1,0 +1,110 @@
+"""The verdict on a trial of a job: each doubt provoked by what makes it, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from labconsole.experiments.job.verdict import clock_notes, judge
+from labconsole.model.record.crew_trial import TimekeeperSeen
+from labconsole.model.record.job import CopySeen, EmptyJobs
+from labconsole.model.tolerances import Tolerances
+from labconsole.verdict.observed import TrialObservations
+from support.fake_session import make_inventory
+from support.job_records import job_data, job_record
+
+RECORD = job_record(job_data())
+EMPTY = EmptyJobs(each_s=(0.004, 0.006), mean_s=0.005, sd_s=0.0014)
+assert RECORD.timekeeper is not None
+TIMEKEEPER: TimekeeperSeen = RECORD.timekeeper
+
+
+def codes(
+    *copies: CopySeen, timekeeper: dict[str, Any] | None = None, skew_s: float | None = None, swapped: int | None = 0,
+    problems: tuple[str, ...] = (), empty: EmptyJobs | None = EMPTY,
+) -> tuple[str, list[str]]:  # fmt: skip
+    verdict = judge(
+        TrialObservations(run_id="r", started_at="2026-11-23T09:09:05.000Z"),
+        copies or RECORD.copies,
+        empty=empty,
+        timekeeper=TIMEKEEPER.model_copy(update=timekeeper or {}),
+        start_skew_s=skew_s,
+        swapped_pages=swapped,
+        guest_problems=problems,
+        limits=Tolerances(),
+        inventory=make_inventory(),
+    )
+    return verdict.status, [each.code for each in verdict.reasons]
+
+
+def copy(**changes: Any) -> CopySeen:
+    return RECORD.copies[0].model_copy(update=changes)
+
+
+def test_a_trial_as_it_should_be_is_valid():
+    assert codes() == ("valid", [])
+
+
+@pytest.mark.parametrize(
+    ("seen", "code"),
+    [
+        (copy(exit_status=1), "job_failed"),
+        (copy(exit_status=127), "job_failed"),
+        (copy(exit_status=None), "guests_missing"),
+        (copy(ping_status=1), "mark_lost"),
+        (copy(ping_status=127, start_request_ns=None, start_reply_ns=None), "mark_lost"),
+        (copy(start_reply_ns=None), "mark_lost"),
+        (copy(start_request_ns=None), "mark_lost"),
+        (copy(end_request_ns=None, exit_status=None), "mark_lost"),
+        (copy(outside_s=-0.5, seconds=None), "mark_forged"),
+    ],
+)
+def test_what_is_wrong_with_a_copy_voids_the_trial(seen: CopySeen, code: str):
+    assert codes(seen, RECORD.copies[1]) == ("invalid", [code])
+
+
+def test_the_reason_of_a_job_that_does_not_exist_says_so():
+    verdict = judge(
+        TrialObservations(run_id="r", started_at="2026-11-23T09:09:05.000Z"), [copy(exit_status=127)], empty=EMPTY,
+        timekeeper=None, start_skew_s=None, swapped_pages=0, guest_problems=(), limits=Tolerances(),
+        inventory=make_inventory(),
+    )  # fmt: skip
+    assert "its program does not exist there" in verdict.reasons[0].detail
+
+
+@pytest.mark.parametrize(
+    ("seen", "status", "code"),
+    [
+        ({"timekeeper": {"doubled": ("g1/1",)}}, "invalid", "mark_forged"),
+        ({"timekeeper": {"strange_packets": 1}}, "invalid", "mark_forged"),
+        ({"timekeeper": {"dropped_packets": 1}}, "suspect", "not_observed"),
+        ({"timekeeper": {"wall_moved_ns": 4_000_000}}, "suspect", "clock_stepped"),
+        ({"timekeeper": {"wall_moved_ns": -4_000_000}}, "suspect", "clock_stepped"),
+        ({"swapped": 1}, "invalid", "swapped"),
+        ({"problems": ("g2 ended",)}, "invalid", "guests_missing"),
+        ({"skew_s": 0.031}, "suspect", "start_skew"),
+        ({"empty": EMPTY.model_copy(update={"sd_s": 0.031})}, "suspect", "job_short"),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_around_the_copies_is_told(seen: dict[str, Any], status: str, code: str):
+    assert codes(**seen) == (status, [code])
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [{"timekeeper": {"wall_moved_ns": 900_000}}, {"skew_s": 0.029}, {"swapped": None},
+     {"empty": EMPTY.model_copy(update={"sd_s": 0.029})}],
+    ids=str,
+)  # fmt: skip
+def test_what_is_within_bounds_is_no_doubt(seen: dict[str, Any]):
+    assert codes(**seen) == ("valid", [])
+
+
+def test_the_worst_clock_of_a_guest_is_told_whichever_copy_it_is_of():
+    copies = [copy(clock_ratio=ratio, copy_number=number) for number, ratio in enumerate((0.5, 0.9), 1)]
+    for order in (copies, copies[::-1]):
+        (note,) = clock_notes(order)
+        assert note["clock_ratios"] == {"g1": 0.5}
+    assert list(clock_notes([copy(clock_ratio=1.012)])) == []

@@ -1,0 +1,66 @@
+"""Which trials of a plan of jobs need not be taken again: those of crews that came to the end of their block."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from labconsole.experiments.job.steps import Jobs
+from labconsole.model.plan.jobs import JobFactors, PlannedJobs
+from labconsole.model.record.job import JobRecord
+from support.job_records import taken
+
+PLANNED = PlannedJobs(JobFactors(jobs=("wait", "cpu-pi")), ("lxc",), 2, 1, seed=1)  # type: ignore[arg-type]
+
+
+class Store:
+    """The newest first, as a store answers; ``asked`` counts the questions."""
+
+    def __init__(self, records: list[JobRecord]) -> None:
+        self._records, self.asked = records, 0
+
+    def experiments(self, kind: Any, where: Any, *, status: str | None = None) -> list[JobRecord]:
+        self.asked += 1
+        return [each for each in reversed(self._records) if each.plan.hash in where.plan_hash]
+
+
+def record(meaning: str, *, status: str = "done") -> JobRecord:
+    made = taken([1.0])
+    return made.model_copy(update={"plan": made.plan.model_copy(update={"hash": meaning}), "status": status})
+
+
+def steps() -> list[Any]:
+    return [
+        SimpleNamespace(hash=meaning, trial=trial)
+        for meaning, trial in zip(PLANNED.hashes, PLANNED.trials, strict=True)
+    ]
+
+
+def kept(*records: JobRecord) -> list[int]:
+    """The blocks of which trials are kept, one number for each."""
+    found = Jobs(Store(list(records))).stored(steps(), "f")  # type: ignore[arg-type]
+    return sorted(each.trial.block for each in steps() if each.hash in found)
+
+
+def of_block(block: int) -> list[str]:
+    return [each.hash for each in steps() if each.trial.block == block]
+
+
+def test_a_crew_that_came_to_the_end_of_its_block_is_kept() -> None:
+    assert kept(*map(record, (*of_block(1), *of_block(2)))) == [1, 1, 2, 2]
+
+
+def test_of_a_crew_that_broke_off_all_trials_are_taken_again() -> None:
+    assert kept(*map(record, (*of_block(1), of_block(2)[0]))) == [1, 1]
+
+
+def test_a_trial_that_stayed_invalid_breaks_no_crew_and_is_taken_again() -> None:
+    first, second = of_block(1)
+    assert kept(record(first), record(second, status="failed")) == [1]
+
+
+def test_the_newest_of_a_trial_is_kept() -> None:
+    first, second = of_block(1)
+    old, new = record(first), record(first).model_copy(update={"job_id": "newer"})
+    found = Jobs(Store([old, record(second), new])).stored(steps(), "f")  # type: ignore[arg-type]
+    assert found[first].job_id == "newer"

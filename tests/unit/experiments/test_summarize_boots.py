@@ -1,0 +1,99 @@
+"""Starts of guests summed up: with an effect that was put in, and without one."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from labconsole.cli.text.boots import boot_lines, boots_table, summary_lines
+from labconsole.experiments.boot.summary import summarize_boots
+from support.boot_records import MIB, boot_data, boot_record, started
+
+COUNTS = (1, 2, 5, 10)
+
+
+def series(per_guest_s: float, per_guest_mib: float, *, start: str = "hot", factor: float = 1.0) -> list:
+    draw = random.Random(f"{per_guest_s}{start}")
+    return [
+        started(
+            factor * (1.0 + per_guest_s * guests) * draw.uniform(0.98, 1.02),
+            30.0 + per_guest_mib * guests + draw.uniform(-1, 1), guests=guests, start=start, block=block,
+        )
+        for block in range(1, 7)
+        for guests in COUNTS
+    ]  # fmt: skip
+
+
+def test_what_the_tool_needs_and_what_each_guest_needs_is_found() -> None:
+    (found,) = summarize_boots(series(0.5, 90.0)).lines
+    assert found.used_bytes is not None
+    assert found.startup_s is not None
+    for line, constant, slope, unit in ((found.used_bytes, 30.0, 90.0, MIB), (found.startup_s, 1.0, 0.5, 1)):
+        assert line.constant_low is not None
+        assert line.slope_low is not None
+        assert line.constant_low / unit <= constant <= (line.constant_high or 0) / unit
+        assert line.slope_low / unit <= slope <= (line.slope_high or 0) / unit
+        assert (line.values, line.places) == (24, 4)
+
+
+def test_guests_that_need_nothing_have_a_slope_whose_interval_holds_none() -> None:
+    (found,) = summarize_boots(series(0.0, 0.0)).lines
+    assert found.used_bytes is not None
+    assert found.used_bytes.slope == pytest.approx(0, abs=MIB / 4)
+    assert (found.used_bytes.slope_low or 1) < 0 < (found.used_bytes.slope_high or -1)
+
+
+def test_cold_is_held_against_hot_block_by_block() -> None:
+    summary = summarize_boots([*series(0.5, 90.0), *series(0.5, 90.0, start="cold", factor=1.3)])
+    assert len(summary.points) == 2 * len(COUNTS)
+    assert [each.guests for each in summary.cold_against_hot] == list(COUNTS)
+    for each in summary.cold_against_hot:
+        assert each.effect.ci_low is not None
+        assert each.effect.ci_low < 0.3 < (each.effect.ci_high or 0)
+
+
+def test_only_valid_starts_enter_and_the_others_are_counted() -> None:
+    records = [started(1.0, 90, block=1), started(9.0, 900, block=2, codes=("unseen_cpu",))]
+    (point,) = summarize_boots(records).points
+    assert point.startup_s is not None
+    assert (point.startup_s.mean, point.startup_s.trials, point.left_out) == (1.0, 1, {"unseen_cpu": 1})
+    assert summarize_boots([]).points == ()
+
+
+def test_what_is_known_is_told_in_lines() -> None:
+    lines = summary_lines(summarize_boots([*series(0.5, 90.0), *series(0.5, 90.0, start="cold", factor=1.3)]))
+    assert any("a guest, of 24 trials" in line for line in lines)
+    record = boot_record(boot_data())
+    assert "all up after 1.500 s ± 0.5 ms by the clock outside" in boot_lines(record)[1]
+    assert boots_table([]) == ["no starts of guests are stored"]
+    missing = boot_record(boot_data((1.0, None)))
+    assert "–" in boots_table([missing])[0]
+
+
+def test_an_older_trial_of_the_same_does_not_enter() -> None:
+    first, again = started(1.0, 90), started(3.0, 90)
+    again = again.model_copy(update={"started_at": "2026-11-23T10:00:00.000Z"})
+    summary = summarize_boots([again, first])
+    (point,) = summary.points
+    assert point.startup_s is not None
+    assert (point.startup_s.mean, summary.superseded) == (3.0, 1)
+
+
+def test_starts_that_do_not_differ_are_not_claimed_to() -> None:
+    """Two platforms alike: of forty reports at most a few of which say otherwise, by Holm over nine rows each."""
+    claimed = 0
+    for seed in range(40):
+        draw = random.Random(seed)
+        records = []
+        for platform in ("a", "b", "c"):
+            for block in range(1, 6):
+                for guests in (1, 2, 5):
+                    record = started(draw.gauss(1, 0.05), 90, guests=guests, block=block)
+                    asked = record.requested.model_copy(update={"platform": platform})
+                    ref = record.plan.model_copy(update={"hash": f"{platform}{block}{guests}"})
+                    records.append(record.model_copy(update={"requested": asked, "plan": ref}))
+        found = summarize_boots(records).between_platforms
+        assert len(found) == 9
+        claimed += any(each.word != "inconclusive" for each in found)
+    assert claimed <= 6  # 2 are expected

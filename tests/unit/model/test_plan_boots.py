@@ -1,0 +1,77 @@
+"""Plans of starts of guests: their file, their points, their order, and what a trial is known by."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from labconsole.errors import ConfigError
+from labconsole.model.plan.boots import BootFactors, PlannedBoots, boot_hash
+from labconsole.model.plan.loader import load_plan
+from labconsole.model.plan.of_guests import asked_factors, plan_of_guests
+from support.fake_session import make_inventory
+
+PLAN = """\
+plan: starts
+platforms: [raw]
+set_ups: 2
+repetitions: 3
+boot:
+  guests: [1, 5]
+  start: [cold, hot]
+"""
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "plan.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_a_plan_has_every_combination_in_every_round(tmp_path: Path) -> None:
+    plan = load_plan(written(tmp_path, PLAN), make_inventory())
+    boots = plan.boots
+    assert boots is not None
+    assert plan.of_guests is boots
+    assert not plan.grid
+    assert plan.step_count == 2 * 3 * 4
+    assert [point.words() for point in boots.points] == [
+        "raw: 1 guest, cold", "raw: 5 guests, cold", "raw: 1 guest, hot", "raw: 5 guests, hot",
+    ]  # fmt: skip
+    for first in range(0, 24, 4):
+        assert {trial.point.index for trial in boots.trials[first : first + 4]} == {0, 1, 2, 3}
+    assert len(set(boots.hashes)) == 24
+
+
+@pytest.mark.parametrize(("text", "key"), [
+    (PLAN + "job: {jobs: [wait]}\n", "boot"),
+    (PLAN + "frame_sizes: [64]\n", "frame_sizes"),
+    (PLAN.replace("[1, 5]", "[1, 1]"), "boot.guests"),
+    (PLAN.replace("[1, 5]", "[0]"), "boot.guests"),
+    (PLAN.replace("cold, hot", "warm"), "boot.start"),
+    (PLAN + "  limit_s: 601\n", "boot.limit_s"),
+    (PLAN + "  disk: 1\n", "boot.disk"),
+])  # fmt: skip
+def test_what_a_plan_of_starts_cannot_have_is_refused(tmp_path: Path, text: str, key: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_plan(written(tmp_path, text), make_inventory())
+    assert (caught.value.key or "").startswith(key)
+
+
+def test_a_trial_means_the_same_whatever_is_planned_around_it() -> None:
+    small = PlannedBoots(BootFactors(guests=(5,)), ("lxc",), 1, 1, seed=1)
+    large = PlannedBoots(BootFactors(guests=(1, 5), start=("cold", "hot")), ("raw", "lxc"), 3, 2, seed=8)
+    assert small.hashes[0] in large.hashes
+    memory = BootFactors(guests=(5,), memory_mib=64)
+    assert boot_hash(memory, small.trials[0]) != small.hashes[0]
+    assert boot_hash(small.factors, small.trials[0], salt="now") != small.hashes[0]
+
+
+def test_starts_asked_for_at_once_are_a_plan_of_their_own() -> None:
+    plan = plan_of_guests(["raw"], asked_factors(BootFactors, {"guests": [2], "start": None}), make_inventory())
+    assert plan.boots is not None
+    assert (plan.name, plan.jobs, plan.grid) == ("boot", None, False)
+    with pytest.raises(ConfigError) as caught:
+        asked_factors(BootFactors, {"start": ["warm"]})
+    assert caught.value.key == "start"

@@ -1,0 +1,118 @@
+"""Plans of jobs: their file, their points, their order, and what a trial is known by."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from labconsole.errors import ConfigError
+from labconsole.model.plan.crews import schedule
+from labconsole.model.plan.jobs import JobFactors, JobTrial, PlannedJobs, job_hash, points
+from labconsole.model.plan.loader import load_plan
+from support.fake_session import make_inventory
+
+PLAN = """\
+plan: jobs
+platforms: [raw]
+set_ups: 2
+repetitions: 3
+job:
+  jobs: [cpu-sqrt2, {job: wait, size: 2}]
+  guests: [1, 2, 5]
+  working: [one, all, one-two]
+  cpu: [same]
+"""
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "plan.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_a_plan_of_jobs_has_every_point_once_and_measures_no_grid(tmp_path: Path):
+    plan = load_plan(written(tmp_path, PLAN), make_inventory())
+    assert not plan.grid
+    assert plan.jobs is not None
+    asked = {(point.job, point.size, point.guests, point.working) for point in plan.jobs.points}
+    # One guest works alone, whatever is asked for.
+    assert asked == {
+        (job, size, guests, working)
+        for job, size in (("cpu-sqrt2", 2000), ("wait", 2))
+        for guests, working in (
+            (1, "one"), (2, "one"), (2, "all"), (2, "one-two"), (5, "one"), (5, "all"), (5, "one-two"),
+        )
+    }  # fmt: skip
+    assert len(plan.jobs.trials) == len(asked) * 2 * 3
+    assert len(set(plan.jobs.hashes)) == len(plan.jobs.trials)
+
+
+def test_one_guest_that_works_is_one_whatever_it_is_called():
+    alone = PlannedJobs(JobFactors(jobs=("wait",), working=("all",)), ("raw",), 1, 1, seed=1)  # type: ignore[arg-type]
+    assert [point.working for point in alone.points] == ["one"]
+    assert alone.hashes == PlannedJobs(JobFactors(jobs=("wait",)), ("raw",), 1, 1, seed=1).hashes  # type: ignore[arg-type]
+
+
+def test_each_block_has_every_crew_once_and_in_it_round_after_round():
+    factors = JobFactors(jobs=("wait", "cpu-pi"), guests=(1, 2))  # type: ignore[arg-type]
+    trials = schedule(points(factors, ["raw", "lxc"]), set_ups=3, repetitions=2, seed=5)
+    assert [trial.position for trial in trials] == list(range(1, len(trials) + 1))
+    orders = []
+    for block in (1, 2, 3):
+        of_block = [trial for trial in trials if trial.block == block]
+        crews = list(dict.fromkeys(trial.point.crew for trial in of_block))
+        assert len(crews) == 4
+        assert [trial.point.crew for trial in of_block] == [crew for crew in crews for _ in range(4)]
+        for crew in crews:
+            inside = [trial for trial in of_block if trial.point.crew == crew]
+            assert [trial.repetition for trial in inside] == [1, 1, 2, 2]
+            assert {trial.point.job for trial in inside[:2]} == {"wait", "cpu-pi"}
+        orders.append(crews)
+    assert len({tuple(order) for order in orders}) > 1  # drawn, not as listed
+    again = schedule(points(factors, ["raw", "lxc"]), set_ups=3, repetitions=2, seed=5)
+    assert again == trials
+
+
+def test_a_trial_keeps_its_meaning_when_the_plan_around_it_grows():
+    small = PlannedJobs(JobFactors(jobs=("wait",)), ("raw",), 1, 1, seed=1)  # type: ignore[arg-type]
+    large = PlannedJobs(JobFactors(jobs=("cpu-pi", "wait"), guests=(1, 4)), ("lxc", "raw"), 2, 2, seed=9)  # type: ignore[arg-type]
+    assert set(small.hashes) < set(large.hashes)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"cpu_shares": (2, 1)}, {"cpu_quota_ratio": 0.5}, {"memory_mib": 64}],
+    ids=str,
+)
+def test_what_every_guest_has_belongs_to_the_meaning(other: dict[str, object]):
+    plain = JobFactors(jobs=("wait",))  # type: ignore[arg-type]
+    (point,) = points(plain, ["lxc"])
+    trial = JobTrial(point, 1, 1, 1)
+    assert job_hash(plain, trial) != job_hash(plain.model_copy(update=other), trial)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("job: {jobs: [cpu-py]}", "plan.yaml:5: job.jobs[0].job: is not a job, got 'cpu-py'; allowed: cpu-pi"),
+        ("job: {jobs: [wait, wait]}", "job.jobs: lists a value twice"),
+        ("job: {jobs: [wait, {job: wait, size: 5}]}", "job.jobs: lists a value twice"),
+        ("job: {jobs: [wait], working: [one-two]}", "job: asks for nothing: one-two needs two guests"),
+        ("job: {jobs: [wait], cpu_shares: ['1024']}", "job.cpu_shares[0]"),
+        ("job: {jobs: [wait], cpu_quota_ratio: true}", "job.cpu_quota_ratio"),
+        ("job: {jobs: [wait], guests: [0]}", "job.guests[0]: should be greater than or equal to 1, got 0"),
+        ("job: {jobs: [wait], guests: [251]}", "job.guests[0]: should be less than or equal to 250, got 251"),
+        ("job: {jobs: [wait], working: [some]}", "job.working[0]"),
+        ("job: {jobs: [wait], limit_s: 0}", "job.limit_s"),
+        ("job: {jobs: []}", "job.jobs"),
+        ("targets: [max]\njob: {jobs: [wait]}", "plan.yaml:5: targets: cannot be combined with job"),
+        ("search: {goals: [ndr]}\njob: {jobs: [wait]}", "plan.yaml:5: search: cannot be combined with job"),
+        ("job: {jobs: [wait], cups: same}", "job.cups: unknown key"),
+    ],
+)  # fmt: skip
+def test_a_wrong_file_is_refused_in_words(tmp_path: Path, change: str, said: str):
+    head = "plan: jobs\nplatforms: [raw]\nset_ups: 2\nrepetitions: 3\n"
+    with pytest.raises(ConfigError) as caught:
+        load_plan(written(tmp_path, head + change + "\n"), make_inventory())
+    assert said in str(caught.value)
