@@ -7,14 +7,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from labconsole.contracts.report import Figure, Findings, MethodNote, Part, Table
+from labconsole.measure.admission import admit
+from labconsole.model.record.kind import ExperimentRecord
+from labconsole.model.record.note import PlanNote
 from labconsole.model.record.search import SearchRecord
 from labconsole.report.conclusions import conclusions
 from labconsole.report.digest import Digest
-from labconsole.report.evaluation import Evaluation
+from labconsole.report.evaluation import Evaluation, evaluate
 from labconsole.report.material import Material, Unit
+from labconsole.report.planned_trials import PlannedTrials
 from labconsole.report.points import platform_order
 from labconsole.report.reference import PaperTables, matched
-from labconsole.report.sample import Coverage, KeptRuns, missing_words
+from labconsole.report.sample import Coverage, KeptRuns, missing_words, sample
 from labconsole.report.selection import Selection
 
 EMULATED = "Emulated testbed: it shows the method, not the speed of hardware."
@@ -26,6 +30,7 @@ class Report:
     """``material``: what it was made of. ``conclusions``: what may be concluded and what not, in sentences.
 
     ``references``: tables beside a paper's; ``plans``: files that the runs were chosen by, as name and text.
+    ``plan_notes``: on the plans of the runs, each with its plan's name.
     """
 
     title: str
@@ -38,6 +43,7 @@ class Report:
     findings: tuple[Findings, ...]
     method_notes: tuple[MethodNote, ...]
     plans: tuple[tuple[str, str], ...] = ()
+    plan_notes: tuple[tuple[str, PlanNote], ...] = ()
 
 
 def assemble(
@@ -48,10 +54,13 @@ def assemble(
     *,
     selection: Selection | None = None,
     found: Sequence[Coverage] = (),
+    planned: Sequence[PlannedTrials] = (),
     reference: PaperTables | None = None,
     names: Mapping[str, str] | None = None,
     searches: Sequence[SearchRecord] = (),
     plans: Sequence[tuple[str, str]] = (),
+    plan_notes: Sequence[tuple[str, PlanNote]] = (),
+    experiments: Mapping[str, Sequence[ExperimentRecord]] | None = None,
 ) -> Report:
     """The report on the runs that enter. ``names``: one's own platforms to the paper's, where they differ.
 
@@ -59,29 +68,58 @@ def assemble(
     """
     chosen = selection or Selection()
     platforms = sorted({point.platform for point in made.points}, key=platform_order)
+    others = sorted(
+        {platform_of(each) for records in (experiments or {}).values() for each in records}, key=platform_order
+    )
     material = Material(
         kept=kept,
         digest=digest,
         evaluation=made,
         coverage=tuple(found),
+        planned_trials=tuple(planned),
         searches=tuple(searches),
         paper=reference,
-        paper_names={} if reference is None else matched(platforms, reference, names or {}),
+        paper_names={} if reference is None else matched([*platforms, *others], reference, names or {}),
+        experiments=experiments or {},
     )
     parts = _parts(units, material, (*chosen.warnings, *([EMULATED] if material.emulated else [])))
     tables = [part for part in parts if isinstance(part, Table) and part.rows]
     return Report(
-        title=f"Forwarding performance of {', '.join(platforms) if platforms else 'no platform'}",
+        title=_title(platforms, others, of_runs=bool(kept.run_ids)),
         selection=chosen,
         material=material,
-        conclusions=tuple(conclusions(made, found, chosen, unreadable=digest.unreadable)),
+        conclusions=tuple(
+            conclusions(made, (*found, *planned), chosen, unreadable=digest.unreadable, of_runs=bool(kept.run_ids))
+        ),
         figures=tuple(part for part in parts if isinstance(part, Figure)),
         tables=tuple(table for table in tables if not table.beside_paper),
         references=tuple(table for table in tables if table.beside_paper),
         findings=tuple(part for part in parts if isinstance(part, Findings) and part.found),
         method_notes=tuple(part for part in parts if isinstance(part, MethodNote)),
         plans=tuple(plans),
+        plan_notes=tuple(plan_notes),
     )
+
+
+def figures_of(kind: str, records: Sequence[ExperimentRecord], units: Sequence[Unit]) -> list[Figure]:
+    """The figures that units make of one kind's records alone, without any run."""
+    admission = admit((), set())
+    kept = sample((), admission)
+    material = Material(
+        kept=kept, digest=Digest(set(), {}), evaluation=evaluate((), admission=admission), experiments={kind: records}
+    )
+    return [part for part in _parts(units, material, ()) if isinstance(part, Figure)]
+
+
+def _title(platforms: Sequence[str], others: Sequence[str], *, of_runs: bool) -> str:
+    if of_runs or not others:
+        return f"Forwarding performance of {', '.join(platforms) if platforms else 'no platform'}"
+    return f"Work in guests of {', '.join(others)}"
+
+
+def platform_of(record: ExperimentRecord) -> str:
+    """What it was asked of."""
+    return str(getattr(getattr(record, "requested", None), "platform", ""))
 
 
 def _parts(units: Sequence[Unit], material: Material, told: Sequence[str]) -> list[Part]:
@@ -103,13 +141,26 @@ def counts(made: Report) -> dict[str, Any]:
     coverage, kept = made.material.coverage, made.material.kept
     planned = [each.planned for each in coverage]
     family = made.material.evaluation.claims
+    trials = _trial_counts(made.material.planned_trials)
     return {
         "planned": None if None in planned else sum(each or 0 for each in planned),
         "taken": sum(each.taken for each in coverage),
         "retaken": sum(each.retaken for each in coverage),
         "entered": len(kept.entered),
         "left_out": dict(kept.excluded_by_reason),
-        "missing_of_plans": missing_words(coverage),
+        "missing_of_plans": missing_words((*coverage, *made.material.planned_trials)),
         "claims": {"tested": family.size, "different": sum(claim.different for claim in family.claims),
                    "margin_ratio": family.margin_ratio, "margin_declared": family.declared},
+        **({"trials": trials} if trials else {}),
     }  # fmt: skip
+
+
+def _trial_counts(found: Sequence[PlannedTrials]) -> dict[str, dict[str, int]]:
+    """Of trials of kinds other than runs, by kind."""
+    return {
+        kind: {
+            name: sum(getattr(each, name) for each in found if each.kind == kind)
+            for name in ("planned", "taken", "retaken", "entered")
+        }
+        for kind in sorted({each.kind for each in found})
+    }

@@ -9,7 +9,7 @@ from labconsole.measure.statistics.effects import MINIMUM_BLOCKS
 from labconsole.model.plan.claims import CLAIMS
 from labconsole.report.claims import NO_MARGIN, Family
 from labconsole.report.evaluation import Evaluation
-from labconsole.report.sample import Coverage, missing_words
+from labconsole.report.sample import Planned, missing_words
 from labconsole.report.selection import Selection
 from labconsole.report.words import count, number
 
@@ -20,10 +20,15 @@ ONE_SET_UP = (
 
 
 def conclusions(
-    made: Evaluation, found: Sequence[Coverage], selection: Selection, *, unreadable: Sequence[str] = ()
-) -> list[str]:
-    """Sentences, most important first. ``unreadable``: runs of which only the columns of the store can be read."""
+    made: Evaluation, found: Sequence[Planned], selection: Selection, *, unreadable: Sequence[str] = (),
+    of_runs: bool = True,
+) -> list[str]:  # fmt: skip
+    """Sentences, most important first. ``unreadable``: runs of which only the columns of the store can be read;
+    ``of_runs``: whether the report is of any.
+    """
     words = [*selection.warnings]
+    if not of_runs:
+        return words + _missing(found)
     if unreadable:
         words.append(
             f"The {'record' if len(unreadable) == 1 else 'records'} of {', '.join(unreadable[:5])}"
@@ -41,10 +46,12 @@ def conclusions(
             "amounts to looking more than once."
         )
     words += _unclaimed(made)
+    return words + _missing(found)
+
+
+def _missing(found: Sequence[Planned]) -> list[str]:
     missing = missing_words(found)
-    if missing:
-        words.append(f"Missing of what was planned: {'; '.join(missing)}.")
-    return words
+    return [f"Missing of what was planned: {'; '.join(missing)}."] if missing else []
 
 
 def _set_ups(made: Evaluation) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from labconsole.errors import ConfigError, StoreError
 from labconsole.measure.admission import admit
@@ -11,7 +11,10 @@ from labconsole.measure.groups import is_search_trial
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.plan.plan import Plan
 from labconsole.model.query import Query
+from labconsole.model.record.kind import ExperimentRecord
+from labconsole.model.record.kinds import record_kinds
 from labconsole.model.record.kinds.search import KIND as SEARCH
+from labconsole.model.record.note import PlanNote, plan_notes
 from labconsole.model.record.run import FORMAT
 from labconsole.model.record.search import SearchRecord
 from labconsole.model.record.summary import RunFilter, RunSummary
@@ -19,6 +22,7 @@ from labconsole.report.assembly import Report, assemble
 from labconsole.report.digest import Digest
 from labconsole.report.evaluation import evaluate
 from labconsole.report.material import Unit
+from labconsole.report.planned_trials import OF_TRIALS, noted_plans, planned_trials, selected
 from labconsole.report.reference import load_reference
 from labconsole.report.request import ReportRequest
 from labconsole.report.sample import FilePoint, KeptRuns, coverage, sample
@@ -48,17 +52,20 @@ def gather(
     of_options = stored if where == RunFilter() else store.list(where)
     selection = _selection(request, query, of_options)
     searches, meant = _searches(store, query.select(of_options))
-    if not meant:
+    experiments = _experiments(store, where, query)
+    if not meant and not any(experiments.values()):
         raise _no_runs(stored, place, by_file=bool(plans))
     kept = sample(meant, admission := admit(stored, {run.run_id for run in meant}))
     digest = _digest(store, where, kept, on_unreadable)
     made = evaluate(
         kept.entered, admission=admission, facts=digest.facts, margin_ratio=selection.margin_ratio, pool=selection.pool
     )
+    planned = planned_trials(experiments, plans.values(), request.platforms, query)
     found = coverage(kept, digest.planned, _file_points(plans.values()), query, request.platforms)
     return assemble(
-        kept, digest, made, units, selection=selection, found=found, reference=reference, names=names,
+        kept, digest, made, units, selection=selection, found=found, planned=planned, reference=reference, names=names,
         searches=searches, plans=[(path.name, path.read_text(encoding="utf-8")) for path in plans],
+        plan_notes=_plan_notes(store, digest, experiments), experiments=experiments,
     )  # fmt: skip
 
 
@@ -78,7 +85,7 @@ def _mapped(pairs: Sequence[str], *, has_reference: bool) -> dict[str, str]:
 
 def _filter(request: ReportRequest, plans: Iterable[Plan]) -> RunFilter:
     """What the store can choose by itself: plans by name or by the meaning of a file, platforms, testbed."""
-    hashes = [key for plan in plans for key in (plan.hash(), *plan.search_hashes)]
+    hashes = [key for plan in plans for key in (plan.hash(), *plan.search_hashes, *plan.step_hashes)]
     return RunFilter(
         platform=request.platforms, plan_name=request.plan_names or None, plan_hash=hashes or None,
         testbed=request.testbed,
@@ -114,6 +121,16 @@ def _searches(store: RunStore, selected: list[RunSummary]) -> tuple[list[SearchR
     ids = {run.run_id for run in selected}
     searches = [each for each in store.experiments(SEARCH) if any(trial.run_id in ids for trial in each.trials)]
     return searches, [run for run in selected if not is_search_trial(run)] or selected
+
+
+def _experiments(store: RunStore, where: RunFilter, query: Query) -> dict[str, Sequence[ExperimentRecord]]:
+    """The records of all kinds but searches, which are told by their runs; none where a filter asks for what only runs
+    have.
+    """
+    if any(term.field not in OF_TRIALS for term in query.terms):
+        return {}
+    kinds = (kind for kind in record_kinds().values() if kind is not SEARCH)
+    return {kind.name: selected(store.experiments(kind, where), query) for kind in kinds}
 
 
 def _no_runs(there: list[RunSummary], place: str, *, by_file: bool) -> ConfigError:
@@ -157,10 +174,22 @@ def _digest(store: RunStore, where: RunFilter, kept: KeptRuns, on_unreadable: Ca
     return digest
 
 
+def _plan_notes(
+    store: RunStore, digest: Digest, experiments: Mapping[str, Sequence[ExperimentRecord]]
+) -> list[tuple[str, PlanNote]]:
+    """Those on the plans of the runs and of other trials, each on the testbed on which it was run."""
+    noted = {(each.plan_hash, each.testbed_fingerprint): each for each in plan_notes(store.notes())}
+    plans = {key: facts.name for key, facts in digest.planned.items()} | noted_plans(experiments)
+    found = [(name, noted[key]) for key, name in plans.items() if key in noted]
+    return [(name, each) for name, each in found if each.note.text is not None]
+
+
 def _file_points(plans: Iterable[Plan]) -> list[FilePoint]:
     """The points that these plans ask for, whether there is a run of them or not."""
     found = []
     for plan in plans:
+        if plan.of_guests is not None:
+            continue  # its points are of another kind
         set_ups = plan.set_ups or 1
         for point in plan.points:
             asked, planned = point.request, set_ups * plan.repetitions_of(point.index)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from labconsole.contracts.report import ReportUnit
+from labconsole.model.record.kind import ExperimentRecord
 from labconsole.model.record.search import SearchRecord
 from labconsole.report.digest import Digest
 from labconsole.report.evaluation import Evaluation
+from labconsole.report.planned_trials import PlannedTrials
 from labconsole.report.reference import PaperTables
 from labconsole.report.sample import Coverage, KeptRuns
 
@@ -17,22 +19,31 @@ from labconsole.report.sample import Coverage, KeptRuns
 class Material:
     """``kept``: the runs that are meant; ``evaluation``: what follows from those that enter, platforms told apart.
 
-    ``digest``: what their records say beyond the columns of a list. ``coverage``: of points of plans only. ``paper``:
-    whose tables are asked for beside one's own, ``paper_names``: one's own platforms to the paper's.
+    ``digest``: what their records say beyond the columns of a list. ``coverage``: of points of plans only,
+    ``planned_trials``: of those of other kinds. ``paper``: whose tables are asked for beside one's own,
+    ``paper_names``: one's own platforms to the paper's. ``experiments``: records of other kinds, by the kind's name.
     """
 
     kept: KeptRuns
     digest: Digest
     evaluation: Evaluation
     coverage: tuple[Coverage, ...] = ()
+    planned_trials: tuple[PlannedTrials, ...] = ()
     searches: tuple[SearchRecord, ...] = ()
     paper: PaperTables | None = None
     paper_names: Mapping[str, str] = field(default_factory=dict)
+    experiments: Mapping[str, Sequence[ExperimentRecord]] = field(default_factory=dict)
+
+    def of(self, kind: str) -> Sequence[ExperimentRecord]:
+        """The records of another kind than runs and searches."""
+        return self.experiments.get(kind, ())
 
     @property
     def emulated(self) -> bool:
-        """Whether any of the runs was taken on machines made of software."""
-        return self.digest.emulated
+        """Whether anything was taken on machines made of software."""
+        return self.digest.emulated or any(
+            getattr(record, "emulated", False) for records in self.experiments.values() for record in records
+        )
 
 
 Unit = ReportUnit[Material]

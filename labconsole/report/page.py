@@ -14,11 +14,14 @@ from typing import Any
 
 from labconsole import __version__
 from labconsole.errors import ConfigError
+from labconsole.model.record.kinds import record_kinds
 from labconsole.report.assembly import Report
 from labconsole.report.digest import Digest, Evidence, SeenFacts
+from labconsole.report.material import Material
 from labconsole.report.method import Words, method, one_of
 from labconsole.report.sample import KeptRuns
 from labconsole.report.tables import labelled
+from labconsole.report.words import note_words
 
 TEMPLATE = Path(__file__).parent / "templates" / "report.html"
 
@@ -60,12 +63,12 @@ def render(report: Report, *, drawings: Mapping[str, str]) -> str:
     digest, kept = material.digest, material.kept
     page: str = template.render(
         title=report.title,
-        summary=_summary(digest, kept),
+        summary=_summary(digest, kept) if kept.run_ids else _experiments_summary(material),
         emulated=digest.emulated,
         selection=report.selection,
         conclusions=report.conclusions,
-        claims=[(each.heading, each.found) for each in report.findings if each.claims],
-        marks=[(each.heading, each.found) for each in report.findings if not each.claims],
+        claims=[(each.heading, each.found, each.evidence) for each in report.findings if each.claims],
+        marks=[(each.heading, each.found, each.evidence) for each in report.findings if not each.claims],
         many=MANY,
         long=LONG_TABLE,
         figures=[
@@ -91,7 +94,8 @@ def render(report: Report, *, drawings: Mapping[str, str]) -> str:
         paths=sorted((platform, stream, way) for (platform, stream), way in digest.paths.items()),
         platforms=[_thing(name, facts, ("driver",)) for name, facts in sorted(digest.platforms.items())],
         nodes=[_thing(name, facts, ("os", "kernel", "cpu_model")) for name, facts in sorted(digest.nodes.items())],
-        provenance=_provenance(digest),
+        provenance=_provenance(digest, report),
+        of_runs=bool(kept.run_ids),
         plans=report.plans,
         searched=sum(len(search.trials) for search in material.searches),
     )
@@ -116,6 +120,25 @@ def _summary(digest: Digest, kept: KeptRuns) -> str:
         f"{runs} run{'' if runs == 1 else 's'} on testbed {one_of_names(digest, 'testbed')}, taken from "
         f"{digest.first} to {digest.last} by {one_of_names(digest, 'operator')}. Every number follows from the raw "
         f"counts of these runs; `labconsole verify` computes them again."
+    )
+
+
+def _experiments_summary(material: Material) -> str:
+    """Of a report without runs."""
+    counted = [
+        f"{len(records)} {record_kinds()[kind].plural if len(records) > 1 else kind}"
+        for kind, records in material.experiments.items() if records
+    ]  # fmt: skip
+    every = [
+        columns
+        for kind, records in material.experiments.items()
+        for columns in map(record_kinds()[kind].columns, records)
+    ]
+    begun = sorted(each.started_at for each in every)
+    testbeds = ", ".join(sorted({each.testbed for each in every}))
+    return (
+        f"{', '.join(counted)} on testbed {testbeds}, taken from {begun[0]} to {begun[-1]}. Every number follows from "
+        f"what these records say was seen; `labconsole verify` computes them again."
     )
 
 
@@ -174,15 +197,26 @@ def plain(value: object) -> str:
     return str(value)
 
 
-def _provenance(digest: Digest) -> list[Words]:
+def _provenance(digest: Digest, report: Report) -> list[Words]:
     rows = [
         (f"Plan {name}", f"hash {plan}, seed {', '.join(map(str, sorted(seeds)))}, {sum(seeds.values())} runs")
         for plan, (name, seeds) in digest.plans.items()
     ]
+    rows += [(f"Note on plan {name}", note_words(each)) for name, each in report.plan_notes]
+    said: dict[str, Counter[str]] = {name: Counter(held) for name, held in digest.said.items()}
+    for kind, records in report.material.experiments.items():
+        for columns in map(record_kinds()[kind].columns, records):
+            said.setdefault("testbed_fingerprint", Counter())[columns.testbed_fingerprint] += 1
+        plans = Counter(record_kinds()[kind].columns(record).plan_name for record in records)
+        rows += [(f"Plan {name}", f"{times} {record_kinds()[kind].plural}") for name, times in plans.items()]
+        for record in records:
+            said.setdefault("labconsole_version", Counter())[
+                str(getattr(record, "labconsole_version", "not known"))
+            ] += 1
     if "without a plan" in digest.said:
         rows.append(("Without a plan", f"{digest.said['without a plan'].total()} runs"))
-    rows.append(("Testbed fingerprint", one_of(digest.said.get("testbed_fingerprint"))))
-    versions = digest.said.get("labconsole_version", Counter())
-    rows.append(("Measured with", ", ".join(f"labconsole {name} ({times} runs)" for name, times in versions.items())))
+    rows.append(("Testbed fingerprint", one_of(said.get("testbed_fingerprint"))))
+    versions = said.get("labconsole_version", Counter())
+    rows.append(("Measured with", ", ".join(f"labconsole {name} ({times} trials)" for name, times in versions.items())))
     rows.append(("Reported with", f"labconsole {__version__}"))
     return rows

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar, Protocol
 
 from labconsole.measure.admission import Admission, place_of
 from labconsole.measure.run_row import RunRow
@@ -84,6 +85,7 @@ class Coverage:
     taken: int
     retaken: int
     entered: int
+    noun: ClassVar[str] = "run"
 
     @property
     def missing(self) -> int | None:
@@ -164,9 +166,24 @@ def _planned(facts: PlanFacts | None) -> int | None:
     return facts.repetitions * (facts.set_ups or 1)
 
 
-def missing_words(found: Sequence[Coverage]) -> list[str]:
+class Planned(Protocol):
+    """Of a point of a plan what is missing of it; ``noun``: what enters."""
+
+    noun: ClassVar[str]
+
+    @property
+    def plan(self) -> str: ...
+    @property
+    def platform(self) -> str: ...
+    @property
+    def entered(self) -> int: ...
+    @property
+    def missing(self) -> int | None: ...
+
+
+def missing_words(found: Sequence[Planned]) -> list[str]:
     """What a plan asks for and is not in the report, in words, platform by platform."""
-    groups: dict[tuple[str, str], list[Coverage]] = {}
+    groups: dict[tuple[str, str], list[Planned]] = {}
     for each in found:
         if each.missing:
             groups.setdefault((each.plan, each.platform), []).append(each)
@@ -174,6 +191,6 @@ def missing_words(found: Sequence[Coverage]) -> list[str]:
     for (plan, platform), held in groups.items():
         trials = sum(each.missing or 0 for each in held)
         bare = sum(not each.entered for each in held)
-        without = f", {bare} of them without any run that enters" if bare else ""
+        without = f", {bare} of them without any {held[0].noun} that enters" if bare else ""
         words.append(f"plan {plan}, {platform}: {trials} trials of {len(held)} points{without}")
     return words

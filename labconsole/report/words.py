@@ -9,6 +9,7 @@ from labconsole.measure.statistics.effects import digits_to_tell
 from labconsole.measure.statistics.loss_interval import LossEstimate
 from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.model.design_point import INCLUDES_FCS, FrameSize
+from labconsole.model.record.note import PlanNote
 from labconsole.report.points import DEDICATED, IDLE, MaximumReading, PointSummary, Setting
 from labconsole.report.sample import Coverage
 
@@ -29,6 +30,11 @@ class Interval(Protocol):
     def ci_low(self) -> float | None: ...
     @property
     def ci_high(self) -> float | None: ...
+
+
+def note_words(noted: PlanNote) -> str:
+    """A note in one line, with its author and time."""
+    return f"{' '.join((noted.note.text or '').split())} ({noted.note.author}, {noted.note.written_at[:19]}Z)"
 
 
 def number(value: float | None, places: int = 1) -> str:
