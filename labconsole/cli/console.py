@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from labconsole.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from labconsole.cli.text.of_guests import KindShown
 
 
 def require_terminal(command: str, instead: str) -> None:
@@ -41,4 +47,9 @@ def open_console(hosts: Path, store_url: str | None, *, read_only: bool = False,
         return run_plain(session)
     from labconsole.tui.app import run_console
 
-    return run_console(session)
+    def crew_kinds() -> Sequence[KindShown]:
+        from labconsole.cli.text.of_guests import BOOTS_SHOWN, JOBS_SHOWN
+
+        return JOBS_SHOWN, BOOTS_SHOWN
+
+    return run_console(session, crew_kinds)

@@ -201,10 +201,14 @@ class PlainConsole:
             self.state.run_ended()
             self._say_at("ready")
 
+    def _not_ours(self, nothing: str) -> str:
+        """Why there is nothing to stop: this console only watches, or nothing is under way."""
+        return "this console only watches" if self.state.read_only else nothing
+
     async def _pause(self, _: str) -> None:
         execution = self.state.execution
         if execution is None or not execution.running:
-            self.say("no plan is running")
+            self.say(self._not_ours("no plan is running"))
         elif execution.status in (ExecutionStatus.PAUSED, ExecutionStatus.PAUSING):
             execution.resume()
             self._note(f"plan {execution.plan.name} goes on")
@@ -238,7 +242,7 @@ class PlainConsole:
 
     async def _abort(self, _: str) -> None:
         if self._work is None or self._work.done():
-            self.say("nothing is running")
+            self.say(self._not_ours("nothing is running"))
             return
         if self._checks:
             self._work.cancel()
@@ -307,7 +311,7 @@ class PlainConsole:
 
     async def _last(self, _: str) -> None:
         if self.state.last is None:
-            self.say("nothing was measured yet")
+            self.say("nothing was measured since this console was opened; `runs` lists what is saved")
         else:
             self._tell_last()
 

@@ -149,7 +149,8 @@ def _progress(args: argparse.Namespace) -> Callable[[CalibrationProgress], None]
 
     def tell(progress: CalibrationProgress) -> None:
         left = f", about {progress.left_s:.0f} s left" if progress.left_s is not None else ""
-        text = f"{progress.done + 1}/{max(progress.expected, progress.done + 1)} {progress.doing}{left}"
+        which = f"{progress.trial}/{progress.expected} " if progress.trial else ""
+        text = f"{which}{progress.doing}{left}"
         stream.write(f"\r\x1b[K{text}" if over else f"{text}\n")
         stream.flush()
 

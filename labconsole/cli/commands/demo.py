@@ -37,7 +37,11 @@ def run(args: argparse.Namespace) -> int:
     was_up = found is not None and found.running
     if found is not None and was_up:
         sys.stderr.write("the local testbed is already up\n")
-        return open_console(Path(found.hosts_file), args.store, plain=args.plain)
+        try:
+            return open_console(Path(found.hosts_file), args.store, plain=args.plain)
+        finally:
+            with contextlib.suppress(OSError):
+                sys.stderr.write("the local testbed was up before, and stays; run `labconsole lab down` to remove it\n")
     sys.stderr.write(f"building the local testbed: {args.sources} sources\n")
     with _ended_by_signals():
         try:

@@ -56,6 +56,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     up.add_argument(
         "--accel", choices=("tcg", "kvm"), default="tcg", help="accelerator of machines and of qemu-* (default: tcg)"
     )
+    up.add_argument(
+        "--jobs", action="store_true",
+        help="give guests the programs of jobs as well: pi, mbw, stress-ng, bonnie++, iperf",
+    )  # fmt: skip
     up.add_argument("--install", action="store_true", help="install missing Debian packages")
     wire = actions.add_parser("wire", help="connect sources to sinks directly, or through the UUT again")
     add_common(wire, "--json")
@@ -111,6 +115,7 @@ def _spec(args: argparse.Namespace) -> LabSpec:
         accel=args.accel,
         uut=args.uut,
         boot=args.boot,
+        jobs=args.jobs,
         platforms=tuple(args.platforms or (DEFAULT_MACHINE_PLATFORMS if args.uut == "machine" else DEFAULT_PLATFORMS)),
     )
 

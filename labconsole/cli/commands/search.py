@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     from labconsole.engine.execution.runner import PlanRunner
     from labconsole.experiments.search.procedure import check_search
     from labconsole.model.identity import utc_now
-    from labconsole.model.plan.one_search import one_search
+    from labconsole.model.plan.one_search import one_search, search_purpose
     from labconsole.model.record.search import SearchRecord
 
     asked = _asked(args)
@@ -105,10 +105,11 @@ def run(args: argparse.Namespace) -> int:
                 json_line(progress.last.to_json())
 
     async def work(session: Testbed[RunStore]) -> int:
-        purpose = f"search: {request.loadless_words()}"
         # A new search at every call, which nothing resumes: what is to be resumed stands in a plan.
         execution = PlanExecution(plan, session, on_step=on_step, salt=utc_now())
-        (outcome,) = await PlanRunner([execution], session, take_over=args.take_over, purpose=purpose).run()
+        (outcome,) = await PlanRunner(
+            [execution], session, take_over=args.take_over, purpose=search_purpose(plan)
+        ).run()
         if outcome.stopped:
             return Aborted.exit_code
         record = next(iter(outcome.steps.made), None)

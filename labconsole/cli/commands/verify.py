@@ -38,6 +38,7 @@ def run(args: argparse.Namespace) -> int:
     if args.bundle is not None:
         return _verify_bundle(args)
     from labconsole.bundle.examination import Examination, columns
+    from labconsole.model.record.kinds import record_kinds
     from labconsole.model.record.kinds.search import KIND as SEARCH
     from labconsole.store.open import open_store
 
@@ -57,13 +58,16 @@ def run(args: argparse.Namespace) -> int:
             for wrong in columns(listed[record.run_id], record) if record.run_id in listed else ():
                 found(record.run_id, wrong)
         searches = store.experiments(SEARCH)
+        others = {name: store.experiments(kind) for name, kind in record_kinds().items() if kind is not SEARCH}
         unreadable += store.unknown_experiments()
-    examination.end(searches)
+    examination.end(searches, others)
     for problem in unreadable:
         answer({"unreadable": str(problem)}, [f"unreadable: {problem}"], as_json=args.json)
-    counts = {"runs": examination.runs, "searches": len(searches)}
+    there = {record_kinds()[name].plural: len(records) for name, records in others.items() if records}
+    counts = {"runs": examination.runs, "searches": len(searches), **there}
     bad = f"; {len(unreadable)} could not be read" if unreadable else ""
     more = f" and {len(searches)} searches" if searches else ""
+    more += "".join(f" and {count} {plural}" for plural, count in there.items())
     answer(
         {**counts, "differences": differences, "unreadable": len(unreadable), **_not_judged(examination.unjudged)},
         [f"{examination.runs} runs{more} verified: {_verdict(differences)}{bad}", *_unjudged(examination.unjudged)],

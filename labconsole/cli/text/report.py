@@ -18,8 +18,9 @@ from rich.text import Text
 
 from labconsole.contracts.report import Figure, Panel, Table
 from labconsole.report.assembly import Report
+from labconsole.report.panels import glyph, labels_of, panel_heading, panel_rows
 from labconsole.report.tables import labelled
-from labconsole.text import charts
+from labconsole.report.words import note_words
 from labconsole.text.harmless import harmless, undisguised
 
 COLOURS = ("cyan", "yellow", "green", "magenta", "red", "blue", "bright_cyan", "bright_yellow")
@@ -38,6 +39,8 @@ def show(report: Report) -> None:
     console.print(Text(harmless(f"Selection: {report.selection.words}."), style="dim"))
     for sentence in report.conclusions:
         console.print(Text(f"• {harmless(sentence)}"))
+    for name, each in report.plan_notes:
+        console.print(Text(harmless(f"Note on plan {name}: {note_words(each)}"), style="dim"))
     for figure in report.figures:
         _figure(console, figure)
     for table in (*report.tables, *report.references):
@@ -48,7 +51,7 @@ def show(report: Report) -> None:
 def _figure(console: Console, figure: Figure) -> None:
     console.print()
     console.print(Text(harmless(labelled(figure)), style="bold"))
-    labels = list(dict.fromkeys(curve.label for panel in figure.panels for curve in panel.curves))
+    labels = labels_of(figure)
     console.print(_legend(figure, labels))
     columns = 2 if console.width >= SIDE_BY_SIDE and len(figure.panels) > 1 else 1
     width = min(console.width // columns - (columns - 1), 120)
@@ -69,35 +72,19 @@ def _figure(console: Console, figure: Figure) -> None:
 def _legend(figure: Figure, labels: Sequence[str]) -> Text:
     line = Text("  ")
     for number, label in enumerate(labels):
-        glyph = charts.marker(number) if figure.kind == "curves" else charts.FILLS[number % len(charts.FILLS)]
-        line.append(f"{glyph} {harmless(label)}", style=COLOURS[number % len(COLOURS)])
+        line.append(f"{glyph(figure, number)} {harmless(label)}", style=COLOURS[number % len(COLOURS)])
         line.append("   ")
     return line
 
 
 def _panel(figure: Figure, panel: Panel, labels: Sequence[str], width: int) -> list[Text]:
-    by_label = {curve.label: curve for curve in panel.curves}
-    series = [
-        [charts.CurvePointMark(m.x, m.y, m.low, m.high) for m in by_label[label].marks] if label in by_label else []
-        for label in labels
-    ]
-    axes = charts.CurveAxes(x_words=_axis, y_words=_axis, ideal=figure.kind == "curves" and figure.ideal)
-    if figure.kind == "curves":
-        rows = charts.draw_curves(series, axes, width, PANEL_LINES)
-    else:
-        rows = charts.draw_bars(series, [harmless(name) for name in figure.x_names], axes, width, PANEL_LINES)
-    heading = f"  {panel.title}: {figure.y_label} over {figure.x_label}"
-    lines = [Text(harmless(heading)[:width])]
-    for row in rows:
+    lines = [Text(f"  {panel_heading(figure, panel)}"[:width])]
+    for row in panel_rows(figure, panel, labels, width, PANEL_LINES):
         line = Text()
         for text, number in row:
             line.append(text, style="" if number is None else COLOURS[number % len(COLOURS)])
         lines.append(line)
     return lines
-
-
-def _axis(value: float) -> str:
-    return f"{value:g}"
 
 
 def _table(console: Console, table: Table) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 
 from labconsole.measure.ledger_picture import ledger_rows
 from labconsole.model.record.note import RunNote
-from labconsole.model.record.run import Background, Reason, RunRecord, StreamRecord, Total
+from labconsole.model.record.run import Background, Reason, RunRecord, StreamRecord, Total, Verdict
 from labconsole.model.record.summary import RunSummary
 from labconsole.model.record.timing import Delay
-from labconsole.model.record.verdict_codes import WHAT_TO_DO, depths
+from labconsole.model.record.verdict_codes import WHAT_TO_DO, depths, title_with_code
 from labconsole.units import format_count, format_rate_bps, format_target, format_target_within
 
 DASH = "–"
@@ -75,11 +75,17 @@ def run_lines(record: RunRecord, *, saved: bool, details: bool = False) -> list[
     return lines + reason_lines(record.verdict.reasons)
 
 
+def verdict_words(verdict: Verdict) -> str:
+    """``valid``, or what is wrong in short: ``suspect (job_short)``."""
+    causes = [each.code for each in verdict.reasons if each.follows is None]
+    return verdict.status + (f" ({', '.join(causes)})" if causes else "")
+
+
 def reason_lines(reasons: Sequence[Reason]) -> list[str]:
     """Why a run is not simply valid: each cause with what to do about it, and what follows from it beneath it."""
     lines = []
     for reason, depth in zip(reasons, depths(reasons), strict=True):
-        lines.append(f"    {'  ' * depth}{'so ' if depth else ''}{reason.code}: {reason.detail}")
+        lines.append(f"    {'  ' * depth}{'so ' if depth else ''}{title_with_code(reason.code)}: {reason.detail}")
         if not depth and reason.code in WHAT_TO_DO:
             lines.append(f"      → {WHAT_TO_DO[reason.code]}")
     return lines

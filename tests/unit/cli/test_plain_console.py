@@ -70,6 +70,14 @@ async def test_what_is_wrong_is_said_and_not_run() -> None:
     assert any(line.startswith("sources 9: wrong:") for line in said)
 
 
+async def test_a_console_that_only_watches_says_so_whatever_is_to_be_stopped() -> None:
+    session = FakeSession()
+    session.read_only = True
+    said = await talk(session, "abort", "pause", "last", "quit")
+    assert said.count("this console only watches") == 2
+    assert "nothing was measured since this console was opened; `runs` lists what is saved" in said
+
+
 async def test_the_end_of_the_input_and_ctrl_c_stop_in_order() -> None:
     session = FakeSession(hold=True)
     said = await talk(session, "run", "run", "status")

@@ -12,6 +12,7 @@ from labconsole.cli.output import answer
 from labconsole.cli.testbed import load_testbed, open_session
 from labconsole.engine.calibration.observer import ObserverEffect, ObserverProgress, ObserverRun, observer_effect
 from labconsole.engine.testbed import Testbed
+from labconsole.model.record.verdict_codes import title
 from labconsole.store.writing import RunStore
 
 
@@ -43,7 +44,7 @@ def observe(args: argparse.Namespace) -> int:
 def _run_text(run: ObserverRun) -> str:
     loss = "?" if run.loss_ratio is None else f"{run.loss_ratio * 100:.4g} %"
     rate = "?" if run.measured_pps is None else f"{run.measured_pps:.0f} packets/s"
-    doubts = f" ({', '.join(run.reasons)})" if run.reasons else ""
+    doubts = f" ({', '.join(map(title, run.reasons))})" if run.reasons else ""
     return f"{run.observe:<5} loss {loss}, measured {rate}, {run.status}{doubts}"
 
 

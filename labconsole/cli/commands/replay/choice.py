@@ -14,14 +14,24 @@ def first_blocks(plan: Plan, args: argparse.Namespace) -> Plan:
     """The plan with as many blocks as --set-ups leaves. Raises ConfigError."""
     if args.set_ups is None:
         return plan
+    if plan.jobs is not None:
+        _refuse_other_than(args.set_ups, plan.jobs.set_ups, plan.name)
+        return replace(plan, jobs=replace(plan.jobs, set_ups=args.set_ups))
+    if plan.boots is not None:
+        _refuse_other_than(args.set_ups, plan.boots.set_ups, plan.name)
+        return replace(plan, boots=replace(plan.boots, set_ups=args.set_ups))
     if plan.set_ups is None:
         raise ConfigError(f"plan {plan.name} has no blocks; give it set_ups", key="--set-ups", value=args.set_ups)
-    if not 1 <= args.set_ups <= plan.set_ups:
-        raise ConfigError(
-            f"plan {plan.name} has no such number of blocks; raise its set_ups for more",
-            key="--set-ups", value=args.set_ups, allowed=f"1 to {plan.set_ups}",
-        )  # fmt: skip
+    _refuse_other_than(args.set_ups, plan.set_ups, plan.name)
     return replace(plan, set_ups=args.set_ups)
+
+
+def _refuse_other_than(asked: int, there: int, name: str) -> None:
+    if not 1 <= asked <= there:
+        raise ConfigError(
+            f"plan {name} has no such number of blocks; raise its set_ups for more",
+            key="--set-ups", value=asked, allowed=f"1 to {there}",
+        )  # fmt: skip
 
 
 def chosen_points(plan: Plan, args: argparse.Namespace) -> frozenset[int] | None:
@@ -31,6 +41,11 @@ def chosen_points(plan: Plan, args: argparse.Namespace) -> frozenset[int] | None
             "only valid with one plan: every plan numbers its own points", key="--points", value=args.points
         )
     chosen: set[int] | None = None
+    if args.points is not None and plan.of_guests is not None:
+        raise ConfigError(
+            f"chooses among points of traffic, of which a plan of {plan.of_guests.noun}s has none; use --platforms",
+            key="--points", value=args.points,
+        )  # fmt: skip
     if args.points is not None:
         chosen = _numbers(args.points, len(plan.points))
     if args.platforms:

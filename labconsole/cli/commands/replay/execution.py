@@ -10,12 +10,14 @@ from datetime import UTC, datetime
 
 from labconsole.cli.commands.replay.choice import chosen_points, first_blocks
 from labconsole.cli.commands.replay.dry_run import trials_dry_run
+from labconsole.cli.commands.replay.of_guests import guests_dry_run, tell_trial, tell_trials
 from labconsole.cli.commands.replay.searches import searches_dry_run, tell_search, tell_searches
 from labconsole.cli.drive import drive, narrator
 from labconsole.cli.options import hosts_path
 from labconsole.cli.output import plain_lines
 from labconsole.cli.plan_files import refuse_twice
 from labconsole.cli.testbed import load_testbed, open_session
+from labconsole.cli.text.of_guests import kind_of
 from labconsole.cli.text.replay import ReplayScreen
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import Outcome, StepProgress
@@ -46,6 +48,7 @@ def replay(args: argparse.Namespace) -> int:
         for plan, only in zip(plans, chosen, strict=True):
             trials_dry_run(plan, only, session, as_json=args.json)
             searches_dry_run(plan, only, session, as_json=args.json)
+            guests_dry_run(plan, only, session, as_json=args.json)
         return 0
     if args.platforms and not args.json and any(plan.set_ups is not None for plan in plans):
         plain_lines(
@@ -77,12 +80,16 @@ def _replay(
                 needed += session.nodes_of(point.request)
     for plan in plans:
         for experiment in session.experiments:
-            experiment.refuse(plan, inventory)
+            experiment.refuse(plan, inventory, session.stage)
     screen = ReplayScreen(plans, as_json=args.json)
 
     def tell_step(progress: StepProgress) -> None:
         screen.leave_grid(progress.plan)
-        tell_search(progress, as_json=args.json)
+        kind = kind_of(progress.plan)
+        if kind is not None:
+            tell_trial(kind, progress, as_json=args.json)
+        else:
+            tell_search(progress, as_json=args.json)
 
     executions = [
         PlanExecution(plan, session, screen.update, on_step=tell_step, only=only)
@@ -106,6 +113,9 @@ def _replay(
                 status = max(status, _tell(screen, execution, outcome, as_json=args.json))
             if execution.plan.search is not None and (outcome.steps.cut or not outcome.stopped):
                 status = max(status, tell_searches(execution.plan, outcome, as_json=args.json))
+            kind = kind_of(execution.plan)
+            if kind is not None:
+                status = max(status, tell_trials(kind, execution.plan, outcome, as_json=args.json))
         if problem is not None:
             raise problem
         stopped = any(execution.outcome.stopped for execution in executions)

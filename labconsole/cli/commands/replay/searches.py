@@ -5,22 +5,18 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from labconsole.cli.commands.replay.steps import Chosen, exit_status, how_ended, left_of
 from labconsole.cli.output import json_line, plain_lines
 from labconsole.cli.text.replay import minutes, now
 from labconsole.cli.text.runs import run_row
 from labconsole.cli.text.searches import search_lines
 from labconsole.engine.execution.progress import Outcome, StepProgress
-from labconsole.engine.execution.steps import estimate_steps
 from labconsole.engine.testbed import Testbed
-from labconsole.errors import Aborted
 from labconsole.experiments.search.steps import LoadSearches
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.search import SearchRecord
 from labconsole.store.writing import RunStore
-
-Chosen = frozenset[int] | None
-"""The points of a plan that were asked for; None: all."""
 
 
 def tell_search(progress: StepProgress, *, as_json: bool) -> None:
@@ -53,7 +49,7 @@ def tell_searches(plan: Plan, outcome: Outcome, *, as_json: bool) -> int:
     """How a plan's searches ended, and the exit status that goes with it."""
     steps = outcome.steps
     failed = [record for record in steps.failed if isinstance(record, SearchRecord)]
-    status = Aborted.exit_code if outcome.stopped else 0 if outcome.steps_complete else 1
+    status = exit_status(outcome)
     if as_json:
         json_line(
             {
@@ -72,10 +68,9 @@ def tell_searches(plan: Plan, outcome: Outcome, *, as_json: bool) -> int:
             }
         )
         return status
-    word = "stopped" if outcome.stopped else f"ended because {outcome.ended_by}" if outcome.ended_by else "done"
     unfinished = f", {len(failed)} of them not to their end" if failed else ""
     plain_lines(
-        f"{plan.name}: searches {word}; {len(steps.made)} made{unfinished} by {steps.trials} trials, "
+        f"{plan.name}: searches {how_ended(outcome)}; {len(steps.made)} made{unfinished} by {steps.trials} trials, "
         f"{steps.skipped} stored before{f', {steps.redone} redone' if steps.redone else ''}"
     )
     for why in steps.refused:
@@ -93,13 +88,8 @@ def searches_dry_run(plan: Plan, only: Chosen, session: Testbed[RunStore], *, as
     """What would be searched, and how long that takes on units that behave."""
     if plan.search is None:
         return
-    kind = LoadSearches(session.store)
-    kind.refuse(plan, session.inventory)
-    every = kind.steps(plan, only)
-    stored = kind.stored([each.hash for each in every], session.inventory.fingerprint())
-    todo = [each for each in every if each.hash not in stored]
-    reckoned = estimate_steps(plan, todo, session.inventory, session.boots_s)
-    for wanted in todo:
+    left = left_of(LoadSearches(session.store), plan, only, session)
+    for wanted in left.steps:
         if as_json:
             json_line(
                 {
@@ -118,15 +108,15 @@ def searches_dry_run(plan: Plan, only: Chosen, session: Testbed[RunStore], *, as
             {
                 "event": "searches",
                 "plan": plan.name,
-                "searches": len(every),
-                "stored": len(every) - len(todo),
-                "remaining": len(todo),
-                "trials": reckoned.trials,
-                "total_s": reckoned.total_s,
+                "searches": left.asked,
+                "stored": left.stored,
+                "remaining": len(left.steps),
+                "trials": left.reckoned.trials,
+                "total_s": left.reckoned.total_s,
             }
         )
         return
     plain_lines(
-        f"{plan.name}: {len(todo)} of {len(every)} searches to make ({len(every) - len(todo)} stored already), "
-        f"{reckoned.trials} trials or more, about {minutes(reckoned.total_s)} on platforms that behave"
+        f"{plan.name}: {len(left.steps)} of {left.asked} searches to make ({left.stored} stored already), "
+        f"{left.reckoned.trials} trials or more, about {minutes(left.reckoned.total_s)} on platforms that behave"
     )

@@ -1,0 +1,29 @@
+"""``labconsole experiment KIND``: guests in number, timed by a clock outside; and what was taken before."""
+
+from __future__ import annotations
+
+import argparse
+
+from labconsole.cli.commands import About
+from labconsole.cli.commands.experiment import boot, job
+
+about = About(
+    52,
+    "run jobs in guests, or start guests, timed by a clock outside",
+    description="Experiments with any number of guests side by side, whose times are taken by a clock outside of them: "
+    "the sink of the first stream. Keys of a plan do the same for every combination of factors and can be resumed. "
+    "Exit status: 0 every trial can be stood behind; 1 one cannot; 2 bad usage; 3 testbed unreachable; 130 "
+    "interrupted.",
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Its kinds."""
+    kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
+    job.add_kind(kinds)
+    boot.add_kind(kinds)
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 when every trial can be stood behind, 1 when not."""
+    return {"job": job.run, "boot": boot.run}[args.kind](args)

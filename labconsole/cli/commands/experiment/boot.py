@@ -1,0 +1,53 @@
+"""``labconsole experiment boot``: how long guests take to start, and how much memory they need."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from labconsole.cli.commands.experiment.of_guests import (
+    add_stored,
+    add_taking,
+    asked,
+    counts,
+    require,
+    show_stored,
+    take,
+)
+from labconsole.cli.options import add_common, comma_separated
+
+DESCRIPTION = (
+    "Start any number of guests at once, and take the time until the last of them is up by a clock outside of them: "
+    "the sink of the first stream, which sees a ping of each. Cold: what the guests start from is not in memory, which "
+    "is proven; hot: all of it is, after one start that is thrown away. When all have been quiet for five seconds, "
+    "their memory is measured. The boot key of a plan does the same for every combination of factors and can be "
+    "resumed. Exit status: 0 every trial can be stood behind; 1 one cannot; 2 bad usage; 3 testbed unreachable; 130 "
+    "interrupted."
+)
+
+
+def add_kind(kinds: Any) -> None:
+    """Its options."""
+    boot: argparse.ArgumentParser = kinds.add_parser(
+        "boot", help="start-up time and memory of guests", description=DESCRIPTION
+    )
+    add_common(boot, "--hosts", "--store", "--json")
+    boot.add_argument("--platforms", type=comma_separated, metavar="A,B", help="platforms of hosts.yaml with guests")
+    boot.add_argument("--guests", type=counts, metavar="N,M", help="how many guests are started at once (default: 1)")
+    boot.add_argument("--start", type=comma_separated, metavar="A,B", help="cold, hot (default: hot)")
+    boot.add_argument("--memory-mib", type=int, metavar="MIB", help="memory of each guest (default: the platform's)")
+    boot.add_argument("--limit", type=float, metavar="S", help="a guest that takes longer is missing (default: 300)")
+    add_taking(boot, set_ups="how often every point is measured", repetitions="how often in each of these rounds")
+    add_stored(boot, summary="times and memory with intervals, and lines over the number of guests")
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 when every trial can be stood behind, 1 when not."""
+    from labconsole.cli.text.of_guests import BOOTS_SHOWN
+    from labconsole.model.plan.boots import BootFactors
+
+    if args.list or args.show or args.summary:
+        return show_stored(args, BOOTS_SHOWN)
+    require(args, "platforms")
+    wanted = {"guests": args.guests, "start": args.start, "memory_mib": args.memory_mib, "limit_s": args.limit}
+    return take(args, BOOTS_SHOWN, asked(BootFactors, wanted))

@@ -1,0 +1,129 @@
+"""What the kinds of experiment with guests in number have in common at the command line: options, taking, showing."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from labconsole.cli.options import add_shared, hosts_path
+from labconsole.cli.output import answer, json_line, plain_lines
+from labconsole.errors import Aborted, ConfigError, MeasurementError
+
+if TYPE_CHECKING:
+    from labconsole.cli.text.of_guests import KindShown
+    from labconsole.engine.testbed import Testbed
+    from labconsole.model.plan.boots import BootFactors
+    from labconsole.model.plan.jobs import JobFactors
+    from labconsole.model.strict import StrictModel
+    from labconsole.store.writing import RunStore
+
+Factors = TypeVar("Factors", bound="StrictModel")
+
+OPTIONS = {"cpu_quota_ratio": "cpu-quota", "limit_s": "limit"}
+"""What an option is called that a plan calls otherwise."""
+
+
+def counts(text: str) -> list[int]:
+    """``1,2,5``."""
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of whole numbers such as 1,2,5") from None
+
+
+def add_taking(parser: argparse.ArgumentParser, *, set_ups: str, repetitions: str) -> None:
+    """How often, and whom to take over."""
+    parser.add_argument("--set-ups", type=int, default=1, metavar="N", help=f"{set_ups} (default: 1)")
+    parser.add_argument("--repetitions", type=int, default=1, metavar="N", help=f"{repetitions} (default: 1)")
+    add_shared(parser, "--take-over")
+
+
+def add_stored(parser: argparse.ArgumentParser, *, summary: str) -> None:
+    """What is shown of stored trials."""
+    parser.add_argument("--list", action="store_true", help="list the stored trials and exit")
+    parser.add_argument(
+        "--summary", action="store_true", help=f"print what the stored trials come to: {summary}; and exit"
+    )
+    parser.add_argument("--plan", metavar="NAME", help="for --list and --summary: only trials of plans of this name")
+    parser.add_argument("--show", metavar="ID", help="print one stored trial and exit")
+
+
+def asked(of: type[Factors], wanted: Mapping[str, Any]) -> Factors:
+    """What the options ask for. Raises ConfigError with the option as its key."""
+    from labconsole.model.plan.of_guests import asked_factors
+
+    try:
+        return asked_factors(of, dict(wanted))
+    except ConfigError as exc:
+        name = exc.key or ""
+        key = f"--{OPTIONS.get(name, name.replace('_', '-'))}" if name else None
+        raise ConfigError(exc.message, key=key, value=exc.value, allowed=exc.allowed) from None
+
+
+def require(args: argparse.Namespace, *options: str) -> None:
+    """Raises ConfigError for an option that is not given, or no usable number."""
+    for option in options:
+        if not getattr(args, option):
+            raise ConfigError("is required", key=f"--{option}")
+    for option, number in (("--set-ups", args.set_ups), ("--repetitions", args.repetitions)):
+        if not 1 <= number <= 100_000:
+            raise ConfigError("is not a usable number", key=option, value=number, allowed="1 to 100000")
+
+
+def take(args: argparse.Namespace, kind: KindShown, factors: JobFactors | BootFactors) -> int:
+    """0 when every trial can be stood behind, 1 when not."""
+    from labconsole.cli.drive import drive, narrator
+    from labconsole.cli.testbed import load_testbed, open_session
+    from labconsole.engine.execution.execution import PlanExecution
+    from labconsole.engine.execution.progress import StepProgress
+    from labconsole.engine.execution.runner import PlanRunner
+    from labconsole.model.identity import utc_now
+    from labconsole.model.plan.of_guests import plan_of_guests
+
+    inventory, store = load_testbed(hosts_path(args.hosts), args.store)
+    plan = plan_of_guests(args.platforms, factors, inventory, set_ups=args.set_ups, repetitions=args.repetitions)
+    session = open_session(inventory, store)
+    for experiment in session.experiments:
+        experiment.refuse(plan, inventory, session.stage)
+
+    def on_step(progress: StepProgress) -> None:
+        record: Any = progress.record
+        if kind.has(record):
+            answer({kind.name: record.to_json()}, kind.lines(record), as_json=args.json)
+        else:
+            sys.stderr.write(f"{progress.number} of {progress.total}: {progress.step.describe()}\n")
+
+    async def work(session: Testbed[RunStore]) -> int:
+        # New trials at every call, which nothing resumes: what is to be resumed stands in a plan.
+        execution = PlanExecution(plan, session, on_step=on_step, salt=utc_now())
+        (outcome,) = await PlanRunner([execution], session, take_over=args.take_over, purpose=kind.purpose).run()
+        if outcome.stopped:
+            return Aborted.exit_code
+        if outcome.steps.refused:
+            raise MeasurementError("; ".join(outcome.steps.refused))
+        return 1 if outcome.steps.failed else 0
+
+    return drive(session, session.nodes_of(plan.points[0].request), work, [narrator(args, quiet=True)])
+
+
+def show_stored(args: argparse.Namespace, kind: KindShown) -> int:
+    """``--list``, ``--show ID`` and ``--summary``: what was taken before, of every testbed in the store."""
+    from dataclasses import asdict
+
+    from labconsole.model.record.summary import RunFilter
+    from labconsole.store.open import open_store
+
+    with open_store(args.store, write=False) as store:
+        where = RunFilter(plan_name=[args.plan]) if args.plan else RunFilter()
+        records = [store.experiment(kind.of, args.show)] if args.show else store.experiments(kind.of, where)
+    if args.summary:
+        summary = kind.summarize(records)
+        answer({f"{kind.plural}_summary": asdict(summary)}, kind.summary_lines(summary), as_json=args.json)
+    elif args.json:
+        for record in records:
+            json_line({kind.name: record.to_json()})
+    else:
+        plain_lines(*(kind.lines(records[0]) if args.show else kind.table(records)))
+    return 0

@@ -1,0 +1,62 @@
+"""What searches and jobs of a replay have in common: how a plan's steps ended, and which of them are left to take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from labconsole.contracts.experiment import Stage, Step
+from labconsole.engine.execution.progress import Outcome
+from labconsole.engine.execution.steps import StepsEstimate, estimate_steps
+from labconsole.engine.testbed import Testbed
+from labconsole.errors import Aborted
+from labconsole.model.inventory import Inventory
+from labconsole.model.plan.plan import Plan
+from labconsole.store.writing import RunStore
+
+Chosen = frozenset[int] | None
+"""The points of a plan that were asked for; None: all."""
+
+S = TypeVar("S", bound=Step, covariant=True)
+
+
+class Kind(Protocol[S]):
+    """Of a kind of experiment, what is asked before anything is taken."""
+
+    def refuse(self, plan: Plan, inventory: Inventory, stage: Stage) -> None: ...
+    def steps(self, plan: Plan, only: Chosen = None) -> Sequence[S]: ...
+    def stored(self, steps: Sequence[Any], testbed_fingerprint: str) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Left(Generic[S]):
+    """The steps that are not stored yet, of ``asked``, and what they take on units that behave."""
+
+    steps: Sequence[S]
+    asked: int
+    reckoned: StepsEstimate
+
+    @property
+    def stored(self) -> int:
+        """How many are."""
+        return self.asked - len(self.steps)
+
+
+def left_of(kind: Kind[S], plan: Plan, only: Chosen, session: Testbed[RunStore]) -> Left[S]:
+    """What is left of a plan's steps of this kind. Blocking: asks the store. Raises ConfigError."""
+    kind.refuse(plan, session.inventory, session.stage)
+    every = kind.steps(plan, only)
+    stored = kind.stored(every, session.inventory.fingerprint())
+    todo = [each for each in every if each.hash not in stored]
+    return Left(todo, len(every), estimate_steps(plan, todo, session.inventory, session.boots_s))
+
+
+def exit_status(outcome: Outcome) -> int:
+    """What goes with how a plan's steps ended."""
+    return Aborted.exit_code if outcome.stopped else 0 if outcome.steps_complete else 1
+
+
+def how_ended(outcome: Outcome) -> str:
+    """In a word, or a few."""
+    return "stopped" if outcome.stopped else f"ended because {outcome.ended_by}" if outcome.ended_by else "done"

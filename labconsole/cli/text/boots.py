@@ -1,0 +1,154 @@
+"""Starts of guests as plain lines of text: when all were up, by both clocks, and what they use of the memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from labconsole.cli.text.runs import DASH, reason_lines, verdict_words
+from labconsole.experiments.boot.summary import BootPointFound, BootsSummary
+from labconsole.measure.statistics.least_squares import Line
+from labconsole.measure.statistics.set_ups import SetUpMean
+from labconsole.model.record.boot import BootRecord, GuestBooted
+from labconsole.report.effect_words import ratio_words
+
+MAX_GUESTS = 20
+MIB = 2**20
+
+
+def boot_words(record: BootRecord) -> str:
+    """What was asked, in one line."""
+    asked = record.requested
+    return f"{asked.platform}: {asked.guests} guest{'s' if asked.guests > 1 else ''}, {asked.start}"
+
+
+def _seconds(value: float | None) -> str:
+    return DASH if value is None else f"{value:.3f} s"
+
+
+def _mib(count: int | float | None) -> str:
+    return DASH if count is None else f"{count / MIB:.1f} MiB"
+
+
+def boot_row(record: BootRecord) -> str:
+    """One trial in one line."""
+    used = None if record.memory is None else record.memory.used_bytes
+    found = f"{_seconds(record.startup_s)}, {_mib(used)}, {verdict_words(record.verdict)}"
+    return f"{record.boot_id}  {boot_words(record)}: {found}"
+
+
+def boot_lines(record: BootRecord) -> list[str]:
+    """One trial for people."""
+    emulated = " (emulated)" if record.emulated else ""
+    lines = [f"{record.boot_id}  {record.testbed}{emulated}  {boot_words(record)}"]
+    error = "" if record.clock_error_s is None else f" ± {record.clock_error_s * 1e3:.1f} ms"
+    spread = "" if record.sd_s is None else f", sd between guests {record.sd_s:.3f} s"
+    lines.append(f"  all up after {_seconds(record.startup_s)}{error} by the clock outside{spread}")
+    lines.append(f"  by their own word, and the clock of the unit under test, after {_seconds(record.ready_s)}")
+    in_order = sorted(record.guests, key=lambda each: (each.mark_s is None, each.mark_s or 0.0))
+    lines += [f"  {_guest_line(each)}" for each in in_order[:MAX_GUESTS]]
+    if len(in_order) > MAX_GUESTS:
+        lines.append(f"  and {len(in_order) - MAX_GUESTS} more guests")
+    if record.memory is not None:
+        told = record.memory
+        lines.append(
+            f"  memory after {told.quiet_s:g} s of quiet: {_mib(told.used_bytes)} less available; their processes "
+            f"{_mib(told.pss_bytes)}, their control groups {_mib(told.cgroup_bytes)}"
+        )
+        if told.hypervisor_command is not None:
+            lines.append(f"  by the word of the hypervisor ({told.hypervisor_command}) {_mib(told.hypervisor_bytes)}")
+        lines += [f"  the kernel merges equal pages (KSM): {told.ksm_pages_sharing} saved"] if told.ksm_run else []
+    if record.files is None:
+        lines.append("  the platform names no files that guests start from: nothing is known of the page cache")
+    for file in record.files or ():
+        lines.append(f"  {file.option}: {file.cached_pages} of {file.pages} pages in memory before the start")
+    lines += [f"  {record.verdict.status}", *reason_lines(record.verdict.reasons)]
+    lines += [f"  note: {note['detail']}" for note in record.influences if isinstance(note.get("detail"), str)]
+    return lines
+
+
+def _guest_line(guest: GuestBooted) -> str:
+    times = f"{_seconds(guest.mark_s)} (since its own start {_seconds(guest.own_s)}); by its word "
+    return f"{guest.guest:<6} {times}{_seconds(guest.ready_s)}; {_mib(guest.pss_bytes)}{_way_words(guest)}"
+
+
+def _way_words(guest: GuestBooted) -> str:
+    """What its time holds of the way into it."""
+    way = guest.way_in
+    if way is None:
+        return ""
+    gap = "" if way.gap_s is None else f", {way.gap_s:.3f} s after the one before"
+    bridge = "" if way.joined_s is None else f", on the bridge after {way.joined_s:.3f} s"
+    return f"; led inside at try {way.tries}{gap}{bridge}"
+
+
+def boots_table(records: Sequence[BootRecord]) -> list[str]:
+    """Trials, one a line."""
+    return [boot_row(record) for record in records] or ["no starts of guests are stored"]
+
+
+def summary_lines(summary: BootsSummary) -> list[str]:
+    """Times and memory of all points, lines over the number of guests, cold against hot."""
+    names = {key: f"{name}, {key.start}" for key, name in summary.names.items()}
+    lines = ["until all guests are up, in s by the clock outside, and their memory in MiB; mean over trials with its "
+             "95 % interval; only valid trials enter"]  # fmt: skip
+    for each in summary.points:
+        lines.append(f"  {_point_words(each, names[each.key])}")
+    fitted = [each for each in summary.lines if each.startup_s is not None]
+    if fitted:
+        lines.append("over the number of guests: of all together, and more for each (least squares, 95 % intervals)")
+    for found in fitted:
+        lines.append(f"  {names[found.key]}: {_line_words(found.startup_s, _plain_seconds)}")
+        for name, line in (
+            ("available", found.used_bytes), ("processes", found.pss_bytes), ("control groups", found.cgroup_bytes),
+            ("the hypervisor's word", found.hypervisor_bytes),
+        ):  # fmt: skip
+            if line is not None:
+                lines.append(f"    memory by {name}: {_line_words(line, _mib)}")
+    for title, compared in (
+        ("longer from cold than from hot, paired by block", summary.cold_against_hot),
+        ("longer on one platform than on another, paired by block", summary.between_platforms),
+    ):
+        if compared:
+            lines.append(f"{title}; p adjusted by Holm over all that is compared here")
+        for claim in compared:
+            p = "" if claim.adjusted_p is None else f", p {claim.adjusted_p:.2g}"
+            pair = f"{names[claim.key]} than {names[claim.than]}, {_guests(claim.guests)}"
+            lines.append(f"  {pair}: {ratio_words(claim.effect)} times, {claim.effect.blocks} blocks{p}: {claim.word}")
+    return lines
+
+
+def _plain_seconds(value: float) -> str:
+    return f"{value:.3f} s"
+
+
+def _guests(count: int) -> str:
+    return f"{count} guest{'s' if count > 1 else ''}"
+
+
+def _point_words(found: BootPointFound, name: str) -> str:
+    left_out = ", ".join(f"{count} {code}" for code, count in found.left_out.items())
+    words = f"{name}, {_guests(found.guests)}: {_mean_words(found.startup_s)}"
+    words += f"; memory {_mean_words(found.used_bytes, MIB)}, of processes {_mean_words(found.pss_bytes, MIB)}"
+    if found.hypervisor_bytes is not None:
+        words += f", by the hypervisor's word {_mean_words(found.hypervisor_bytes, MIB)}"
+    return words + (f"; left out: {left_out}" if left_out else "")
+
+
+def _mean_words(found: SetUpMean | None, unit: float = 1.0) -> str:
+    if found is None:
+        return DASH
+    digits = 3 if unit == 1.0 else 1
+    if found.half_width is None:
+        return f"{found.mean / unit:.{digits}f} ({found.trials} trial{'s' if found.trials > 1 else ''}, too few)"
+    return f"{found.mean / unit:.{digits}f} ± {found.half_width / unit:.{digits}f} ({found.trials} trials)"
+
+
+def _line_words(line: Line | None, told: Callable[[float], str]) -> str:
+    if line is None:
+        return DASH
+
+    def part(value: float, low: float | None, high: float | None) -> str:
+        return told(value) + ("" if low is None or high is None else f" ({told(low)} to {told(high)})")
+
+    constant = part(line.constant, line.constant_low, line.constant_high)
+    return f"{constant} and {part(line.slope, line.slope_low, line.slope_high)} a guest, of {line.values} trials"

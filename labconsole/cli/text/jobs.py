@@ -1,0 +1,185 @@
+"""Jobs in guests as plain lines of text: how long each copy took by the clock outside, and what the verdict says."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from labconsole.cli.text.runs import DASH, reason_lines, verdict_words
+from labconsole.experiments.job.disk_verdict import mib_words
+from labconsole.experiments.job.summary import GuestsCurve, JobsSummary, PointKey, PointTimes
+from labconsole.measure.statistics.effects import SIGNIFICANCE, Effect
+from labconsole.measure.statistics.set_ups import SetUpMean
+from labconsole.model.jobs import JOBS
+from labconsole.model.record.job import CopySeen, DiskSeen, JobRecord
+from labconsole.report.effect_words import effect_words
+
+MAX_COPIES = 20
+
+
+def job_words(record: JobRecord) -> str:
+    """What was asked, in one line."""
+    asked = record.requested
+    job = JOBS.get(asked.job)
+    size = job.words(asked.size) if job is not None else f"{asked.job} ({asked.size})"
+    working = {"one": "1 works", "all": "all work", "one-two": "1 and 2 copies"}[asked.working]
+    guests = f"{asked.guests} guest{'s' if asked.guests > 1 else ''}"
+    return f"{asked.platform}: {size}, {guests}, {working}, cpu {asked.cpu}"
+
+
+def seconds_words(record: JobRecord) -> str:
+    """``3.214 s``, or of several copies mean, standard deviation and the slowest."""
+    times = [copy.seconds for copy in record.copies if copy.seconds is not None]
+    if not times:
+        return DASH
+    if len(times) == 1:
+        return f"{times[0]:.3f} s"
+    spread = f", sd {statistics.stdev(times):.3f} s, slowest {max(times):.3f} s"
+    return f"{statistics.fmean(times):.3f} s mean of {len(times)}{spread}"
+
+
+def job_row(record: JobRecord) -> str:
+    """One trial in one line."""
+    return f"{record.job_id}  {job_words(record)}: {seconds_words(record)}, {verdict_words(record.verdict)}"
+
+
+def job_lines(record: JobRecord) -> list[str]:
+    """One trial for people."""
+    emulated = " (emulated)" if record.emulated else ""
+    lines = [f"{record.job_id}  {record.testbed}{emulated}  {job_words(record)}"]
+    lines.append(f"  time by the clock outside: {seconds_words(record)}")
+    lines += [f"  {_copy_line(copy)}" for copy in record.copies[:MAX_COPIES]]
+    if len(record.copies) > MAX_COPIES:
+        lines.append(f"  and {len(record.copies) - MAX_COPIES} more copies")
+    if record.empty is not None:
+        lines.append(
+            f"  an empty job: {record.empty.mean_s * 1e3:.2f} ms, sd {record.empty.sd_s * 1e3:.2f} ms, "
+            f"of {len(record.empty.each_s)}; taken off"
+        )
+    if record.start_skew_s is not None:
+        lines.append(f"  the first and the last guest began {record.start_skew_s * 1e3:.1f} ms apart")
+    for what, used in (("program", record.program), ("asked for by", record.client)):
+        if used is not None:
+            digests = ", ".join(each[:12] for each in used.sha256) or "not known"
+            lines.append(f"  {what} {used.name}, SHA-256 {digests}")
+    lines += [f"  {line}" for line in disk_lines(record.disk)]
+    lines += [f"  {record.verdict.status}", *reason_lines(record.verdict.reasons)]
+    lines += [f"  note: {note['detail']}" for note in record.influences if isinstance(note.get("detail"), str)]
+    return lines
+
+
+def disk_lines(seen: DiskSeen | None) -> list[str]:
+    """What reached the device, beside what the jobs did."""
+    if seen is None:
+        return []
+
+    def told(count: int | None) -> str:
+        return "not known" if count is None else mib_words(count)
+
+    read = "may have read from memory" if seen.job_read_bytes is None else f"read {mib_words(seen.job_read_bytes)}"
+    return [
+        f"disk {seen.device} ({seen.file_system}, {seen.place}) in the window: {told(seen.device_written_bytes)} "
+        f"written, {told(seen.device_read_bytes)} read; the jobs wrote {mib_words(seen.job_written_bytes)}, and {read}"
+    ]
+
+
+def _copy_line(copy: CopySeen) -> str:
+    def told(value: float | None) -> str:
+        return DASH if value is None else f"{value:.3f} s"
+
+    name = copy.guest + (f", copy {copy.copy_number}" if copy.copy_number > 1 else "")
+    ratio = "" if copy.clock_ratio is None else f" (clock ratio {copy.clock_ratio:.3f})"
+    return f"{name:<12} {told(copy.seconds)}; host {told(copy.host_s)}, inside {told(copy.inside_s)}{ratio}"
+
+
+def jobs_table(records: Sequence[JobRecord]) -> list[str]:
+    """Trials, one a line."""
+    return [job_row(record) for record in records] or ["no jobs are stored"]
+
+
+def summary_lines(summary: JobsSummary) -> list[str]:
+    """Times, overheads, growth and isolation of all points, with intervals over set-ups."""
+    lines = ["seconds by the clock outside, mean over set-ups with its 95 % interval; only valid trials enter"]
+    emulated = " (emulated)" if summary.emulated else ""
+    lines.append(f"testbed {', '.join(sorted(set(summary.testbeds.values()))) or DASH}{emulated}")
+    if summary.superseded:
+        lines.append(f"{summary.superseded} trials do not enter: newer ones of the same are stored")
+    for each in summary.points:
+        if each.key.working == "one-two" and not each.left_out and not each.apart:
+            continue
+        left_out = ", ".join(f"{count} {code}" for code, count in each.left_out.items())
+        lines.append(
+            f"  {_key_words(summary, each.key)}: {_means_words(each)}"
+            + (f", sd between guests {each.between_guests_sd_s:.3f}" if each.between_guests_sd_s is not None else "")
+            + (f"; left out: {left_out}" if left_out else "")
+        )
+    if summary.overheads:
+        lines.append(
+            "longer than alone on the bare host, paired by block; words by Holm over all of these"
+            + ("" if summary.margin_ratio is None else f", equivalent within {summary.margin_ratio:.1%}")
+        )
+        lines += [
+            f"  {_key_words(summary, each.key)}: {each.word}, {effect_words(each.effect)}, {each.effect.blocks} blocks"
+            for each in summary.overheads
+        ]
+    for heading, curves in (
+        ("one guest works while others stand: how its time grows with their number", summary.one_works),
+        ("all guests work: the slowest, as a line over their number", summary.all_work),
+    ):
+        if any(each.fit is not None for each in curves):
+            lines.append(heading)
+            lines += [
+                f"  {_key_words(summary, each.key, guests=False)}: {_fit_words(each)}" for each in curves if each.fit
+            ]
+    if summary.isolation:
+        lines.append("isolation: the first guest with one copy, the second with two, beside one that works alone")
+        for found in summary.isolation:
+            ratios = f"{_ratio_words(found.first)} and {_ratio_words(found.second)} times"
+            lines.append(f"  {_key_words(summary, found.key)}: {found.word}; {ratios}")
+    return lines
+
+
+def _key_words(summary: JobsSummary, key: PointKey, *, guests: bool = True) -> str:
+    """``lxc wait 5, 2 guests, one, cpu same``, and what else tells it apart."""
+    many = f", {key.guests} guest{'s' if key.guests > 1 else ''}, {key.working}" if guests else ""
+    held = "" if not key.crew else ", limits " + "/".join("–" if each is None else str(each) for each in key.crew)
+    return ", ".join([f"{key.platform} {key.job} {key.size}{many}, cpu {key.cpu}{held}", *summary.apart(key)])
+
+
+def _fit_words(curve: GuestsCurve) -> str:
+    fit = curve.fit
+    assert fit is not None
+    word = "" if curve.word is None else f"{curve.word}; "
+    bounds = "" if fit.slope_low is None else f" ({fit.slope_low:+.4f} to {fit.slope_high:+.4f})"
+    p = fit.lack_of_fit_p
+    bent = "" if p is None or p > SIGNIFICANCE else f"; a line does not describe it (lack of fit, p = {p:.2g})"
+    return (
+        f"{word}{fit.slope:+.4f} s per guest{bounds}, from {fit.constant:.3f} s ({fit.values} set-ups at {fit.places} "
+        f"numbers of guests){bent}"
+    )
+
+
+def _means_words(found: PointTimes) -> str:
+    """Of three copies that are not alike each."""
+    if not found.apart:
+        return _mean_words(found.seconds)
+    return f"one copy {_mean_words(found.apart[0])}; two {' and '.join(map(_mean_words, found.apart[1:]))}"
+
+
+def _mean_words(found: SetUpMean | None) -> str:
+    if found is None:
+        return "no valid trial"
+    plural = ("s" if found.trials > 1 else ""), ("s" if found.set_ups > 1 else "")
+    of = f"{found.trials} trial{plural[0]} in {found.set_ups} set-up{plural[1]}"
+    if found.half_width is None:
+        return f"{found.mean:.3f} ({of}, too few for an interval)"
+    about = "" if found.scope == "set-ups" else ", this set-up only"
+    return f"{found.mean:.3f} ± {found.half_width:.3f} ({of}{about})"
+
+
+def _ratio_words(effect: Effect) -> str:
+    if effect.change is None:
+        return DASH
+    if effect.ci_low is None or effect.ci_high is None:
+        return f"{1 + effect.change:.2f}"
+    return f"{1 + effect.change:.2f} ({1 + effect.ci_low:.2f} to {1 + effect.ci_high:.2f})"

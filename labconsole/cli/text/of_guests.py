@@ -1,0 +1,94 @@
+"""The kinds of experiment with guests in number, as the command line shows them: a table, so that all are alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from labconsole.cli.text import boots, jobs
+from labconsole.contracts.experiment import StepRecord
+from labconsole.contracts.report import Figure
+from labconsole.experiments.boot.steps import Boots
+from labconsole.experiments.boot.summary import summarize_boots
+from labconsole.experiments.job.steps import Jobs
+from labconsole.experiments.job.summary import summarize_jobs
+from labconsole.experiments.units import report_units
+from labconsole.model.plan.plan import Plan
+from labconsole.model.record.boot import BootRecord
+from labconsole.model.record.job import JobRecord
+from labconsole.model.record.kind import RecordKind
+from labconsole.model.record.kinds.boot import KIND as BOOT
+from labconsole.model.record.kinds.job import KIND as JOB
+from labconsole.report.assembly import figures_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindShown:
+    """One kind. ``plural``: how its trials are counted; ``guess``: by what a dry run reckons; the functions give a
+    record's id, what it was asked in words, its lines, and those of what many come to.
+    """
+
+    name: str
+    plural: str
+    purpose: str
+    guess: str
+    of: RecordKind[Any]
+    experiment: Callable[[Any], Any]
+    id_of: Callable[[Any], str]
+    words: Callable[[Any], str]
+    lines: Callable[[Any], list[str]]
+    table: Callable[[Sequence[Any]], list[str]]
+    summarize: Callable[[Sequence[Any]], Any]
+    summary_lines: Callable[[Any], list[str]]
+
+    def figures(self, records: Sequence[Any]) -> list[Figure]:
+        """Those of a report on these records alone."""
+        return figures_of(self.name, records, report_units(self.name))
+
+    def has(self, record: StepRecord | None) -> bool:
+        """Whether a record is of this kind."""
+        return isinstance(record, self.of.record)
+
+
+def _job_id(record: JobRecord) -> str:
+    return record.job_id
+
+
+def _boot_id(record: BootRecord) -> str:
+    return record.boot_id
+
+
+JOBS_SHOWN = KindShown(
+    name="job",
+    plural="jobs",
+    purpose="jobs in guests",
+    guess="if each takes ten seconds",
+    of=JOB,
+    experiment=Jobs,
+    id_of=_job_id,
+    words=jobs.job_words,
+    lines=jobs.job_lines,
+    table=jobs.jobs_table,
+    summarize=summarize_jobs,
+    summary_lines=jobs.summary_lines,
+)
+BOOTS_SHOWN = KindShown(
+    name="boot",
+    plural="boots",
+    purpose="starts of guests",
+    guess="if each guest takes five seconds",
+    of=BOOT,
+    experiment=Boots,
+    id_of=_boot_id,
+    words=boots.boot_words,
+    lines=boots.boot_lines,
+    table=boots.boots_table,
+    summarize=summarize_boots,
+    summary_lines=boots.summary_lines,
+)
+
+
+def kind_of(plan: Plan) -> KindShown | None:
+    """What a plan asks of guests in number; None: it forwards frames."""
+    return JOBS_SHOWN if plan.jobs is not None else BOOTS_SHOWN if plan.boots is not None else None
