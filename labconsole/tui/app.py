@@ -13,7 +13,7 @@ import gc
 import inspect
 import signal
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from labconsole.text.cells import safe
 from labconsole.tui.console import clock, theme
 from labconsole.tui.console.journal import JournalHandler
 from labconsole.tui.console.memory import ConsoleMemory
+from labconsole.tui.console.resting_selector import RestingSelector
 from labconsole.tui.console.saved_runs import SavedRuns
 from labconsole.tui.console.settings import Settings, load_settings, memory_path, theme_path
 from labconsole.tui.console.state import ConsoleState
@@ -47,10 +48,13 @@ from labconsole.tui.parts.keys_in_turn import KeysInTurn
 from labconsole.tui.parts.reaching import SINCE
 from labconsole.tui.parts.screen import ConsoleScreen
 from labconsole.tui.parts.search_runs import RunsSearches
+from labconsole.tui.parts.stored_trials import KindOfTrials
 from labconsole.tui.screens import SCREENS, ScreenEntry
 from labconsole.tui.telling import Sections, help_sections, palette
 
 RUNS_SHOWN = 500
+YOUNG_OBJECTS = 7000
+"""How many new ones the garbage collector waits for; those of a hundred nodes' samples would call it all the time."""
 
 
 class ConsoleApp(HasActions, RunsSearches, KeysInTurn):
@@ -81,10 +85,12 @@ class ConsoleApp(HasActions, RunsSearches, KeysInTurn):
         memory: ConsoleMemory | None = None,
         *,
         alone: bool = False,
+        crew_kinds: Callable[[], Sequence[KindOfTrials]] = tuple,
     ) -> None:
         super().__init__(driver_class=HangUpDriver)
         self.tabs = SCREENS
         self._alone = alone
+        self.crew_kinds = crew_kinds
         self.settings = settings or Settings()
         self.memory = memory or ConsoleMemory(None)
         self._factory = session_factory
@@ -195,7 +201,12 @@ class ConsoleApp(HasActions, RunsSearches, KeysInTurn):
         """
         if self._alone:
             gc.freeze()
+            gc.set_threshold(YOUNG_OBJECTS)
             gc.enable()
+
+    def may_rest(self) -> bool:
+        """Whether what nodes tell may wait until there is more of it."""
+        return self.session is not None and not self._leaving and not self.session.timing_matters
 
     def _on_event(self, event: Event) -> None:
         """The engine says something; called on the event loop."""
@@ -337,7 +348,7 @@ def places() -> Places:
     return places_with(ConsoleApp, SCREENS)
 
 
-def run_console(session_factory: SessionFactory) -> int:
+def run_console(session_factory: SessionFactory, crew_kinds: Callable[[], Sequence[KindOfTrials]] = tuple) -> int:
     """Run the console until it is left; print what was saved and where. Returns the exit status.
 
     Raises ConfigError when the settings file is wrong.
@@ -350,8 +361,11 @@ def run_console(session_factory: SessionFactory) -> int:
         settings,
         ConsoleMemory(memory_path() if settings.remember_set_up else None, theme_path()),
         alone=True,
+        crew_kinds=crew_kinds,
     )
-    status = app.run()
+    selector = RestingSelector(app.may_rest)
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
+        status = runner.run(app.run_async())
     if app.failure is not None:
         print(f"labconsole: {app.failure}", file=sys.stderr)
     location = app.session.store.name if app.session is not None else None

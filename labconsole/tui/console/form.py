@@ -155,7 +155,9 @@ def _hints(
     hints: dict[str, tuple[str, ...]] = {"background": _background_hint(request, inventory, problems)}
     platform = inventory.platforms.get(request.platform)
     if platform is not None:
-        options = ", ".join(f"{k} {v}" for k, v in platform.options.items() if isinstance(v, str | int))
+        # Where something lies on the unit under test tells no platforms apart.
+        told = {k: v for k, v in platform.options.items() if isinstance(v, str | int) and not str(v).startswith("/")}
+        options = ", ".join(f"{k} {v}" for k, v in told.items())
         words = f"driver {platform.driver}" + (f", {options}" if options else "")
         # Two platforms of one driver differ in their options: of the two, these are worth more.
         hints["platform"] = tuple(safe(text, 60) for text in (words, options or words))
@@ -192,6 +194,7 @@ def _target_hint(request: DesignPoint, inventory: Inventory) -> tuple[str, ...]:
         return (
             f"per source: no delay between packets; line rate {count(line)} packets/s",
             f"no delay; line rate {count(line)} pps",
+            f"line rate {count(line)} pps",
         )
     delay = request.delay_ns
     pps = 1e9 / delay if delay else math.nan

@@ -22,7 +22,7 @@ SEVERITIES = ("debug", "information", "warning", "error")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One thing that happened. ``source`` is "console" for notes, else the logger's last name."""
+    """One thing that happened. ``source`` is "console" for notes, else the logger's name."""
 
     number: int
     at_wall_s: float
@@ -30,6 +30,8 @@ class Entry:
     node: str
     source: str
     text: str
+    brief: str = ""
+    """The same in fewer words, for where it is cut otherwise."""
 
     def line(self, stamp: str) -> str:
         """As copied."""
@@ -44,11 +46,13 @@ class EventLog:
         self.entries: deque[Entry] = deque(maxlen=KEPT)
         self.total = 0
 
-    def add(self, at_wall_s: float, severity: str, text: str, *, node: str = "", source: str = "console") -> None:
+    def add(
+        self, at_wall_s: float, severity: str, text: str, *, node: str = "", source: str = "console", brief: str = ""
+    ) -> None:
         """Something happened."""
         self.total += 1
         known = severity if severity in SEVERITIES else "information"
-        self.entries.append(Entry(self.total, at_wall_s, known, node[:100], source, text[:WORDS]))
+        self.entries.append(Entry(self.total, at_wall_s, known, node[:100], source, text[:WORDS], brief[:WORDS]))
 
 
 class JournalHandler(logging.Handler):

@@ -12,6 +12,7 @@ from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.set_up_course import block_words
 from labconsole.engine.live.observed import ObservedTrial
 from labconsole.model.design_point import DesignPoint
+from labconsole.model.plan.one_search import is_one_search
 from labconsole.text.cells import time_left
 from labconsole.tui.console.state import PHASE_WORDS, ConsoleState
 from labconsole.units import format_target
@@ -86,12 +87,18 @@ def _observed(trial: ObservedTrial, wall_s: float) -> MeasuredNow:
     return MeasuredNow(
         what=point_words(trial.request),
         place=_place(trial.repetition, trial.repetitions, block),
-        plan=(f"plan {trial.plan}", trial.plan) if trial.plan is not None else ("",),
+        plan=_observed_plan(trial),
         step=(words + time, words.split()[0] + time, words.split()[0]),
         progress=progress if progress is not None and progress[0] >= 0 and progress[1] > 0 else None,
         left_s=until_s - wall_s if until_s > wall_s else None,
         by=trial.operator,
     )
+
+
+def _observed_plan(trial: ObservedTrial) -> Wordings:
+    if trial.plan is None:
+        return ("",)
+    return ("search",) if is_one_search(trial.plan, trial.purpose) else (f"plan {trial.plan}", trial.plan)
 
 
 def _place(number: int, of: int, block: str) -> Wordings:
@@ -103,6 +110,8 @@ def _place(number: int, of: int, block: str) -> Wordings:
 
 def _done_ratio(state: ConsoleState, execution: PlanExecution | None) -> float | None:
     if execution is not None:
+        if execution.plan.of_guests is not None and execution.steps.current is not None:
+            return (execution.steps.number_of(execution.steps.current) - 1) / execution.steps.asked
         done, asked = execution.outcome.taken + execution.outcome.skipped, execution.total
         return done / asked if asked and execution.steps.current is None else None
     trial = state.trial
@@ -113,6 +122,9 @@ def _trial(state: ConsoleState, execution: PlanExecution | None) -> tuple[Wordin
     if state.held and execution is not None:  # the trial that the console knows is over
         following = execution.open_requests[:1]
         return tuple(f"next: {words}" for request in following for words in point_words(request)) or ("",), ("",)
+    if execution is not None and execution.plan.of_guests is not None and execution.steps.current is not None:
+        words = execution.steps.current.step.describe()
+        return (words, words.partition(",")[0]), ("",)
     trial = state.trial
     if trial is None:
         return ("",), ("",)
@@ -129,17 +141,23 @@ def _trial(state: ConsoleState, execution: PlanExecution | None) -> tuple[Wordin
 def _calibration(progress: CalibrationProgress | None) -> Wordings:
     if progress is None:
         return ("",)
-    return f"calibration, {progress.done} of {progress.expected}", f"{progress.done}/{progress.expected}"
+    if not progress.trial:
+        return f"calibration, {progress.doing}", "calibration"
+    trial, of = progress.trial, progress.expected
+    return f"calibration, trial {trial} of {of}", f"calibration {trial}/{of}", f"{trial}/{of}"
 
 
 def _plan(execution: PlanExecution) -> Wordings:
     name, steps = execution.plan.name, execution.steps
     done, of = execution.outcome.taken + execution.outcome.skipped, execution.total
     long, short = f"{done} of {of}", f"{done}/{of}"
+    if execution.salt and steps.current is None:
+        return ("search",)
     if execution.salt and steps.current is not None:
         trial = len(steps.current.picture.trials) + 1
         return f"search, trial {trial}", f"search {trial}"
     if steps.current is not None:
-        number = steps.number_of(steps.current)
-        long, short = f"search {number} of {steps.asked}", f"search {number}/{steps.asked}"
+        asked = execution.plan.of_guests
+        number, kind = steps.number_of(steps.current), "search" if asked is None else asked.noun
+        long, short = f"{kind} {number} of {steps.asked}", f"{kind} {number}/{steps.asked}"
     return f"plan {name}, {long}", f"{name} {short}", short

@@ -24,12 +24,13 @@ def trial_lines(picture: StepPicture, after: int = 0) -> Iterator[str]:
 
 def bounds_words(part: PicturePart, bounds: Between) -> str:
     """The open interval, and how wide it is."""
-    low, high, settled = bounds
+    low, high, settled, high_by = bounds
     unit = part.unit.split()[0]
     words = f"{UNKNOWN if low is None else count(low)} to {UNKNOWN if high is None else count(high)} {unit}"
     if low is not None and high:
         words += f", {percent((high - low) / high, 2)} % apart"
-    return words if settled else f"{words}, not settled"
+    words = words if settled else f"{words}, not settled"
+    return f"{words}; upper bound set by the {high_by}" if high_by else words
 
 
 def coming_words(picture: StepPicture) -> str:

@@ -8,20 +8,33 @@ from labconsole.model.plan.plan import Plan
 
 def extent(plan: Plan) -> str:
     """How much a plan asks for."""
-    searches = len(plan.searches)
+    searches, asked = len(plan.searches), plan.of_guests
     words = [f"{plan.trials} trials"] if plan.grid else []
-    return " and ".join(words + ([f"{searches} search{'es' if searches > 1 else ''}"] if searches else []))
+    words += [f"{searches} search{'es' if searches > 1 else ''}"] if searches else []
+    words += [f"{(many := len(asked.trials))} {asked.noun}{'s' if many > 1 else ''}"] if asked is not None else []
+    return " and ".join(words)
+
+
+def repeats(outcome: Outcome) -> str:
+    """How many attempts were made beyond the first ones: a trial may have several."""
+    return f"{outcome.redone} repeat{'' if outcome.redone == 1 else 's'}"
 
 
 def ending(plan: Plan, outcome: Outcome) -> str:
     """How a plan ended, in a sentence."""
     counts = ", ".join(f"{number} {word}" for word, number in sorted(outcome.verdicts.items())) or "nothing to do"
     word = "stopped" if outcome.stopped else f"ended because {outcome.ended_by}" if outcome.ended_by else "done"
-    redone = f", {outcome.redone} redone" if outcome.redone else ""
-    words = [f"{outcome.taken} taken ({counts}), {outcome.skipped} stored before{redone}"] if plan.grid else []
+    again = f", {repeats(outcome)}" if outcome.redone else ""
+    noun = "trial" if outcome.taken == 1 else "trials"
+    words = [f"{outcome.taken} {noun} taken ({counts}), {outcome.skipped} stored before{again}"] if plan.grid else []
     steps = outcome.steps
     if plan.search is not None:
         failed = f", {len(steps.failed)} of them not to their end" if steps.failed else ""
         refused = f", {len(steps.refused)} not searched" if steps.refused else ""
         words.append(f"{len(steps.made)} searches made{failed}{refused}, {steps.skipped} stored before")
+    if plan.of_guests is not None:
+        invalid = f", {len(steps.failed)} of them invalid" if steps.failed else ""
+        refused = f", {len(steps.refused)} not measured" if steps.refused else ""
+        noun = plan.of_guests.noun + ("" if len(steps.made) == 1 else "s")
+        words.append(f"{len(steps.made)} {noun} taken{invalid}{refused}, {steps.skipped} stored before")
     return f"{word}; " + "; ".join(words)

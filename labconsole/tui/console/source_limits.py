@@ -35,7 +35,7 @@ class SourceLimit:
             f"{self.name} tops out near {rate} packets/s ({self.origin}); this asks for {count(intended_pps)}",
             f"{self.name} tops out near {rate} pps ({self.origin})",
             f"{self.name}: about {rate} pps",
-            f"sends ~{rate} pps",
+            f"at most {rate} pps",
         )
 
 

@@ -25,11 +25,13 @@ from labconsole.engine.live.events import (
 from labconsole.engine.live.observed import ObservedTrial
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.record.run import RunRecord
+from labconsole.model.record.verdict_codes import title
 from labconsole.text.cells import span, time_left
 from labconsole.tui.console import clock
 from labconsole.tui.console.away import Watch
 from labconsole.tui.console.journal import EventLog
 from labconsole.tui.console.repetition_figures import RepetitionFigures
+from labconsole.units import format_target
 
 PHASE_WORDS = {
     Phase.PREPARING: "preparing the platform",
@@ -50,11 +52,12 @@ VERDICT_TONE = {"valid": "good", "suspect": "warn", "invalid": "bad"}
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One line for the operator. ``severity``: information, warning or error."""
+    """One line for the operator. ``severity``: information, warning or error. ``brief``: where there is little room."""
 
     at_wall_s: float
     severity: str
     text: str
+    brief: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +139,12 @@ class ConsoleState:
     repetitions: RepetitionFigures = field(default_factory=RepetitionFigures)
 
     def note(
-        self, at_wall_s: float, text: str, severity: str = "information", node: str = "", joint: str = ": "
-    ) -> None:
-        """Add a line to the event line and to the log."""
-        self.notes.append(Note(at_wall_s, severity, f"{node}{joint}{text}" if node else text))
-        self.journal.add(at_wall_s, severity, text, node=node)
+        self, at_wall_s: float, text: str, severity: str = "information", node: str = "", joint: str = ": ",
+        *, brief: str = "",
+    ) -> None:  # fmt: skip
+        """Add a line to the event line and to the log. ``brief``: the same in fewer words, of what names no node."""
+        self.notes.append(Note(at_wall_s, severity, f"{node}{joint}{text}" if node else text, brief))
+        self.journal.add(at_wall_s, severity, text, node=node, brief=brief)
         self.revision += 1
 
     def apply(self, event: Event, *, now_s: float, wall_s: float) -> None:
@@ -167,7 +171,9 @@ class ConsoleState:
         self.trial = TrialView(event.run_id, event.request, event.repetition, event.repetitions, now_s)
         self.repetitions.begin(event.request, event.repetition, event.repetitions)
         which = f" ({event.repetition} of {event.repetitions})" if event.repetitions > 1 else ""
-        self.note(wall_s, f"trial {event.run_id}{which}: {event.request.words()}")
+        asked, head = event.request, f"trial {event.run_id}{which}: "
+        brief = f"{head}{asked.platform} {asked.frame.bytes} B {asked.sources}×{format_target(asked.target)}"
+        self.note(wall_s, head + asked.words(), brief=brief)
 
     def _finish(self, event: TrialFinished, wall_s: float) -> None:
         record = event.record
@@ -182,12 +188,16 @@ class ConsoleState:
         point = record.requested.point
         if record.role != "pilot" and point is not None:
             self.done[point] = self.done.get(point, 0) + (verdict.status != "invalid")
-        why = f": {verdict.reasons[0].detail}" if verdict.reasons else ""
+        first = next(iter(verdict.reasons), None)
         if event.saved:
             self.saved_run_ids.append(record.run_id)
         word = "saved" if event.saved else "NOT SAVED"
         severity = "error" if not event.saved else "information" if verdict.status == "valid" else "warning"
-        self.note(wall_s, f"{word} {record.run_id}, {verdict.status}{why}", severity)
+        head = f"{word} {record.run_id}, {verdict.status}"
+        if first is None:
+            self.note(wall_s, head, severity)
+        else:
+            self.note(wall_s, f"{head}: {first.detail}", severity, brief=f"{head}: {title(first.code)}")
 
     def ask(self) -> None:
         """The operator starts something: what ended before is read."""
@@ -248,6 +258,9 @@ class ConsoleState:
             until_s = execution.waits_until_s
             limit = f", gives up in {span(until_s - now_s)}" if until_s is not None else ""
             return f"waiting for a lost node{limit}: {execution.detail}", f"waiting for a node{limit}", "waiting"
+        step = execution.steps.current if execution is not None and execution.running else None
+        if trial is None and not self.stopping and step is not None and step.picture.guests:
+            return ("under way",)
         if trial is None:
             return ("stopping" if self.stopping else "starting" if self.asked else "ready",)
         words = "stopping traffic" if self.stopping else PHASE_WORDS[trial.phase] if trial.phase else "starting"

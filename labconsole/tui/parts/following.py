@@ -12,6 +12,7 @@ from labconsole.model.record.summary import RunSummary
 from labconsole.tui.console.saved_runs import SavedRuns
 from labconsole.tui.parts.screen import Application, ConsoleScreen
 from labconsole.tui.parts.status import Tab
+from labconsole.tui.parts.stored_trials import StoredTrials
 
 FOLLOW_EVERY_S = 5.0
 """How often to look for runs that somebody else saved: two small questions to the store, in a thread."""
@@ -80,6 +81,17 @@ class FollowingScreen(ConsoleScreen):
 
     def come_to_front(self) -> None:
         self.look_again()
+
+    def show_stored_trials(self, *, drawn: bool = False) -> None:
+        """The stored jobs and starts of guests, which are no runs; ``drawn``: their curves."""
+
+        def saved() -> int:
+            execution = self.state.execution
+            return 0 if execution is None else sum(each.record is not None for each in execution.steps.seen)
+
+        kinds = self.console_app.crew_kinds()
+        if kinds:
+            self.app.push_screen(StoredTrials(self.console_app, self.session.store, kinds, saved, drawn=drawn))
 
     def action_pause(self) -> None:
         super().action_pause()

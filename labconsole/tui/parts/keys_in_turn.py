@@ -23,7 +23,7 @@ LOOK_S = 0.05
 """How often it is looked whether the widget that has the key is still there."""
 
 LIMIT_S = 2.0
-"""A widget that takes longer is busy with something else; then the next key goes on."""
+"""A widget that takes longer is busy with something else; then all keys that wait go on, as they would without us."""
 
 
 class Passed(Message, namespace="keys"):
@@ -44,14 +44,22 @@ class KeysInTurn(App[int]):
 
     async def on_event(self, event: events.Event) -> None:
         """Textual's own, but for keys and pasted text from the terminal."""
-        if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
-            self._keys.append(event)
-            await self._next_key()
-            return
+        if isinstance(event, events.Key | events.Paste):
+            if not self.screen_stack:  # it is being left
+                return
+            if not event.is_forwarded:
+                self._keys.append(event)
+                await self._next_key()
+                return
         await super().on_event(event)
 
-    async def _next_key(self) -> None:
+    async def _next_key(self, *, at_once: bool = False) -> None:
+        if not self.screen_stack:
+            self._keys.clear()
         while self._keys and self._under_way is None:
+            if at_once:
+                await super().on_event(self._keys.popleft())
+                continue
             if self._seen is not self.screen:
                 self._seen = self.screen
                 self._wait_for(self.screen)  # a new screen first puts the focus where it belongs
@@ -71,8 +79,9 @@ class KeysInTurn(App[int]):
         if passed is not self._under_way:
             return
         self._looked += 1
-        if not widget.is_attached or self._looked * LOOK_S > LIMIT_S:
-            await self._done()
+        busy = self._looked * LOOK_S > LIMIT_S
+        if busy or not widget.is_attached:
+            await self._done(at_once=busy)
 
     async def on_keys_passed(self, message: Passed) -> None:
         """The key before it has arrived, or was used up on its way."""
@@ -80,9 +89,9 @@ class KeysInTurn(App[int]):
             await asyncio.sleep(0)  # a worker that opens a dialog begins with the loop's next turn
             await self._done()
 
-    async def _done(self) -> None:
+    async def _done(self, *, at_once: bool = False) -> None:
         self._under_way = None
         if self._looks is not None:
             self._looks.stop()
             self._looks = None
-        await self._next_key()
+        await self._next_key(at_once=at_once)

@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 
 from rich.cells import cell_len
 
-from labconsole.text.cells import percent, safe, span
+from labconsole.model.record.verdict_codes import title
+from labconsole.text.cells import fit_words, percent, safe, span
 from labconsole.tui.console import clock
 from labconsole.tui.console.measured_now import MeasuredNow, Wordings, measured_now
 from labconsole.tui.console.state import VERDICT_GLYPHS, VERDICT_TONE, ConsoleState
@@ -80,11 +81,9 @@ class MeasuringLine(Lines):
             (f"  loss {percent(last.total.loss_ratio)} %", ""),
         ]
         rest = width - cells_of(spans) - 3
-        if last.verdict.reasons:
-            spans.append(("  " + safe(last.verdict.reasons[0].detail, rest), "muted"))
-        elif rest > 12:
-            spans.append(("  " + safe(last.run_id, rest), "muted"))
-        return spans
+        first = next(iter(last.verdict.reasons), None)
+        wordings = (last.run_id, "") if first is None else (first.detail, title(first.code), "")
+        return [*spans, ("  " + fit_words(wordings, rest), "muted")]
 
 
 def _who(now: MeasuredNow) -> Wordings:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from textual import on
@@ -62,6 +62,8 @@ class Application(Protocol):
     def runs(self) -> Sequence[RunSummary]: ...
     @property
     def trail(self) -> Trail: ...
+    @property
+    def crew_kinds(self) -> Callable[[], Sequence[Any]]: ...
     @property
     def hung_up(self) -> bool: ...
     def declared_actions(self) -> list[Action]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from labconsole.model.record.verdict_codes import title_with_code
 from labconsole.text.cells import safe, span
 from labconsole.tui.console.away import AwayDigest, Happening, Kind
 from labconsole.tui.console.state import VERDICT_GLYPHS, VERDICT_TONE
@@ -84,7 +85,7 @@ class DigestText(Lines):
             counts.append((f"   ✗ {digest.not_saved} NOT SAVED", "bad"))
         rows: list[list[Span]] = [[("Runs", "head")], counts]
         for code, number in digest.reasons.most_common(REASONS_SHOWN):
-            rows.append([(safe(f"     {number} × {code}", width), "muted")])
+            rows.append([(safe(f"     {number} × {title_with_code(code)}", width), "muted")])
         return [*rows, []]
 
 

@@ -14,7 +14,7 @@ from textual.message import Message
 from labconsole.engine.live.events import NodeState
 from labconsole.engine.live.telemetry import Telemetry
 from labconsole.model.inventory import Inventory
-from labconsole.text.cells import safe, span
+from labconsole.text.cells import fit_words, safe, span
 from labconsole.tui.console import clock
 from labconsole.tui.console.state import ConsoleState
 from labconsole.tui.parts.lines import Lines, Span, cells_of, justified
@@ -127,5 +127,11 @@ class EventLines(Lines):
         for note in notes:
             mark, tone = SEVERITY_MARK.get(note.severity, SEVERITY_MARK["information"])
             clock = f"{datetime.fromtimestamp(note.at_wall_s, UTC):%H:%M:%S}"
-            rows.append([(f" {clock} ", "muted"), (f"{mark} ", tone), (safe(note.text, max(1, width - 13)), tone)])
+            rows.append(
+                [
+                    (f" {clock} ", "muted"),
+                    (f"{mark} ", tone),
+                    (fit_words((note.text, note.brief or note.text), max(1, width - 13)), tone),
+                ]
+            )
         return rows

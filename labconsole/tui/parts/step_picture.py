@@ -165,7 +165,7 @@ class StepTrials(LineTable):
         bounds = trial.bounds if taken else self._picture.bounds_of(trial.part)
         marks = self._marks(key)
         mark = marks if len(set(marks)) == 1 else "◐"
-        return narrowing(axis, bounds, trial.at, mark[0]), self._tone(key)
+        return narrowing(axis, [each[:3] for each in bounds], trial.at, mark[0]), self._tone(key)
 
     def action_zoom(self) -> None:
         self.zoomed = not self.zoomed
@@ -188,8 +188,8 @@ class StepTrials(LineTable):
 
 def zoomed(part: PicturePart, bounds: tuple[Between, ...]) -> tuple[float, float]:
     """What is around the bounds, where there are any."""
-    lows = [part.low if low is None else low for low, high, _ in bounds if (low, high) != (None, None)]
-    highs = [part.high if high is None else high for low, high, _ in bounds if (low, high) != (None, None)]
+    lows = [part.low if low is None else low for low, high, *_ in bounds if (low, high) != (None, None)]
+    highs = [part.high if high is None else high for low, high, *_ in bounds if (low, high) != (None, None)]
     if not lows:
         return part.low, part.high
     margin = ZOOM_MARGIN * max(max(highs) - min(lows), 0.001 * part.high)

@@ -134,9 +134,14 @@ class LineTable(HasActions, ScrollView, Tones, can_focus=True):
 
     def paint(self) -> None:
         """Look again and repaint the lines that changed."""
-        if not self.is_mounted or not self.size.width or not self.display:
+        if not self.is_mounted:
             return
         keys = list(self.keys())
+        if not self.size.width or not self.display:
+            # Its first picture once it is shown comes before anybody paints it: no row may be one that has gone.
+            self._keys, self._room = keys, 0
+            self._cells.clear()
+            return
         resized = self._keys != keys or self._room != self._room_for(len(keys))
         resized = resized or self._columns is not self.columns()
         if resized:
@@ -147,7 +152,7 @@ class LineTable(HasActions, ScrollView, Tones, can_focus=True):
             self._choose_columns()
             if line is not None and self.cursor_key in keys and self._steered:
                 # Rows moved: the one under the cursor stays where the eye is, the others move around it.
-                self.scroll_to(y=max(0, self.cursor_index - line), animate=False)
+                self.scroll_to(y=max(0, self.cursor_index - line), animate=False, force=True)
         self.prepare()
         header = self._header()
         dirty: list[tuple[int, int, int]] = [(0, 0, self.size.width)] if header != self._painted_header else []
@@ -235,7 +240,7 @@ class LineTable(HasActions, ScrollView, Tones, can_focus=True):
 
     def on_resize(self, event: events.Resize) -> None:
         """Choose columns anew."""
-        self._choose_columns()
+        self._room = 0
         self.paint()
         self.refresh()
 
@@ -270,7 +275,7 @@ class LineTable(HasActions, ScrollView, Tones, can_focus=True):
         self._steered = False
         if self._keys:
             self._put_cursor(self._keys[0])
-        self.scroll_to(y=0, animate=False)
+        self.scroll_to(y=0, animate=False, force=True)
 
     def show_cursor(self) -> None:
         """Bring the cursor's row into view."""
@@ -286,19 +291,15 @@ class LineTable(HasActions, ScrollView, Tones, can_focus=True):
             return
         self.cursor_key = key
         self.post_message(self.Chosen(self, key))
-        if not self._bring_into_view():
-            # Rows that came with the same picture cannot be scrolled to before Textual has laid them out.
-            self.call_after_refresh(self._bring_into_view)
+        self._bring_into_view()
         self.refresh()
 
-    def _bring_into_view(self) -> bool:
-        """Scroll to the cursor; True if it was in view already."""
+    def _bring_into_view(self) -> None:
+        """Scroll to the cursor. By force: Textual scrolls nothing whose bar it has not laid out; rows may be new."""
         room = max(1, self.size.height - 1)
         top, index = self.scroll_offset.y, self.cursor_index
-        if top <= index < top + room:
-            return True
-        self.scroll_to(y=index if index < top else index - room + 1, animate=False)
-        return False
+        if not top <= index < top + room:
+            self.scroll_to(y=index if index < top else index - room + 1, animate=False, force=True)
 
     def action_cursor(self, by: int) -> None:
         if self._keys:

@@ -110,8 +110,9 @@ async def test_a_plan_is_previewed_run_to_its_end_and_its_failures_found(size):
         await shown(app, pilot, "[▶]", "running")
         session.release.set()
         await until(pilot, lambda: state(app) is ExecutionStatus.DONE)
-        await shown(app, pilot, "[✓] ?  ✗′", "✓ done")
         grid = app.screen.query_one(GridTable)
+        grid.move_to_trial((0, 1))  # it went with the plan, as far as that was painted
+        await shown(app, pilot, "[✓] ?  ✗′", "? done")
         assert grid.has_focus
         await pilot.press("f")
         assert grid.trial == (0, 2)
@@ -121,7 +122,7 @@ async def test_a_plan_is_previewed_run_to_its_end_and_its_failures_found(size):
         await shown(app, pilot, "taken 2 times")
         await pilot.press("f")
         assert grid.trial == (0, 2)
-        assert any("plan pair: done; 6 taken" in note.text for note in app.state.notes)
+        assert any("plan pair: done; 6 trials taken" in note.text for note in app.state.notes)
         assert session.store.records[0].plan is not None
 
 
@@ -197,7 +198,7 @@ async def test_an_abort_asks_once_keeps_what_was_measured_and_running_again_goes
         await until(pilot, lambda: not app.state.asked)
         await pilot.press("r")
         await until(pilot, lambda: state(app) is ExecutionStatus.DONE)
-        await shown(app, pilot, "■ [✓] ✓")
+        await shown(app, pilot, "1 stored before", "■")
         assert app.state.execution is not None and app.state.execution.outcome.skipped == 1
 
 
@@ -486,7 +487,7 @@ async def test_the_legend_names_every_glyph_of_the_grid_at_any_size(size):
         words = await shown(app, pilot, "ready")
         legend = words[words.index("· to do") :]
         for each in ("▶ running", "✓ valid", "? suspect", "✗ invalid", "■ stored", "□ stored, suspect",
-                     "⊠ stored, invalid", "′ redone", "– skipped by stop"):  # fmt: skip
+                     "⊠ stored, invalid", "′ repeated", "– skipped by stop"):  # fmt: skip
             assert each in legend
 
 
@@ -724,6 +725,18 @@ async def test_a_shell_that_cannot_be_opened_says_why():
 
 
 # Log
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_log_longer_than_its_table_opens_at_its_end(size: tuple[int, int]):
+    async with console(LabSession, size) as (app, _, pilot):
+        for number in range(200):
+            app.state.note(0.0, f"note {number}")
+        await pilot.press("7")
+        await shown(app, pilot, "following")
+        table = app.screen.query_one(JournalTable)
+        await until(pilot, lambda: table.scroll_offset.y == table.max_scroll_y > 0)
+        await shown(app, pilot, "note 198")  # above the last, which is beneath the table, too
 
 
 async def test_the_log_has_what_was_said_before_it_was_opened_and_follows():

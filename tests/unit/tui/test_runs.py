@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 from textual.pilot import Pilot
-from textual.widgets import Input
+from textual.widgets import Input, Static
 
 from labconsole.engine.live.events import TrialFinished
 from labconsole.model.record.note import NotedRecord, RunNote
@@ -377,6 +377,9 @@ async def test_marked_runs_are_exported_to_a_new_file_and_never_over_one(tmp_pat
         await pilot.press("m", "m", "x")
         await pilot.pause()
         assert "Export 2 runs marked" in text(app)
+        words = str(app.screen.query_one("#ask-words", Static).content)
+        assert "To export all runs of the list instead: cancel, then u (unmark all) and x." in words
+        assert "(unmark all)" in text(app)
         file = tmp_path / "out.jsonl"
         file.write_text("precious")
         app.screen.query_one(Input).value = str(file)
@@ -391,6 +394,7 @@ async def test_marked_runs_are_exported_to_a_new_file_and_never_over_one(tmp_pat
         assert {item.note.text for item in exported if item.note} <= {"the fan was loud"}
         await pilot.press("u", "x")
         await pilot.pause()
+        assert "Export 3 runs in the list" in text(app) and "instead" not in text(app)
         app.screen.query_one(Input).value = str(tmp_path / "all.csv")
         await pilot.press("enter")
         await until(pilot, lambda: any("exported 3 runs" in note.text for note in app.state.notes))

@@ -15,8 +15,10 @@ from labconsole.tui.parts.confirm import Confirm
 from labconsole.tui.parts.fields import Field
 from labconsole.tui.parts.step_screen import StepScreen
 from labconsole.tui.screens.bench.screen import BenchScreen
+from support import fake_lab_session
 from support.driven_console import SIZES, console, shown, until
 from support.fake_lab_session import LabSession
+from support.fake_session import make_record
 
 pytestmark = pytest.mark.asyncio
 
@@ -184,6 +186,33 @@ async def test_what_other_goals_found_is_told_in_their_own_unit(rights: int, wor
         told = [note.text for note in app.state.notes if words in note.text]
         assert told
         assert "packets packets" not in told[0]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("weak", [True, False])
+async def test_a_bound_that_the_generator_set_is_told_as_soon_as_it_is_drawn(weak, size, monkeypatch):
+    def sent_in_part(request, run_id, **more):
+        record = make_record(request, run_id, **more)
+        total = record.total
+        assert total.offered_packets is not None
+        sent = {"offered_packets": total.offered_packets // 2, "measured_packets": total.offered_packets // 2}
+        return record.model_copy(update={"total": total.model_copy(update=sent)})
+
+    if weak:
+        monkeypatch.setattr(fake_lab_session, "make_record", sent_in_part)
+    gate = asyncio.Semaphore(0)
+    async with console(bounded, size) as (app, session, pilot):
+        monkeypatch.setattr(session, "traffic", lambda request: gate.acquire())
+        await asked(app, pilot)
+        await typed(app, pilot, "width", "20")
+        await pilot.press("enter")
+        await shown(app, pilot, "▶ trial 1: load at")
+        gate.release()
+        picture = await shown(app, pilot, "▶ trial 2: load at", "bounds")
+        assert ("upper bound set by the generator" in " ".join(picture.split())) is weak
+        await session.abort()
+        gate.release()
+        await until(pilot, lambda: not app.state.asked)
 
 
 async def test_while_something_runs_no_search_begins():

@@ -6,13 +6,19 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from textual.app import App
 from textual.pilot import Pilot
 
+from labconsole.contracts.picture import PicturePart, PictureTrial, StepPicture
 from labconsole.engine.execution.progress import ExecutionStatus
+from labconsole.engine.execution.steps import StepState
 from labconsole.tui.app import ConsoleApp
 from labconsole.tui.parts.confirm import Confirm
+from labconsole.tui.parts.step_picture import StepTrials
 from labconsole.tui.parts.step_screen import StepScreen
 from labconsole.tui.screens.plans.screen import PlansScreen
 from labconsole.tui.screens.runs.screen import RunsScreen
@@ -144,3 +150,28 @@ async def test_a_search_is_aborted_from_its_own_screen():
         await until(pilot, lambda: status(app) is ExecutionStatus.STOPPED)
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, PlansScreen))
+
+
+async def test_rows_that_went_while_their_table_was_hidden_are_not_drawn_when_it_comes_back():
+    part = PicturePart(name="ndr", unit="packets/s", low=0, high=100)
+    trial = PictureTrial(part=0, at=50, duration_s=1, passed=(True,))
+    running = StepPicture(parts=(part,), trials=(trial,), under_way=PictureTrial(part=0, at=75, duration_s=1))
+    now: Any = SimpleNamespace(state=StepState.RUNNING, picture=running, why=None)
+
+    class Two(App[None]):
+        def compose(self):
+            yield StepTrials(id="trials")
+
+    async with Two().run_test() as pilot:
+        table = pilot.app.query_one(StepTrials)
+        table.show(now, "")
+        await pilot.pause()
+        assert table.cursor_key == 1
+        table.display = False
+        await pilot.pause()
+        now.state, now.picture = StepState.DONE, StepPicture(parts=(part,), trials=(trial,))
+        table.show(now, "")
+        table.display = True
+        await pilot.pause()
+        assert table.trial in (None, trial)
+        assert [table.render_line(y).text.split() for y in (1, 2)][1] == []

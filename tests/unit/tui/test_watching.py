@@ -16,7 +16,7 @@ from labconsole.tui.console import clock
 from labconsole.tui.console.state import ConsoleState
 from labconsole.tui.parts.ask_text import AskText
 from labconsole.tui.parts.measuring_line import MeasuringLine
-from support.driven_console import console, picture, settle, text, until
+from support.driven_console import SIZES, console, picture, settle, text, until
 from support.fake_lab_session import LabSession
 from support.fake_session import FakeSession, make_record
 
@@ -81,6 +81,25 @@ async def test_anothers_trial_is_seen_while_it_runs(session: type[FakeSession]):
         fake.telemetry.revision += 1
         await settle(app, pilot)
         assert "eva@desk" not in picture(app)[1]
+
+
+def ends_with(app: ConsoleApp, words: str) -> bool:
+    return picture(app)[1].rstrip().endswith(words)
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_anothers_search_is_called_a_search_and_a_plan_of_that_name_a_plan(size: tuple[int, int]):
+    async with console(watching, size) as (app, fake, pilot):
+        for purpose, words, others in (
+            ("search: raw, 64 B", "search", "plan"),
+            ("plan search", "plan search", "night"),
+        ):
+            fake.observed = observed(plan="search", purpose=purpose, repetitions=1, block=None)
+            fake.telemetry.revision += 1
+            for key in ("1", "7"):
+                await pilot.press(key)
+                await until(pilot, partial(ends_with, app, words))
+                assert others not in picture(app)[1]
 
 
 async def test_what_another_operator_says_is_text_only():

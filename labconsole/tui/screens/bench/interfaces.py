@@ -41,6 +41,10 @@ _SORT_STATS = {"rx": ("rx_packets",), "tx": ("tx_packets",)}
 _TOTALS = {"drops": ("rx_dropped", "tx_dropped"), "errors": ("rx_errors", "tx_errors")}
 
 
+NOMINAL = frozenset({"veth", "tun"})
+"""Kinds of links whose drivers report a speed that is no link's: what such a one carries, hosts.yaml says."""
+
+
 def _natural(text: str) -> list[tuple[int, str]]:
     return [
         (int(part), "") if part.isdigit() and len(part) < 10 else (-1, part) for part in re.split(r"(\d+)", text[:80])
@@ -218,6 +222,8 @@ class InterfacesTable(LineTable):
 
     def cell_speed(self, key: Key, width: int) -> Span:
         live = self._live(key)
+        if live is not None and live.link.kind in NOMINAL:
+            return "virtual", "muted"
         speed = live.link.speed_bps if live else None
         return (count(speed / 1e6), "muted") if speed is not None else (UNKNOWN, "muted")
 

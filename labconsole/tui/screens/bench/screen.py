@@ -20,6 +20,7 @@ from labconsole.tui.console import clock
 from labconsole.tui.console.form import FormValues
 from labconsole.tui.console.source_limits import source_limit
 from labconsole.tui.parts.action import Action
+from labconsole.tui.parts.guests_table import GuestsTable
 from labconsole.tui.parts.key_bar import KeyBar
 from labconsole.tui.parts.lines import entitle
 from labconsole.tui.parts.pick import Pick
@@ -118,6 +119,7 @@ class BenchScreen(Searching):
             with Container(id="right"):
                 yield StreamsTable(inventory, telemetry, self.state)
                 yield RateChart(telemetry, self.state, inventory.uut)
+                yield GuestsTable(id="guests")
         yield RepetitionsTable(inventory, self.state)  # wide: eight quantities beside each other, at any size
         with Container(id="lower"):
             yield InterfacesTable(inventory, telemetry)
@@ -166,8 +168,27 @@ class BenchScreen(Searching):
         self.set_class(self._measuring and setup.has_focus_within, "-editing")
         entitle(setup, "Set-up of the next run" if self._measuring else "Set-up")
         self.query_one(MeasuredPanel).paint()
+        self._paint_guests()
         wordings, tone = self.uut.words(self.session.lease_holders(), self.session.inventory.uut)
         self.query_one(UutNow).show(wordings, tone)
+
+    def _paint_guests(self) -> None:
+        """While a step has a crew, its guests stand where streams would be: no stream is sent then."""
+        execution = self.state.execution
+        running = execution is not None and execution.running
+        step = execution.steps.current if execution is not None and running else None
+        if running and step is None and self.has_class("-crew"):
+            return  # from one step to the next
+        picture = step.picture if step is not None else None
+        has_crew = picture is not None and bool(picture.guests)
+        crew, streams = self.query_one(GuestsTable), self.query_one(StreamsTable)
+        if self.has_class("-crew") != has_crew:
+            shown, other = (crew, streams) if has_crew else (streams, crew)
+            focused = self.focused is other
+            self.set_class(has_crew, "-crew")
+            if focused:
+                self.set_focus(shown)
+        crew.show(picture)
 
     @property
     def _measuring(self) -> bool:

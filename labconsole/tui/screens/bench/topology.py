@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from labconsole.engine.live.hops import hops_now
 from labconsole.engine.live.telemetry import StreamLive, Telemetry
+from labconsole.measure.ledger_picture import hop_words
 from labconsole.model.inventory import Inventory, Stream
 from labconsole.model.record.run import StreamRecord
 from labconsole.text.cells import UNKNOWN, count, percent, safe
@@ -27,8 +28,6 @@ SHORT_CELL = 14
 
 ENDS = ("generator", "capture")
 """Hops of a record's ledger that are no place in the testbed."""
-
-HOP_WORDS = {"source_nic": "source", "uut_in": "UUT in", "uut_out": "UUT out", "sink_nic": "sink"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +132,7 @@ class Topology(Lines):
         room = _cell_width(len(cells), width)
         spans: list[Span] = [(" " * LABEL, "")]
         for cell in cells:
-            spans.append((safe(HOP_WORDS.get(cell.hop, cell.hop.replace("_", " ")), room - 1).ljust(room), "head"))
+            spans.append((safe(hop_words(cell.hop), room - 1).ljust(room), "head"))
         return [spans]
 
     def _block(self, way: StreamWay, width: int) -> list[list[Span]]:

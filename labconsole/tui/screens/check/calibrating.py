@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from labconsole.engine.calibration.calibration import CalibrationProgress
 from labconsole.engine.calibration.offer import CalibrationOffer
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.envelope import Bounds, Envelope, StreamEnvelope
@@ -33,12 +32,6 @@ def question(offer: CalibrationOffer, plan: Plan | None = None) -> tuple[str, st
 def cable_lines(offer: CalibrationOffer) -> list[str]:
     """What an operator has to connect before saying yes."""
     return ["Before you say yes:", *offer.cables] if offer.cables else []
-
-
-def progress_words(progress: CalibrationProgress) -> str:
-    """One line a trial."""
-    left = f", about {span(progress.left_s)} left" if progress.left_s is not None else ""
-    return f"{progress.done + 1}/{max(progress.expected, progress.done + 1)} {progress.doing}{left}"
 
 
 def calibrated_words(envelope: Envelope | None, now_wall_s: float) -> str:

@@ -194,7 +194,7 @@ class CheckScreen(ConsoleScreen):
         lines: list[str] = []
 
         def take(progress: CalibrationProgress) -> None:
-            lines.append(calibrating.progress_words(progress))
+            lines.append(progress.doing)
             self.state.calibration = progress
             if self.is_up:
                 self._tell_calibration(lines)

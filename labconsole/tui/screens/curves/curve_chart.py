@@ -13,10 +13,8 @@ from textual.strip import Strip
 
 from labconsole.text import charts
 from labconsole.text.cells import safe
+from labconsole.tui.parts.figure_chart import curve_tone
 from labconsole.tui.parts.lines import Span, Tones
-
-TONES = ("accent", "warn", "good", "second", "bad", "strong")
-"""Tones of the first curves; then again from the beginning, as the glyphs tell them apart."""
 
 MOST_CURVES = 12
 
@@ -35,11 +33,6 @@ class CurvePicture:
         if any(point.low is not None for curve in self.curves for point in curve):
             words.append("│ interval")
         return "   ".join(words)
-
-
-def curve_tone(index: int) -> str:
-    """The tone of a curve."""
-    return TONES[index % len(TONES)]
 
 
 class CurveChart(Tones):

@@ -11,9 +11,10 @@ from labconsole.measure.statistics.repetitions import difference, ratio
 from labconsole.text import charts
 from labconsole.text.cells import UNKNOWN, safe
 from labconsole.tui.parts.action import Action
+from labconsole.tui.parts.figure_chart import curve_tone
 from labconsole.tui.parts.lines import Span
 from labconsole.tui.parts.table import Column, LineTable
-from labconsole.tui.screens.curves.curve_chart import MOST_CURVES, curve_tone
+from labconsole.tui.screens.curves.curve_chart import MOST_CURVES
 from labconsole.units import format_target_within
 
 Key = tuple[int, int]

@@ -111,6 +111,8 @@ class CurvesScreen(FollowingScreen):
                id="curves-copy-point", title="Copy the point as JSON", shown=False),
         Action("R", "copy_rows", "Copy points", "Copy all points with tabs between the columns.",
                id="curves-copy-rows", title="Copy all points", shown=False),
+        Action("E", "crews", "Jobs", "Draw the stored jobs and starts of guests, which are no runs.",
+               id="curves-crews", title="Curves of jobs and starts", shown=False),
         PAUSE,
         Action("l", "reload", "Reload", "Read all runs from the store again.",
                id="curves-reload", title="Reload runs", shown=False),
@@ -312,6 +314,9 @@ class CurvesScreen(FollowingScreen):
         words = ".svg: the picture as it is drawn; .tsv: its points with their intervals."
         self.app.push_screen(new_file.ask("the curves", name, words, texts, self.console_app.tell))
 
+    def action_crews(self) -> None:
+        self.show_stored_trials(drawn=True)
+
     def action_filter(self) -> None:
         self.set_focus(self.query_one(FilterInput))
 
@@ -362,6 +367,8 @@ def _found(made: Curves, saved: SavedRuns) -> str:
     out = [f"{n} {verdict}" for verdict, n in sorted(made.left_out.items())]
     if made.unknown:
         out.append(f"{made.unknown} not measured")
+    suspect = sum(run.verdict == "suspect" for run in saved.runs)
+    words += f", {count(suspect)} suspect" if suspect else ""
     return words + (f", left out: {', '.join(out)}" if out else "")
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import ClassVar
 
-from labconsole.text.cells import safe
+from rich.cells import cell_len
+
+from labconsole.text.cells import fit_words, safe
 from labconsole.tui.console.journal import SEVERITIES, Entry, EventLog
 from labconsole.tui.parts.lines import Span
 from labconsole.tui.parts.table import Column, LineTable
@@ -18,6 +20,10 @@ def stamp(entry: Entry) -> str:
     return f"{datetime.fromtimestamp(entry.at_wall_s, UTC):%H:%M:%S.%f}"[:-3]
 
 
+SUBTITLE_MARGIN = 6
+"""Corners and blanks beside the words in a border."""
+
+
 class JournalTable(LineTable):
     """Entries at or above ``least`` that hold every word of ``wanted``."""
 
@@ -25,8 +31,7 @@ class JournalTable(LineTable):
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("time", "time UTC", 12, right=False),
         Column("severity", "", 1, right=False),
-        Column("node", "node", 8, right=False, grow_to=12, rank=1),
-        Column("source", "from", 8, right=False, grow_to=12, rank=2),
+        Column("origin", "from", 8, right=False, grow_to=12, rank=1),
         Column("text", "message", 20, right=False, grow_to=400),
     )
 
@@ -82,11 +87,17 @@ class JournalTable(LineTable):
         if self.follow and self._keys and self.cursor_key != self._keys[-1]:
             self._steered = True
             self._put_cursor(self._keys[-1])
-        words = [f"{len(self._keys)} of {len(self._journal.entries)}", f"{self.least} or higher"]
-        if self._journal.total > len(self._journal.entries):
-            words.append(f"{self._journal.total - len(self._journal.entries)} older ones were dropped")
-        words.append("following" if self.follow else "not following; press end or f to follow")
-        self.border_subtitle = ", ".join(words)
+        here, least = f"{len(self._keys)} of {len(self._journal.entries)}", f"{self.least} or higher"
+        dropped = self._journal.total - len(self._journal.entries)
+        lost = f"{dropped} older ones were dropped" if dropped else ""
+        long = "following" if self.follow else "not following; press end or f to follow"
+        short = "following" if self.follow else "not following"
+        wordings = [
+            ", ".join(part for part in parts if part)
+            for parts in ((here, least, lost, long), (here, least, lost, short), (here, lost, short), (here, short))
+        ]
+        room = self.size.width - SUBTITLE_MARGIN
+        self.border_subtitle = next((words for words in wordings if cell_len(words) <= room), wordings[-1])
 
     def move_to(self, key: int) -> None:
         """By hand: on the last line the table follows, anywhere else it holds still."""
@@ -109,12 +120,16 @@ class JournalTable(LineTable):
     def cell_severity(self, key: int, width: int) -> Span:
         return LOOKS[self._shown[key].severity]
 
-    def cell_node(self, key: int, width: int) -> Span:
-        return safe(self._shown[key].node, width), "second"
-
-    def cell_source(self, key: int, width: int) -> Span:
-        return safe(self._shown[key].source, width), "muted"
+    def cell_origin(self, key: int, width: int) -> Span:
+        """The node that it is about, else who says it: of a logger's name as many of its last parts as fit."""
+        entry = self._shown[key]
+        if entry.node:
+            return safe(entry.node, width), "second"
+        words = entry.source
+        while cell_len(words) > width and "." in words:
+            words = words.partition(".")[2]
+        return safe(words, width), "muted"
 
     def cell_text(self, key: int, width: int) -> Span:
         entry = self._shown[key]
-        return safe(entry.text, width), LOOKS[entry.severity][1]
+        return fit_words((entry.text, entry.brief or entry.text), width), LOOKS[entry.severity][1]

@@ -1,6 +1,6 @@
 """A plan's points down, its repetitions across (in blocks: the pilot, then every block's), one cell per trial.
 
-A cell is a glyph between two places: brackets where the cursor stands, a prime behind what was redone. So neither the
+A cell is a glyph between two places: brackets where the cursor stands, a prime behind what was repeated. So neither the
 state nor the cursor depends on colour.
 """
 
@@ -349,7 +349,7 @@ class GridLegend(Lines):
             (LOOKS[TrialState.STORED], "stored"),
             (STORED_SUSPECT, "stored, suspect"),
             (STORED_INVALID, "stored, invalid"),
-            (("′", "muted"), "redone"),
+            (("′", "muted"), "repeated"),
             (LOOKS[TrialState.LEFT_OUT], "skipped by stop"),
         ]
         rows: list[list[Span]] = [[(" ", "")]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import textwrap
+from collections import Counter
 from collections.abc import Mapping
 
 from labconsole.engine.execution.execution import PlanExecution
@@ -16,12 +17,13 @@ from labconsole.model.plan.estimate import largest_capture_bytes
 from labconsole.model.plan.plan import Plan
 from labconsole.model.plan.points import distinct
 from labconsole.model.record.note import RunNote
-from labconsole.text.cells import count, safe, span
+from labconsole.text.cells import count, fit_words, span
+from labconsole.tui.console.plan_words import repeats
 from labconsole.tui.parts.lines import LABEL_CELLS, Lines, Span, field
 from labconsole.tui.parts.plan_files import PlanEntry
 from labconsole.tui.parts.screen import with_keys
 from labconsole.tui.screens.plans.grid import LOOKS, look
-from labconsole.tui.screens.plans.plan_searches import running_words, search_words
+from labconsole.tui.screens.plans.plan_searches import running_words, step_words
 from labconsole.tui.screens.plans.plans_table import STATUS_LOOKS, asked_for, taken_trials
 from labconsole.units import format_target
 
@@ -111,18 +113,16 @@ class PlanDetails(Lines):
                 f"{count(len(plan.points))} points ({kind}), {times}: {count(plan.trials)} trials of {longest}",
                 width,
             )
-        for label, text, tone in search_words(plan, execution):
+        for label, text, tone in step_words(plan, execution):
             rows += field(label, text, width, tone)
         rows += field("platforms", ", ".join(plan.platforms), width)
-        rows += field(
-            "sizes",
-            ", ".join(str(size) for size in distinct(frame.bytes for frame in plan.frames)) + " B",
-            width,
-            "muted",
-        )
+        if plan.of_guests is None:
+            sizes = ", ".join(str(size) for size in distinct(frame.bytes for frame in plan.frames))
+            rows += field("sizes", f"{sizes} B", width, "muted")
         if plan.grid:
             rows += field("targets", ", ".join(format_target(target) for target in plan.targets_bps), width, "muted")
-        rows += field("sources", ", ".join(str(number) for number in plan.sources), width, "muted")
+        if plan.of_guests is None:
+            rows += field("sources", ", ".join(str(number) for number in plan.sources), width, "muted")
         if plan.backgrounds != ("none",):
             rows += field("beside", ", ".join(plan.backgrounds), width, "muted")
         for number, rule in enumerate(plan.rules):
@@ -145,7 +145,9 @@ class PlanDetails(Lines):
                 rows += field("stored", f"{count(stored)} trials, will not be repeated", width, "good")
             text = f"{span(time.total_s)} for {count(time.trials)} trials" if time.trials else "nothing left to do"
             rows += field("takes", text, width, "strong")
-        rows += field("disk", f"up to {megabytes(self._capture_bytes[1])} on a sink while a trial runs", width, "muted")
+        if plan.of_guests is None:
+            disk = f"up to {megabytes(self._capture_bytes[1])} on a sink while a trial runs"
+            rows += field("disk", disk, width, "muted")
         return rows
 
     @staticmethod
@@ -195,7 +197,7 @@ class PlanDetails(Lines):
             if grid.count(state):
                 spans += [(LOOKS[state][0], LOOKS[state][1]), (f" {count(grid.count(state))}  ", "")]
         if execution.outcome.redone:
-            spans.append((f"redone {execution.outcome.redone}", "warn"))
+            spans.append((repeats(execution.outcome), "warn"))
         rows += [spans] if execution.plan.grid else []
         rate = execution.trials_per_s
         if rate is not None:
@@ -236,16 +238,16 @@ class PlanDetails(Lines):
         failing = execution.grid.failing()
         if not failing:
             return []
-        rows: list[list[Span]] = [
-            [
-                (f" {count(len(failing))} not valid", "warn"),
-                (with_keys(self, "   press {plan-failing} for the next"), "muted"),
-            ]
-        ]
+        kinds = Counter(_kind(cell) for _, cell in failing)
+        words = ", ".join(f"{count(kinds[kind])} {kind}" for kind in KINDS if kinds[kind])
+        noun = "trial" if len(failing) == 1 else "trials"
+        rows = [[(f" {count(len(failing))} doubtful {noun}", "warn"), (with_keys(self, NEXT), "muted")]]
+        rows += [[(f"   {row}", "")] for row in textwrap.wrap(words, max(20, width - 4))]
         for trial, cell in failing[:FAILING_SHOWN]:
             glyph, tone = look(cell)
-            words = f"point {trial[0]}, {place_words(execution.plan, trial, 'rep.')}: {_why(cell)}"
-            rows.append([(f"  {glyph} ", tone), (safe(words, width - 4), "")])
+            head = f"point {trial[0]}, {place_words(execution.plan, trial, 'rep.')}: "
+            words = fit_words((head + _why(cell), head + _why(cell, brief=True)), width - 4)
+            rows.append([(f"  {glyph} ", tone), (words, "")])
         return [*rows, []]
 
 
@@ -260,6 +262,13 @@ def place_words(plan: Plan, trial: tuple[int, int], repetition_word: str = "repe
     return f"block {block}, {own}" if plan.repetitions_of(trial[0]) > 1 else f"block {block}"
 
 
+NEXT = "   press {plan-failing} for the next"
+_KINDS = {
+    TrialState.VALID: "valid when repeated",
+    TrialState.RUNNING: "being repeated",
+    TrialState.PENDING: "without a run",
+}
+KINDS = ("suspect", "invalid", *_KINDS.values(), "left out")
 _READY = ExecutionStatus.READY
 TALLIED = (
     TrialState.STORED, TrialState.VALID, TrialState.SUSPECT, TrialState.INVALID, TrialState.LEFT_OUT,
@@ -267,6 +276,16 @@ TALLIED = (
 )  # fmt: skip
 
 
-def _why(cell: Cell) -> str:
-    redone = f"redone {cell.redone} times" if cell.redone > 1 else "redone once" if cell.redone else ""
-    return "; ".join([*cell.why, *([redone] if redone else [])])
+def _kind(cell: Cell) -> str:
+    """What makes a trial doubtful: each has one kind."""
+    if cell.state is TrialState.STORED:
+        return cell.verdict or cell.state.value
+    return _KINDS.get(cell.state, cell.state.value)
+
+
+def _why(cell: Cell, *, brief: bool = False) -> str:
+    """``brief``: of the reasons of a verdict the titles alone."""
+    judged = cell.state in (TrialState.SUSPECT, TrialState.INVALID)
+    told = [why.partition(": ")[0] for why in cell.why] if brief and judged else cell.why
+    again = f"repeated {cell.redone} times" if cell.redone > 1 else "repeated once" if cell.redone else ""
+    return "; ".join([*told, *([again] if again else [])])

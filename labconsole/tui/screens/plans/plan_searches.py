@@ -1,9 +1,12 @@
-"""A plan's searches, in words for the plan's details: what is asked for, how long it takes, how far it is."""
+"""A plan's searches, jobs or starts of guests, in words for its details: what is asked for, how long, how far it is."""
 
 from __future__ import annotations
 
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.steps import StepState
+from labconsole.model.jobs import JOBS
+from labconsole.model.plan.boots import PlannedBoots
+from labconsole.model.plan.jobs import PlannedJobs
 from labconsole.model.plan.plan import Plan
 from labconsole.text.cells import count, span
 
@@ -11,13 +14,18 @@ Words = tuple[str, str, str]
 """Label, text, tone."""
 
 
-def search_words(plan: Plan, execution: PlanExecution | None) -> list[Words]:
-    """What is searched, and what is left of it. Nothing for a plan that does not search."""
-    if plan.search is None:
+def step_words(plan: Plan, execution: PlanExecution | None) -> list[Words]:
+    """What is searched, or what guests are given to do, and what is left of it. Nothing for a plan of a grid alone."""
+    if plan.jobs is not None:
+        words = _job_words(plan.jobs)
+    elif plan.boots is not None:
+        words = _boot_words(plan.boots)
+    elif plan.search is not None:
+        searches = len(plan.searches)
+        places = f"{count(searches)} configuration{'s' if searches != 1 else ''}"
+        words = [("searches", f"{', '.join(plan.search.goals)} at {places}" + ("" if plan.grid else "; no grid"), "")]
+    else:
         return []
-    searches = len(plan.searches)
-    places = f"{count(searches)} configuration{'s' if searches != 1 else ''}"
-    words = [("searches", f"{', '.join(plan.search.goals)} at {places}" + ("" if plan.grid else "; no grid"), "")]
     if execution is None or not execution.steps.seen:
         return words
     steps = execution.steps
@@ -31,15 +39,43 @@ def search_words(plan: Plan, execution: PlanExecution | None) -> list[Words]:
     return words
 
 
+def _job_words(jobs: PlannedJobs) -> list[Words]:
+    factors = jobs.factors
+    each = ", ".join(JOBS[wish.job].words(wish.asked_size) for wish in factors.jobs)
+    guests = ", ".join(str(number) for number in factors.guests)
+    return [
+        ("jobs", each, ""),
+        ("guests", f"{guests}; working {', '.join(factors.working)}; cpu {', '.join(factors.cpu)}", ""),
+        ("", _many(jobs), ""),
+    ]
+
+
+def _boot_words(boots: PlannedBoots) -> list[Words]:
+    guests = ", ".join(str(number) for number in boots.factors.guests)
+    return [("starts", f"of {guests} guests; {', '.join(boots.factors.start)}", ""), ("", _many(boots), "")]
+
+
+def _many(asked: PlannedJobs | PlannedBoots) -> str:
+    trials, points = len(asked.trials), len(asked.points)
+    often = f"{asked.set_ups} set-up{'s' if asked.set_ups > 1 else ''}, {asked.repetitions} in each"
+    return (
+        f"{count(trials)} trial{'s' if trials != 1 else ''}: {count(points)} point{'s' if points != 1 else ''}, {often}"
+    )
+
+
 def running_words(execution: PlanExecution) -> list[Words]:
-    """The search under way: which of how many, its trials, its bounds so far."""
+    """The search or job under way: which of how many, its trials, what is known of it so far."""
     seen, steps = execution.steps.current, execution.steps
     if seen is None:
         return []
     number, total, trials = steps.number_of(seen), steps.asked, len(seen.picture.trials)
     return [
-        ("search", f"{number} of {total}: {seen.step.describe()}", "strong"),
-        ("", f"{count(trials)} trial{'s' if trials != 1 else ''} so far", ""),
+        (
+            "search" if execution.plan.of_guests is None else execution.plan.of_guests.noun,
+            f"{number} of {total}: {seen.step.describe()}",
+            "strong",
+        ),
+        *([("", f"{count(trials)} trial{'s' if trials != 1 else ''} so far", "")] if seen.picture.parts else []),
         *[("", words, "") for words in seen.picture.found],
         *([("", seen.why, "warn")] if seen.why else []),
     ]

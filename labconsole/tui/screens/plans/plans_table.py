@@ -32,13 +32,13 @@ STATUS_LOOKS = {
 
 
 def taken_trials(execution: PlanExecution) -> int:
-    """How many trials of the grid, and searches, are there."""
+    """How many trials of the grid, searches and jobs are there."""
     return execution.grid.count(*STANDING) + execution.steps.count(StepState.STORED, StepState.DONE)
 
 
 def asked_for(execution: PlanExecution) -> int:
-    """How many trials, and searches, the plan asks for."""
-    return execution.plan.trials + len(execution.plan.searches)
+    """How many trials, searches and jobs the plan asks for."""
+    return execution.plan.trials + execution.plan.step_count
 
 
 class PlansTable(LineTable):
@@ -92,12 +92,14 @@ class PlansTable(LineTable):
         glyph, tone = STATUS_LOOKS[execution.status]
         if execution.status is ExecutionStatus.READY and (there := taken_trials(execution)):
             return ("✓ stored", "good") if there == asked_for(execution) else ("◐ begun", "")
+        if execution.status is ExecutionStatus.DONE and execution.outcome.doubtful:
+            return "? done", "warn"  # the counts beside it say of what kind
         word = "waiting" if execution.status is ExecutionStatus.WAITING else execution.status.value
         return f"{glyph} {word}"[:width], tone
 
     def cell_trials(self, key: Path, width: int) -> Span:
         plan = self._entries[key].plan
-        return (count(plan.trials + len(plan.searches)), "") if plan is not None else ("", "")
+        return (count(plan.trials + plan.step_count), "") if plan is not None else ("", "")
 
     def cell_done(self, key: Path, width: int) -> Span:
         execution = self._executions.get(key)

@@ -30,6 +30,7 @@ from labconsole.tui.parts import plan_files
 from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.ask_text import AskText
 from labconsole.tui.parts.confirm import Confirm, take_over_question
+from labconsole.tui.parts.guests_table import GuestsTable
 from labconsole.tui.parts.key_bar import KeyBar
 from labconsole.tui.parts.plan_files import PlanEntry
 from labconsole.tui.parts.screen import PAUSE, Application, ConsoleScreen
@@ -57,8 +58,8 @@ class PlansScreen(ConsoleScreen):
                id="plan-pause", title="Pause or resume the plan"),
         Action("a", "abort", "Abort", "Abort the plan, after asking. Run it again to resume.",
                id="plan-abort", title="Abort the plan"),
-        Action("f", "failing", "Next bad", "Go to the next trial that is not valid.",
-               id="plan-failing", title="Next trial that is not valid"),
+        Action("f", "failing", "Next doubtful", "Go to the next trial that is not simply valid, or was repeated.",
+               id="plan-failing", title="Next doubtful trial"),
         Action("s", "save", "Save session", "Save what was measured in this session as a plan file.",
                id="plan-save", title="Save this session as a plan"),
         Action("n", "note", "Note", "Write a note on the plan, as it is on this testbed; leave it empty to remove it.",
@@ -91,6 +92,7 @@ class PlansScreen(ConsoleScreen):
                 yield GridTable()
                 yield SearchesTable()
                 yield StepTrials(id="search-trials")
+                yield GuestsTable(id="plan-guests")
                 yield StepWords(id="search-words")
                 yield GridLegend(id="grid-legend")
         yield EventLines(self.state)
@@ -208,6 +210,7 @@ class PlansScreen(ConsoleScreen):
     def _show_search(self) -> None:
         execution, seen = self._chosen[1], self.query_one(SearchesTable).seen
         title = seen.step.describe() if seen is not None else ""
+        self.query_one(GuestsTable).show(seen.picture if seen is not None else None)
         self.query_one("#search-trials", StepTrials).show(seen, title)
         held = execution is not None and execution.status in HELD
         self.query_one("#search-words", StepWords).show(seen, held=held)
@@ -223,9 +226,9 @@ class PlansScreen(ConsoleScreen):
     def _make_room(self, plan: Plan | None) -> None:
         """For what there is of a grid and of searches."""
         right = self.query_one("#plans-right")
-        searches = plan is not None and plan.search is not None
-        right.set_class(searches, "-searches")
-        right.set_class(searches and plan is not None and not plan.grid, "-no-grid")
+        right.set_class(plan is not None and plan.of_guests is not None, "-jobs")
+        right.set_class(plan is not None and plan.step_count > 0, "-searches")
+        right.set_class(plan is not None and not plan.grid, "-no-grid")
 
     @on(LineTable.Chosen, "#grid")
     def _show_trial(self) -> None:
@@ -270,7 +273,7 @@ class PlansScreen(ConsoleScreen):
         except LabError as exc:
             self._over(PlanOver(clock.wall_s(), "error", f"plan {name} failed: {exc}", failed=True))
         else:
-            lacking = outcome.invalid or outcome.refused or outcome.steps.failed or outcome.steps.refused
+            lacking = outcome.doubtful or outcome.refused or outcome.steps.failed or outcome.steps.refused
             severity = "warning" if lacking or outcome.stopped or outcome.ended_by else "information"
             self._over(PlanOver(clock.wall_s(), severity, f"plan {name}: {ending(execution.plan, outcome)}"))
         finally:
@@ -348,7 +351,7 @@ class PlansScreen(ConsoleScreen):
         _, execution = self._chosen
         failing = [trial for trial, _ in execution.grid.failing()] if execution is not None else []
         if not failing:
-            self.console_app.tell("No trial of this plan is suspect or invalid.")
+            self.console_app.tell("No trial of this plan is suspect, invalid or repeated, or ended without a run.")
             return
         grid = self.query_one(GridTable)
         here = grid.trial or (-1, 0)
@@ -383,7 +386,8 @@ class PlansScreen(ConsoleScreen):
         async def take(name: str) -> str:
             try:
                 plan = plan_from_requests(name.strip(), done, self.session.inventory)
-                remark = f"What was measured on {self.session.inventory.testbed} in the session that ended {utc()}."
+                ended = f"{datetime.fromtimestamp(clock.wall_s(), UTC):%Y-%m-%d %H:%M} UTC"
+                remark = f"What was measured on {self.session.inventory.testbed} in the session that ended {ended}."
                 path = plan_files.DIRECTORY / f"{plan.name}.yaml"
                 await asyncio.to_thread(write_plan, path, plan_text(plan, [remark]))
             except ConfigError as exc:
@@ -393,8 +397,3 @@ class PlansScreen(ConsoleScreen):
             return ""
 
         self.app.push_screen(AskText("Save this session as a plan. Its name:", name, words, take))
-
-
-def utc() -> str:
-    """Now, for people."""
-    return f"{datetime.fromtimestamp(clock.wall_s(), UTC):%Y-%m-%d %H:%M} UTC"

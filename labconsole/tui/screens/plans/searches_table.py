@@ -1,4 +1,4 @@
-"""The searches of a plan, one per row: where each stands, its trials, and the bounds that they support."""
+"""The searches, jobs or starts of guests of a plan, one per row: where each stands, and what is known of it."""
 
 from __future__ import annotations
 
@@ -37,8 +37,19 @@ class SearchesTable(LineTable):
         Column("found", "bounds in packets/s per source", 30, right=False, grow_to=90),
     )
 
+    OF_JOBS: ClassVar[tuple[Column, ...]] = (
+        Column("state", "", 1, right=False),
+        Column("asked", "job", 30, right=False, grow_to=100),
+        Column("found", "seconds by the clock outside", 20, right=False, grow_to=60),
+    )
+    OF_BOOTS: ClassVar[tuple[Column, ...]] = (
+        Column("state", "", 1, right=False),
+        Column("asked", "start", 30, right=False, grow_to=100),
+        Column("found", "until all are up, and their memory", 20, right=False, grow_to=60),
+    )
+
     ACTIONS = (
-        Action("enter", "open", "Search", "Show the search trial by trial over the whole screen, also while it runs.",
+        Action("enter", "open", "Open", "Show a search trial by trial over the whole screen, also while it runs.",
                id="search-open", title="Show the search trial by trial"),
     )  # fmt: skip
 
@@ -57,19 +68,35 @@ class SearchesTable(LineTable):
         """Take a plan's execution, begun or not."""
         self._execution = execution
         self._cells.clear()
+        self.border_title = "Jobs" if self._has_jobs else "Starts of guests" if self._has_boots else "Searches"
         self.paint()
+
+    @property
+    def _has_jobs(self) -> bool:
+        return self._execution is not None and self._execution.plan.jobs is not None
+
+    @property
+    def _has_boots(self) -> bool:
+        return self._execution is not None and self._execution.plan.boots is not None
+
+    def columns(self) -> tuple[Column, ...]:
+        return self.OF_JOBS if self._has_jobs else self.OF_BOOTS if self._has_boots else self.COLUMNS
 
     @property
     def nothing_words(self) -> str:
         """Why there is nothing to see."""
         refusal = self._execution.refusal if self._execution is not None else None
-        return super().nothing_words if refusal is None else f"not searched: {refusal}"
+        not_done = "not measured" if self._has_jobs or self._has_boots else "not searched"
+        return super().nothing_words if refusal is None else f"{not_done}: {refusal}"
 
     def keys(self) -> list[int]:
         return list(range(len(self._execution.steps.seen))) if self._execution is not None else []
 
     def cell_state(self, key: int, width: int) -> Span:
         return LOOKS[self._seen(key).state]
+
+    def cell_asked(self, key: int, width: int) -> Span:
+        return safe(self._seen(key).step.describe(), width), ""
 
     def cell_platform(self, key: int, width: int) -> Span:
         return safe(self._seen(key).step.request.platform, width), ""

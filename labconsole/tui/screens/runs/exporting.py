@@ -23,11 +23,12 @@ class Exporting:
     def __init__(self, app: App[Any], store: RunsStore, tell: Callable[[str, str], None]) -> None:
         self._app, self._store, self._tell = app, store, tell
 
-    def ask(self, runs: RunsToWrite, which: str) -> None:
-        """``which`` runs they are: "marked"."""
+    def ask(self, runs: RunsToWrite, which: str, instead: str = "") -> None:
+        """``which`` runs they are: "marked"; ``instead``: how to export others."""
         name = f"runs-{datetime.fromtimestamp(clock.wall_s(), UTC):%Y%m%dT%H%M%SZ}.jsonl"
         noun = "run" if len(runs) == 1 else "runs"
         words = ".jsonl: records for `labconsole runs import`; .csv: one row per run. Existing files are kept."
+        words = f"{words} {instead}" if instead else words
         self._app.push_screen(AskText(f"Export {len(runs)} {noun} {which}", name, words, partial(self._take, runs)))
 
     async def _take(self, runs: RunsToWrite, name: str) -> str:

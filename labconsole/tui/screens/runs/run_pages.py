@@ -17,7 +17,7 @@ from labconsole.measure.ledger_picture import ledger_rows
 from labconsole.model.record.note import RunNote
 from labconsole.model.record.run import RunRecord, StreamRecord, Total
 from labconsole.model.record.timing import Delay, Quantiles
-from labconsole.model.record.verdict_codes import WHAT_TO_DO, depths
+from labconsole.model.record.verdict_codes import WHAT_TO_DO, depths, title_with_code
 from labconsole.text.cells import UNKNOWN, count, decimal, mbit, percent, safe
 from labconsole.tui.console.state import VERDICT_GLYPHS, VERDICT_TONE
 from labconsole.tui.parts import lines
@@ -39,7 +39,8 @@ def verdict_page(record: RunRecord, note: RunNote | None, width: int) -> list[Ro
     rows += field("verdict", f"{VERDICT_GLYPHS[v.status]} {v.status}", width, VERDICT_TONE[v.status])
     for reason, depth in zip(v.reasons, depths(v.reasons), strict=True):
         tone = "muted" if depth else VERDICT_TONE[v.status]
-        rows += field("  " * depth, f"{'so ' if depth else ''}{reason.code}: {reason.detail}", width, tone)
+        words = f"{'so ' if depth else ''}{title_with_code(reason.code)}: {reason.detail}"
+        rows += field("  " * depth, words, width, tone)
         if not depth and reason.code in WHAT_TO_DO:
             rows += field("", f"→ {WHAT_TO_DO[reason.code]}", width, "accent")
     if record.failure is not None:

@@ -75,6 +75,8 @@ class RunsScreen(Taking):
         Action("D", "copy_differences", "Copy differences", "Copy the differences of the two compared runs as text.",
                id="runs-copy-differences", title="Copy the differences of two runs", shown=False),
         Action("", "export_differences", "Export the differences of two runs", "Write them to a new file."),
+        Action("E", "crews", "Jobs", "Show the stored jobs and starts of guests, each or what all come to.",
+               id="runs-crews", title="Stored jobs and starts of guests"),
         PAUSE,
         Action("l", "reload", "Reload", "Read all runs from the store again.",
                id="runs-reload", title="Reload runs", shown=False),
@@ -250,6 +252,10 @@ class RunsScreen(Taking):
         self._show_details(False)
         self.set_focus(self.query_one(FilterInput))
 
+    def action_crews(self) -> None:
+        """Trials that are no runs have a list of their own."""
+        self.show_stored_trials()
+
     def action_reload(self) -> None:
         self.follow(again=True)
 
@@ -337,4 +343,8 @@ class RunsScreen(Taking):
             return
         also = ", shown by the filter or not" if self.query_one(FilterLine).text else ""
         exporting = Exporting(self.app, self.session.store, self.console_app.tell)
-        exporting.ask(runs, f"marked{also}" if marked else "in the list")
+        if not marked:
+            exporting.ask(runs, "in the list")
+            return
+        instead = "To export all runs of the list instead: cancel, then {runs-unmark} (unmark all) and {runs-export}."
+        exporting.ask(runs, f"marked{also}", self.with_keys(instead))

@@ -1,0 +1,76 @@
+"""A panel of a report's figure with its legend: the same picture that `labconsole report` draws in a terminal."""
+
+from __future__ import annotations
+
+from textual.strip import Strip
+
+from labconsole.contracts.report import Figure
+from labconsole.report.panels import glyph, labels_of, panel_heading, panel_rows
+from labconsole.text.cells import safe
+from labconsole.tui.parts.lines import Span, Tones
+
+TONES = ("accent", "warn", "good", "second", "bad", "strong")
+"""Tones of the first curves; then again from the beginning, as the glyphs tell them apart."""
+
+LABEL_CELLS = 28
+LEAST_ROWS = 8
+"""Of the picture itself; a legend that would leave less is cut, and says by how much."""
+
+
+def curve_tone(index: int) -> str:
+    """The tone of a curve."""
+    return TONES[index % len(TONES)]
+
+
+class FigureChart(Tones):
+    """``show`` takes a figure and which of its panels, or a sentence why there is none."""
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self._shown: tuple[Figure, int] | None = None
+        self._words = ""
+        self._rows: list[list[Span]] = []
+
+    def show(self, shown: tuple[Figure, int] | None, words: str = "") -> None:
+        """Draw this."""
+        self._shown, self._words = shown, words
+        self._draw()
+
+    def on_resize(self) -> None:
+        self._draw()
+
+    def _draw(self) -> None:
+        width, height = self.size
+        if not width or not height:
+            return
+        if self._shown is None:
+            self._rows = [[], [(f"  {safe(self._words, width - 2)}", "muted")]]
+        else:
+            figure, place = self._shown
+            panel, labels = figure.panels[place], labels_of(figure)
+            heading = [(safe(f"  {panel_heading(figure, panel)}", width), "")]
+            rows = [heading, *_legend(figure, labels, width, max(1, height - 1 - LEAST_ROWS))]
+            for row in panel_rows(figure, panel, labels, width, height - len(rows)):
+                rows.append([(text, "muted" if number is None else curve_tone(number)) for text, number in row])
+            self._rows = rows
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        return self.strip_of(self._rows[y] if y < len(self._rows) else [], self.size.width)
+
+
+def _legend(figure: Figure, labels: list[str], width: int, most_rows: int) -> list[list[Span]]:
+    """Glyph and name of every curve, in as few lines as they take; how many found no room is said."""
+    rows: list[list[Span]] = [[("  ", "")]]
+    used = 2
+    for number, label in enumerate(labels):
+        words = f"{glyph(figure, number)} {safe(label, LABEL_CELLS)}"
+        if used + len(words) + 3 > width and used > 2:
+            if len(rows) == most_rows:
+                rows[-1][-1] = (f" … {len(labels) - number} more", "muted")
+                return rows
+            rows.append([("  ", "")])
+            used = 2
+        rows[-1] += [(words, curve_tone(number)), ("   ", "")]
+        used += len(words) + 3
+    return rows

@@ -1,0 +1,334 @@
+"""The trials of crews that are stored, over the whole screen: one kind at a time, in the words of the command line.
+
+What there is to know of a kind it is told (cli/text/of_guests.py): here none is known by name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Protocol
+
+from textual import on, work
+from textual.app import ComposeResult
+from textual.containers import Container, VerticalScroll
+from textual.screen import ModalScreen
+
+from labconsole.contracts.report import Figure
+from labconsole.errors import LabError
+from labconsole.model.record.kind import RecordKind
+from labconsole.model.record.summary import RunFilter
+from labconsole.report.tables import labelled
+from labconsole.text.cells import count, safe
+from labconsole.tui.parts import new_file
+from labconsole.tui.parts.action import Action, HasActions
+from labconsole.tui.parts.figure_chart import FigureChart
+from labconsole.tui.parts.key_bar import KeyBar
+from labconsole.tui.parts.lines import Lines, Span, entitle
+from labconsole.tui.parts.quick_filter import QuickFilter
+from labconsole.tui.parts.screen import Application
+from labconsole.tui.parts.table import Column, LineTable
+
+VERDICTS = {"valid": ("✓", "good"), "suspect": ("?", "warn"), "invalid": ("✗", "bad")}
+
+
+class KindOfTrials(Protocol):
+    """How a kind is called, and what its records say in words."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def plural(self) -> str: ...
+    @property
+    def of(self) -> RecordKind[Any]: ...
+    @property
+    def id_of(self) -> Callable[[Any], str]: ...
+    @property
+    def lines(self) -> Callable[[Any], list[str]]: ...
+    @property
+    def table(self) -> Callable[[Sequence[Any]], list[str]]: ...
+    @property
+    def summarize(self) -> Callable[[Sequence[Any]], Any]: ...
+    @property
+    def summary_lines(self) -> Callable[[Any], list[str]]: ...
+    def figures(self, records: Sequence[Any]) -> Sequence[Figure]: ...
+
+
+class _StoredTable(LineTable):
+    COLUMNS: ClassVar[tuple[Column, ...]] = (
+        Column("verdict", "", 1, right=False),
+        Column("started", "started UTC", 16, right=False),
+        Column("words", "asked, and what it came to", 54, right=False, grow_to=400),
+        Column("plan", "plan", 12, right=False, rank=1, grow_to=24),
+    )
+
+    def __init__(self) -> None:
+        super().__init__(id="stored-trials")
+        self.nothing = "reading the store …"
+        self.records: Mapping[str, Any] = {}
+        self._words: dict[str, str] = {}
+        self._found: list[str] = []
+        self._wanted: tuple[str, ...] = ()
+
+    @property
+    def nothing_words(self) -> str:
+        """Why there is nothing to see."""
+        return self.nothing
+
+    def show(self, records: Mapping[str, Any], words: dict[str, str]) -> None:
+        self.records, self._words = records, words
+        self._cells.clear()
+        self._find()
+
+    def narrow(self, text: str) -> None:
+        self._wanted = tuple(text.casefold().split())
+        self._find()
+
+    def _find(self) -> None:
+        """Those that are listed, found once; another list is another object."""
+        wanted = self._wanted
+        self._found = [key for key in self.records if not wanted or all(word in self._text(key) for word in wanted)]
+        self.paint()
+
+    def keys(self) -> list[str]:
+        return self._found
+
+    def _text(self, key: str) -> str:
+        return f"{self._words[key]} {self.records[key].plan.name or ''} {key}".casefold()
+
+    def cell_verdict(self, key: str, width: int) -> Span:
+        return VERDICTS[self.records[key].verdict.status]
+
+    def cell_started(self, key: str, width: int) -> Span:
+        return safe(self.records[key].started_at[:16].replace("T", " "), width), "muted"
+
+    def cell_words(self, key: str, width: int) -> Span:
+        return safe(self._words[key], width), ""
+
+    def cell_plan(self, key: str, width: int) -> Span:
+        return safe(self.records[key].plan.name or "", width), "muted"
+
+
+class _StoredWords(Lines):
+    """Lines as they are, those too long for the room going on beneath."""
+
+    def __init__(self) -> None:
+        super().__init__(id="stored-told")
+        self.told: list[str] = []
+
+    def lines(self, width: int) -> list[list[Span]]:
+        room = max(8, width - 1)
+        return [
+            [(safe(line[at : at + room], room), "")] for line in self.told for at in range(0, max(1, len(line)), room)
+        ]
+
+
+class StoredTrials(HasActions, ModalScreen[None]):
+    """The list, and beneath it the trial under the cursor or what all in the list come to."""
+
+    CSS_PATH = "stored_trials.tcss"
+    ACTIONS: ClassVar = (
+        Action("left,h", "kind(-1)", "Kind back", "Show the kind before.",
+               id="stored-previous", shown=False, common=True),
+        Action("right,l", "kind(1)", "Next kind", "Show the next kind of trials.", id="stored-next", common=True),
+        Action("v", "summary", "Summary", "Show what the trials in the list come to, or the one under the cursor.",
+               id="stored-summary", common=True),
+        Action("c", "curves", "Curves", "Draw the trials in the list: the next of their figures, as a report has them.",
+               id="stored-curves", common=True),
+        Action("slash", "filter", "Filter", "Show only trials that contain what you type.",
+               id="stored-filter", common=True),
+        Action("y", "copy", "Copy", "Copy the trial's id, or the summary.", id="stored-copy", common=True),
+        Action("J", "copy_record", "Record", "Copy the record as JSON.", id="stored-record", common=True),
+        Action("x", "export", "Export", "Write the trials in the list to a new file, a JSON record a line.",
+               id="stored-export", common=True),
+        Action("r", "reload", "Reload", "Read the store again.", id="stored-reload", shown=False, common=True),
+        Action("escape,q", "dismiss", "Close", "Go back to the runs or curves.", id="stored-close", common=True),
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        app: Application,
+        store: Any,
+        kinds: Sequence[KindOfTrials],
+        saved: Callable[[], int],
+        *,
+        drawn: bool = False,
+    ) -> None:
+        super().__init__()
+        self.console_app, self._store, self._kinds, self._saved = app, store, kinds, saved
+        self._index, self._sums, self._seen = 0, False, -1
+        self._figure: int | None = 0 if drawn else None
+        self._of: tuple[str, list[str]] = "", []
+        self._summed: list[str] | None = None
+        self._panels: list[tuple[Figure, int]] | None = None
+        self._asked: set[bool] = set()
+        """Of the list as it is: whether its sums (False) and its figures (True) are being computed."""
+
+    def compose(self) -> ComposeResult:
+        with Container(id="stored-box"):
+            yield _StoredTable()
+            with VerticalScroll(id="stored-scroll", can_focus=True):
+                yield _StoredWords()
+            yield FigureChart(id="stored-chart")
+            yield QuickFilter()
+            yield KeyBar()
+
+    def on_mount(self) -> None:
+        self.query_one(_StoredTable).focus()
+        self.set_interval(1, self._follow)
+        self.call_after_refresh(self._follow)
+
+    def _follow(self) -> None:
+        """Read again when a trial of this console was saved."""
+        if self._seen != (saved := self._saved()):
+            self._seen = saved
+            self.action_reload()
+
+    @property
+    def _kind(self) -> KindOfTrials:
+        return self._kinds[self._index]
+
+    @work(exclusive=True, group="stored")
+    async def action_reload(self) -> None:
+        kind, table = self._kind, self.query_one(_StoredTable)
+
+        def read() -> tuple[dict[str, Any], dict[str, str]]:
+            records = {kind.id_of(each): each for each in self._store.experiments(kind.of, RunFilter())}
+            return records, {key: kind.table([each])[0].removeprefix(key).strip() for key, each in records.items()}
+
+        try:
+            records, words = await asyncio.to_thread(read)
+        except LabError as exc:
+            table.nothing = str(exc)
+            records, words = {}, {}
+        else:
+            table.nothing = f"No {kind.plural} are stored yet: run a plan that asks for them (Plans)."
+        table.show(records, words)
+        self._tell()
+
+    @on(LineTable.Chosen, "#stored-trials")
+    def _tell(self) -> None:
+        kind, table, box = self._kind, self.query_one(_StoredTable), self.query_one("#stored-scroll")
+        listed = table.keys()
+        if self._of[0] != kind.name or self._of[1] is not listed:  # another list, whose sums and figures are others
+            self._of, self._summed, self._panels, self._asked = (kind.name, listed), None, None, set()
+        many = f"{count(len(listed))} of {count(len(table.records))}"
+        entitle(table, f"Stored {kind.plural}: {many}")
+        chart = self.query_one(FigureChart)
+        chart.display, box.display = self._figure is not None, self._figure is None
+        table.set_class(chart.display, "-small")
+        if self._figure is not None:
+            self._show_figure(chart)
+        elif self._sums:
+            entitle(box, f"What the {kind.plural} listed come to")
+            self._ask_for(drawn=False)
+            self._say(self._summed or ["…"])
+        else:
+            entitle(box, f"The {kind.name}")
+            self._say(kind.lines(table.records[table.cursor_key]) if table.cursor_key in table.records else [])
+
+    def _say(self, told: list[str]) -> None:
+        words = self.query_one(_StoredWords)
+        words.told = told
+        words.paint()
+        words.refresh(layout=True)
+
+    def _show_figure(self, chart: FigureChart) -> None:
+        kind, panels = self._kind, self._panels
+        self._ask_for(drawn=True)
+        if panels is None:
+            entitle(chart, "Curves")
+            chart.show(None, "…")
+        elif not panels:
+            entitle(chart, "Curves")
+            chart.show(None, f"No {kind.plural} in the list can be drawn: only valid ones are.")
+        else:
+            assert self._figure is not None
+            self._figure %= len(panels)
+            entitle(chart, f"{self._figure + 1} of {len(panels)}: {labelled(panels[self._figure][0])}")
+            chart.show(panels[self._figure])
+
+    def _ask_for(self, *, drawn: bool) -> None:
+        """Once for each list: a thread that has begun cannot be stopped."""
+        if drawn not in self._asked:
+            self._asked.add(drawn)
+            self._compute(drawn)
+
+    @work(group="stored-computed")
+    async def _compute(self, drawn: bool) -> None:
+        """What the list comes to, in words or as figures, in a thread."""
+        kind, of = self._kind, self._of
+        records = self.query_one(_StoredTable).records
+        chosen = [records[key] for key in of[1]]
+
+        def figures() -> list[tuple[Figure, int]]:
+            return [(figure, place) for figure in kind.figures(chosen) for place in range(len(figure.panels))]
+
+        def sums() -> list[str]:
+            return kind.summary_lines(kind.summarize(chosen)) if chosen else []
+
+        if drawn:
+            panels = await asyncio.to_thread(figures)
+            self._panels = panels if self._of is of else self._panels
+        else:
+            summed = await asyncio.to_thread(sums)
+            self._summed = summed if self._of is of else self._summed
+        if self._of is of:
+            self._tell()
+
+    def action_curves(self) -> None:
+        self._figure, self._sums = 0 if self._figure is None else self._figure + 1, False
+        self._tell()
+
+    def action_kind(self, by: int) -> None:
+        self._index = (self._index + by) % len(self._kinds)
+        self._figure = None if self._figure is None else 0
+        self.action_reload()
+
+    def action_summary(self) -> None:
+        self._sums, self._figure = self._figure is None and not self._sums, None
+        self._tell()
+
+    def action_filter(self) -> None:
+        self.query_one(QuickFilter).open()
+
+    @on(QuickFilter.Changed)
+    def _narrow(self, event: QuickFilter.Changed) -> None:
+        self.query_one(_StoredTable).narrow(event.text)
+        self._tell()
+
+    @on(QuickFilter.Left)
+    def _filtered(self) -> None:
+        self.query_one(_StoredTable).focus()
+
+    @property
+    def _chosen(self) -> Any:
+        table = self.query_one(_StoredTable)
+        return table.records.get(table.cursor_key)
+
+    def action_copy(self) -> None:
+        if self._sums:
+            self._copy("\n".join(self.query_one(_StoredWords).told), "the summary")
+        elif self._chosen is not None:
+            self._copy(self._kind.id_of(self._chosen), "the id")
+
+    def action_copy_record(self) -> None:
+        if self._chosen is not None:
+            self._copy(json.dumps(self._chosen.to_json()), "the record")
+
+    def _copy(self, text: str, what: str) -> None:
+        self.app.copy_to_clipboard(text)
+        self.notify(f"Copied {what}", markup=False)
+
+    def action_export(self) -> None:
+        table, kind = self.query_one(_StoredTable), self._kind
+        listed = table.keys()
+        records = [table.records[key] for key in listed]
+
+        def text() -> str:
+            return "".join(json.dumps({kind.name: each.to_json()}) + "\n" for each in records)
+
+        words = f"{count(len(records))} {kind.plural}, a record a line."
+        ask = new_file.ask(f"the {kind.plural}", f"{kind.plural}.jsonl", words, {".jsonl": text}, self.console_app.tell)
+        self.app.push_screen(ask)

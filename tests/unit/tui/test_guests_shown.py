@@ -1,0 +1,96 @@
+"""A crew's guests on the Bench while a step is under way: a row for each, counted where they are many."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from textual.pilot import Pilot
+
+from labconsole.contracts.picture import CopyState, PictureGuest, StepPicture
+from labconsole.tui.app import ConsoleApp
+from labconsole.tui.parts.ask_search import AskSearch
+from labconsole.tui.parts.guests_table import GuestsTable, guests_words
+from labconsole.tui.parts.step_screen import StepScreen
+from labconsole.tui.screens.bench.screen import BenchScreen
+from labconsole.tui.screens.bench.streams import StreamsTable
+from support.driven_console import SIZES, console, shown, text, until
+from support.fake_lab_session import LabSession
+
+
+def guest(number: int, state: CopyState) -> PictureGuest:
+    return PictureGuest(name=f"g{number}", state=state)
+
+
+HUNDRED = tuple(
+    replace(guest(number, CopyState.DONE), begun_s=0.0, ended_s=2.5, seconds=2.5)
+    if number <= 57
+    else guest(number, CopyState.WORKS)
+    for number in range(1, 101)
+)
+
+
+def bounded() -> LabSession:
+    session = LabSession(hold=True)
+    session.capacity_pps = 30_000.0
+    return session
+
+
+async def step_under_way(app: ConsoleApp, pilot: Pilot[int], guests: tuple[PictureGuest, ...]) -> None:
+    """Any step will do: what it shows is put in its place."""
+    await pilot.press("f")
+    await until(pilot, lambda: isinstance(app.screen, AskSearch))
+    await pilot.press("enter")
+    await until(pilot, lambda: isinstance(app.screen, StepScreen))
+    await pilot.press("escape")
+    await until(pilot, lambda: isinstance(app.screen, BenchScreen))
+    execution = app.state.execution
+    assert execution is not None
+    await until(pilot, lambda: execution.steps.current is not None)
+    seen = execution.steps.current
+    assert seen is not None
+    seen.shown = StepPicture(guests=guests)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_hundred_guests_are_counted_and_scrolled(size):
+    async with console(bounded, size) as (app, session, pilot):
+        assert isinstance(session, LabSession)
+        await step_under_way(app, pilot, HUNDRED)
+        await shown(app, pilot, "57 of 100 done", "43 at work", "✓ done", "2.500")
+        assert "g100" not in text(app)
+        await until(pilot, lambda: isinstance(app.focused, GuestsTable))
+        await pilot.press("G")
+        await shown(app, pilot, "g100", "▶ works")
+        session.release.set()
+        await until(pilot, lambda: not app.state.asked)
+        await until(pilot, lambda: app.screen.query_one(StreamsTable).display)
+        await until(pilot, lambda: not app.screen.has_class("-crew"))
+        assert "57 of 100" not in text(app)
+
+
+@pytest.mark.asyncio
+async def test_the_same_picture_is_painted_once(monkeypatch):
+    """A hundred guests that are done cost nothing, however often the Bench is drawn."""
+    async with console(bounded) as (app, session, pilot):
+        assert isinstance(session, LabSession)
+        done = HUNDRED[:57]
+        await step_under_way(app, pilot, done)
+        await shown(app, pilot, "57 of 57 done")
+        table = app.screen.query_one(GuestsTable)
+        painted: list[int] = []
+        monkeypatch.setattr(table, "paint", lambda: painted.append(1))
+        bench = app.screen
+        assert isinstance(bench, BenchScreen)
+        for _ in range(20):
+            bench.tick()
+        assert not painted
+        session.release.set()
+        await until(pilot, lambda: not app.state.asked)
+
+
+def test_those_that_only_stand_are_counted_apart():
+    crew = (guest(1, CopyState.DONE), guest(2, CopyState.WAITS), guest(3, CopyState.STANDS))
+    assert guests_words(crew) == "Guests: 1 of 2 done, 1 waiting, 1 standing by"
+    assert guests_words(()) == "Guests"

@@ -1,0 +1,76 @@
+"""Stored trials of crews, looked at from Runs: a list by kind, the record in words, what all come to, an empty store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from labconsole.cli.text.of_guests import BOOTS_SHOWN, JOBS_SHOWN
+from labconsole.tui.app import ConsoleApp
+from labconsole.tui.parts.stored_trials import StoredTrials
+from labconsole.tui.screens.curves.screen import CurvesScreen
+from labconsole.tui.screens.runs.screen import RunsScreen
+from support.driven_console import SIZES, console, shown, text, until
+from support.fake_session import FakeSession
+from support.job_records import job_data, job_record, taken
+
+pytestmark = pytest.mark.asyncio
+
+
+def stored(session: FakeSession, app: ConsoleApp, records: list[Any]) -> None:
+    store: Any = session.store
+    store.experiments = lambda kind, where: [each for each in records if isinstance(each, kind.record)]
+    app.crew_kinds = lambda: (JOBS_SHOWN, BOOTS_SHOWN)
+
+
+async def opened(app: ConsoleApp, pilot: Pilot[int]) -> None:
+    await pilot.press("2")
+    await until(pilot, lambda: isinstance(app.screen, RunsScreen) and app.screen.is_up)
+    await pilot.press("E")
+    await until(pilot, lambda: isinstance(app.screen, StoredTrials))
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_jobs_are_listed_told_narrowed_and_summed_up(size):
+    async with console(FakeSession, size) as (app, session, pilot):
+        records = [job_record(job_data()), job_record({**job_data(), "job_id": "20261123T080000Z-b0964d"})]
+        records[1].requested.__dict__["platform"] = "raw"
+        stored(session, app, records)
+        await opened(app, pilot)
+        await shown(app, pilot, "Stored jobs: 2 of 2", "lxc: wait (3 s), 2 guests", "an empty job: 5.00 ms")
+        await pilot.press("slash", *"raw", "enter")
+        await shown(app, pilot, "Stored jobs: 1 of 2", "20261123T080000Z-b0964d")
+        await pilot.press("v")
+        await shown(app, pilot, "What the jobs listed come to", "mean over set-ups")
+        await pilot.press("right")
+        await shown(app, pilot, "Stored boots: 0 of 0", "No boots are stored yet")
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, RunsScreen))
+        assert "Stored" not in text(app)
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_curves_of_jobs_are_drawn_one_figure_after_the_other_also_from_curves(size):
+    async with console(FakeSession, size) as (app, session, pilot):
+        records = [
+            taken([seconds] * guests, guests=guests, working="all" if guests > 1 else "one", block=block)
+            for block in (1, 2, 3)
+            for guests, seconds in ((1, 1.0), (2, 2.0), (4, 4.0))
+        ]
+        for record in records:
+            record.requested.__dict__["job"] = "cpu-sqrt2"
+        stored(session, app, records)
+        await pilot.press("3")
+        await until(pilot, lambda: isinstance(app.screen, CurvesScreen) and app.screen.is_up)
+        await pilot.press("E")
+        await shown(app, pilot, "1 of 2: ", "seconds", "lxc")
+        await pilot.press("c")
+        await shown(app, pilot, "2 of 2: Figure 7", "over guests that work", "lxc, slowest")
+        await pilot.press("v")
+        await shown(app, pilot, "The job", "time by the clock outside")
+        await pilot.press("c", "right")
+        await shown(app, pilot, "No boots in the list can be drawn")
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, CurvesScreen))
