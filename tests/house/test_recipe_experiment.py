@@ -86,14 +86,14 @@ class Twice:
     def steps(self, plan, only=None, salt=""):
         return [Step(plan, self._store)] if plan.name == "toys" else []
 
-    def stored(self, hashes, testbed_fingerprint):
-        if not hashes:
+    def stored(self, steps, testbed_fingerprint):
+        if not steps:
             return {}
-        where = RunFilter(plan_hash=hashes, testbed_fingerprint=testbed_fingerprint)
+        where = RunFilter(plan_hash=[each.hash for each in steps], testbed_fingerprint=testbed_fingerprint)
         found = self._store.experiments(record_kinds()["twice"], where, status="done")
         return {record.plan_hash: record for record in found}
 
-    def refuse(self, plan, inventory):
+    def refuse(self, plan, inventory, stage):
         pass
 
 
@@ -147,4 +147,4 @@ def test_a_folder_is_a_kind_of_experiment(folder: Path) -> None:
 
 def test_the_toy_goes_with_its_directory() -> None:
     assert "twice" not in record_kinds()
-    assert len(kinds(store=None)) == 1
+    assert len(kinds(store=None)) == 3

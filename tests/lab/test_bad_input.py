@@ -70,7 +70,7 @@ INVENTORY = [
     ("{address: NAME-snk1", "{address: NAME-snk1, become: sudo", 3, r"snk1: .*sudo"),
     ("{address: NAME-snk1", "{address: NAME-snk1, capture_dir: /none", 3, r"snk1: cannot use /none for captures"),
     ("{address: NAME-snk1", "{address: NAME-snk1, capture_dir: /run/lcsmall", 3, r"snk1: a capture of \d+ packets needs"),
-    ("{driver: container}", "{driver: kvm}", 2, r"platforms\.container\.driver: .*got 'kvm'; allowed: bypass, command, container, "),
+    ("driver: container", "driver: kvm", 2, r"platforms\.container\.driver: .*got 'kvm'; allowed: bypass, command, container, "),
     ("forwarding: route", "forwarding: pigeon", 2, r"platforms\.raw\.forwarding: .*'pigeon'; allowed: route, bridge"),
 ]  # fmt: skip
 

@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from support.agent_process import AgentProcess, Net, eventually
 from support.requests import REQUESTS
 from support.requirements import missing, require
@@ -70,10 +72,29 @@ def test_a_console_that_does_not_give_back_loses_all_the_same(net: Net, start: S
     first.ok("net.apply", token="t", changes=[{"do": "sysctl", "name": "net.ipv4.conf.a0.forwarding", "value": "1"}])
     assert take(second, "ben@b", take_over=True)["taken_from"]["owner"] == "anna@a"
     assert net.read_sysctl("ipv4/conf/a0/forwarding") == "0"
-    for op, args in (("exec", {"argv": ["true"], "timeout_s": 5}), ("net.apply", {"token": "t", "changes": []})):
+    for op, args in (
+        ("exec", {"argv": ["true"], "timeout_s": 5}),
+        ("net.apply", {"token": "t", "changes": []}),
+        ("marks.start", {"marks": "m", "interface": "a0", "address": "198.18.127.1"}),
+    ):
         assert first.error(op, **args)["code"] == "lease_lost"
     first.ok("lease.release")  # seen: from here on it may look around again
     assert first.ok("exec", argv=["true"], timeout_s=5)["exit_status"] == 0
+
+
+def test_guests_of_a_console_that_does_not_give_back_are_ended_and_their_groups_removed(net: Net, start: Start) -> None:
+    if not Path("/sys/fs/cgroup/cpu").is_dir():
+        pytest.skip("no control groups here")
+    first, second = start(), start()
+    take(first)
+    group = f"taken-{os.getpid()}"
+    limits = {"group": "g1", "cpu_shares": None, "cpu_quota_ratio": 0.5, "memory_mib": None}
+    first.ok("net.apply", token="t", changes=[{"do": "control_groups", "name": group, "groups": [limits]}])
+    enter = f"echo $$ >/sys/fs/cgroup/cpu/{group}/g1/cgroup.procs; echo up; exec sleep 600"
+    guest = first.ok("guest.start", guest="g1", argv=["sh", "-c", enter], ready="up", timeout_s=10)
+    assert take(second, "ben@b", take_over=True)["taken_from"]["owner"] == "anna@a"
+    assert not Path(f"/sys/fs/cgroup/cpu/{group}").exists()
+    eventually(lambda: guest["pid"] not in net.processes(), "the guest's end")
 
 
 def test_a_frozen_holder_is_killed_and_its_keeper_undoes_what_it_did(net: Net, start: Start) -> None:

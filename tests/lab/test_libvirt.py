@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from labconsole.agent.operations.execute import Executor
+from labconsole.contracts.crew import CrewMember, CrewWanted, HypervisorWord
 from labconsole.contracts.driver import Prepared, StreamWiring
 from labconsole.errors import AgentError, CapabilityMissing, NodeError
 from labconsole.platforms.drivers.libvirt import LibvirtDriver
@@ -28,6 +29,7 @@ GUESTS = """
     <devices>
       <interface type='network'><mac address='02:00:00:00:0d:01'/><source network='default'/><model type='virtio'/></interface>
       <interface type='network'><mac address='02:00:00:00:0d:02'/><source network='default'/><model type='e1000'/></interface>
+      <memballoon model='virtio'/>
     </devices>
   </domain>
   <domain type='test' xmlns:test='http://libvirt.org/schemas/domain/test/1.0'>
@@ -98,6 +100,15 @@ def test_a_guest_that_runs_is_found_with_its_nics_and_attested_twice_alike(uri: 
     assert set(machine["pinning"]) == {"0", "1"}
     assert prepared.attestation["other_guests"] == ["held"]
     assert "libvirt " in prepared.attestation["versions"]["libvirt"]
+
+
+def test_what_a_guest_that_runs_has_of_the_memory_is_virshs_word(uri: str) -> None:
+    """The test hypervisor says half of what it was given, which is 8 MiB."""
+    driver = LibvirtDriver("p", {"uri": uri, "guest": "fw", "guests": ["fw", "spare one"]})
+    members = tuple(CrewMember(name=name, address="198.18.64.1/18", mac=WIRING.sink_mac) for name in ("g1", "g2"))
+    link: Any = ThisMachine()
+    said = asyncio.run(driver.hypervisor_memory(link, CrewWanted(members=members, port="eth5")))
+    assert said == HypervisorWord(command="virsh dommemstat", guest_bytes={"g1": 4 * 2**20})
 
 
 def test_another_guest_that_does_not_even_run_but_is_held_is_refused(uri: str) -> None:

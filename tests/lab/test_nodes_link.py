@@ -70,6 +70,19 @@ async def test_many_requests_at_once_each_get_their_own_answer(world: World, ser
         assert [task.result()["n"] for task in tasks] == list(range(200))
 
 
+async def test_a_link_says_that_an_answer_is_awaited_until_all_are_there(world: World, server: Server) -> None:
+    async with linked(world, server) as node:
+        assert not node.awaits_answer
+        late = asyncio.ensure_future(asked(node, "late", {"n": 1, "after_s": 0.2}))
+        await asked(node, "echo", {"said": "soon"})
+        assert node.awaits_answer
+        await late
+        assert not node.awaits_answer
+        with pytest.raises(AgentError):
+            await asked(node, "refuse", {"code": "no", "message": "no"})
+        assert not node.awaits_answer
+
+
 async def test_a_line_of_eight_megabytes_arrives(world: World, server: Server) -> None:
     async with linked(world, server) as node:
         assert len((await asked(node, "big", {"bytes": 8_000_000}))["text"]) == 8_000_000

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +14,7 @@ import pytest
 
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
-from support.live_lab import records
+from support.live_lab import STATE, labconsole, records, wait_until
 from support.requirements import require
 
 pytestmark = [pytest.mark.alone, pytest.mark.platforms, pytest.mark.slow]
@@ -23,7 +25,13 @@ RESET = "ended with status 0; its console ends: (empty)"
 """What is left of a KVM guest that QEMU's emulation of AMD-V resets before its kernel has said a word, which happens now
 and then. Nothing was measured then, and labconsole says so."""
 
+NEVER_CAME = re.compile(rf"{re.escape(RESET)}|did not answer within [0-9.]+ s; its console ends: \(empty\)")
+"""Of several that boot at once one may also come to nothing without an end."""
+
 BOOTS = 4
+
+SLACK_S = 1.0
+"""How far a wait of two seconds may be off where a processor is emulated, and no more is known of how busy it was."""
 
 MISSED_WHERE_EMULATED = {"background_missed"}
 """The processor time that a guest of an emulated machine gets is whatever two cores have left after emulating it: the load
@@ -83,6 +91,65 @@ def test_a_guest_of_its_kernel_forwards_beside_a_second_one_under_load(
         assert record["environment"]["platform"]["accel"] == "kvm"
 
 
+def own_state(status: lab.LabStatus) -> list[str]:
+    """What the machine is up to, but for its kernel's own threads, which come and go."""
+    found = lab.execute(status.spec.name, "uut", ["sh", "-c", STATE], timeout_s=RUN_S / 5)
+    return [line for line in found.stdout.splitlines() if not line.startswith("[")]
+
+
+def waited(status: lab.LabStatus, store: Path, platform: str) -> dict:
+    """Two guests that wait for two seconds at the same time, by the clock outside; nothing is left of them.
+
+    On one processor: several that emulate AMD-V at once now and then end in a panic of the machine's own kernel.
+    """
+    before = own_state(status)
+    argv = [sys.executable, "-m", "labconsole", "experiment", "job", "--json", "--hosts", str(status.hosts_file)]
+    argv += ["--store", str(store), "--platforms", platform, "--jobs", "wait", "--size", "2", "--guests", "2"]
+    for _ in range(BOOTS):
+        done = subprocess.run(
+            [*argv, "--working", "all", "--cpu", "same"], capture_output=True, text=True, timeout=RUN_S
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        if not NEVER_CAME.search(done.stderr):
+            break
+    listed = labconsole("experiment", "job", "--list", store=store).stdout
+    assert done.stdout, done.stderr + listed
+    record: dict = json.loads(done.stdout.splitlines()[-1])["job"]
+    assert [copy["guest"] for copy in record["copies"]] == ["g1", "g2"]
+    for copy in record["copies"]:
+        assert abs(copy["seconds"] - 2.0) < max(SLACK_S, 5 * record["empty"]["sd_s"]), record
+        assert copy["exit_status"] == 0
+    assert record["verdict"]["status"] != "invalid", record["verdict"]
+    assert record["attestation"]["machine"]["emulated"] is True
+    wait_until(lambda: own_state(status) == before, timeout_s=30, what="something was left")
+    return record
+
+
+@pytest.mark.parametrize("platform", ["lxc", "kvm"])
+def test_guests_for_jobs_stand_side_by_side_on_its_kernel(
+    machine: lab.LabStatus, lab_home: Path, platform: str
+) -> None:  # fmt: skip
+    waited(machine, lab_home / "m.sqlite", platform)
+
+
+@pytest.mark.parametrize("platform", ["raw", "lxc", "kvm"])
+def test_guests_have_disks_on_the_disk_of_the_machine(
+    machine: lab.LabStatus, lab_home: Path, platform: str
+) -> None:  # fmt: skip
+    store = lab_home / f"disk-{platform}.sqlite"
+    words = ("experiment", "job", "--platforms", platform, "--jobs", "disk-read", "--size", "32", "--json")
+    for _ in range(BOOTS):
+        done = labconsole(*words, hosts=machine.hosts_file, store=store)
+        if not NEVER_CAME.search(done.stderr):
+            break
+    record = json.loads(done.stdout.splitlines()[-1])["job"]
+    assert record["copies"][0]["exit_status"] == 0, record
+    assert record["disk"]["place"] == "/disk"
+    assert record["disk"]["device_read_bytes"] >= record["disk"]["job_read_bytes"] == 32 * 2**20
+    left = lab.execute(machine.spec.name, "uut", ["ls", "/disk"], timeout_s=30).stdout.split()
+    assert left == ["lost+found"]
+
+
 def test_more_than_the_machine_can_forward_is_lost_before_its_nic(machine: lab.LabStatus, lab_home: Path) -> None:
     record = measured(machine, lab_home / "m.sqlite", "--platform", "kvm", "--target", "max")
     assert record["total"]["loss_ratio"] > 0.2
@@ -116,5 +183,16 @@ def test_xen_on_the_same_machine_is_one_reboot_away_and_on_the_same_testbed(
     assert record["environment"]["platform"]["versions"]["xen"].startswith("4.")
     refused = subprocess.run([*argv, "raw"], capture_output=True, text=True, timeout=RUN_S)
     assert "needs linux, but the UUT runs xen" in refused.stderr
+    listed = lab.execute(machine.spec.name, "uut", ["xl", "list"], timeout_s=60).stdout
+    assert [line.split()[0] for line in listed.splitlines()] == ["Name", "Domain-0"]
+
+
+def test_guests_for_jobs_of_xen_are_domains_on_the_processor_that_is_theirs(
+    machine: lab.LabStatus, lab_home: Path
+) -> None:  # fmt: skip
+    lab.up(LabSpec(**{**machine.spec.to_json(), "boot": "xen"}))
+    record = waited(machine, lab_home / "m.sqlite", "xen")
+    assert record["attestation"]["members"] == {"g1": "crew1", "g2": "crew2"}
+    assert record["attestation"]["versions"]["scheduler"] == "credit2"
     listed = lab.execute(machine.spec.name, "uut", ["xl", "list"], timeout_s=60).stdout
     assert [line.split()[0] for line in listed.splitlines()] == ["Name", "Domain-0"]

@@ -1,6 +1,7 @@
-"""``make evaluation``: docs/evaluation.md, from the plan that cuts the paper's evaluation to what the local lab does.
+"""``make evaluation``: docs/evaluation.md and docs/evaluation-guests.md, from the plans that cut the papers' evaluations to
+what the local lab does.
 
-Through the real commands only: lab up, replay, report, verify, lab down; `labconsole replay --dry-run` says how long the plan's
+Through the real commands only: lab up, replay, report, verify, lab down; `labconsole replay --dry-run` says how long a plan's
 blocks take, and --set-ups N takes the first N of them only. Nothing of the user's is touched: state and store lie in a
 temporary directory. With --store and --hosts, an evaluation that was measured already is written down instead.
 """
@@ -16,19 +17,64 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENT = ROOT / "docs" / "evaluation.md"
-PICTURES = ROOT / "docs" / "evaluation"
-PLAN = ROOT / "plans" / "local-evaluation.yaml"
-PLATFORMS = "raw,container,lxc,uml,qemu-virtio,qemu-vmxnet3,qemu-e1000"
-IN_THE_PAPER = "qemu-virtio=kvm,qemu-e1000=esxi-e1000,qemu-vmxnet3=esxi-vmxnet3,lxc=openvz"
+DOCS = ROOT / "docs"
 BEGIN, END = "<!-- evaluation: begin -->\n", "<!-- evaluation: end -->\n"
-FIGURES = ("figure-3", "figure-4", "figure-5")
-TABLES = (
-    "ranking", "table-1", "figure-5-numbers", "collapse", "table-2", "table-3", "runs-by-point", "spread"
-)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """What is measured on a lab of its own and written down in ``document``, with pictures in a directory of its name.
+
+    ``references``: the papers that stand beside, each with one's own platforms to its own.
+    """
+
+    document: str
+    plans: tuple[str, ...]
+    platforms: str
+    lab: tuple[str, ...]
+    figures: tuple[str, ...]
+    tables: tuple[str, ...]
+    references: tuple[tuple[str, str | None], ...]
+
+    @property
+    def path(self) -> Path:
+        return DOCS / f"{self.document}.md"
+
+    @property
+    def plan_files(self) -> list[Path]:
+        return [ROOT / "plans" / f"{plan}.yaml" for plan in self.plans]
+
+
+EVALUATIONS = {
+    "forwarding": Evaluation(
+        document="evaluation",
+        plans=("local-evaluation",),
+        platforms="raw,container,lxc,uml,qemu-virtio,qemu-vmxnet3,qemu-e1000",
+        lab=(),
+        figures=("figure-3", "figure-4", "figure-5"),
+        tables=("ranking", "table-1", "figure-5-numbers", "collapse", "table-2", "table-3", "runs-by-point", "spread"),
+        references=(("schlosser", "qemu-virtio=kvm,qemu-e1000=esxi-e1000,qemu-vmxnet3=esxi-vmxnet3,lxc=openvz"),),
+    ),
+    "guests": Evaluation(
+        document="evaluation-guests",
+        plans=("local-papers", "local-serve", "local-qemu", "local-boot"),
+        platforms="raw,lxc,uml,qemu-virtio",
+        lab=("--jobs",),
+        figures=(
+            "mattos-1", "mattos-2", "quetier-1", "quetier-2", "quetier-3", "quetier-4", "quetier-5", "quetier-7", "quetier-8",
+            "quetier-9", "quetier-10", "quetier-11", "quetier-12", "quetier-13", "quetier-14",
+        ),
+        tables=(
+            "job-overheads", "job-guests", "job-isolation", "quetier-1-times", "quetier-2-times", "quetier-2-compared",
+            "quetier-memory", "clock-ratio",
+        ),
+        references=(("quetier", None), ("mattos", None)),
+    ),
+}  # fmt: skip
 
 
 def labconsole(words: Sequence[str | Path], environment: dict[str, str], *, allowed: tuple[int, ...] = (0,)) -> str:
@@ -41,54 +87,53 @@ def labconsole(words: Sequence[str | Path], environment: dict[str, str], *, allo
     return done.stdout
 
 
-def measure(directory: Path, environment: dict[str, str], set_ups: int | None) -> tuple[Path, Path]:
-    """Replay the plan on a lab of its own; returns store and hosts.yaml. Exit status 1: a run stayed invalid.
+def measure(what: Evaluation, directory: Path, environment: dict[str, str], set_ups: int | None) -> tuple[Path, Path]:
+    """Replay the plans on a lab of its own; returns store and hosts.yaml. Exit status 1: a trial stayed invalid.
 
     ``set_ups``: the first blocks only.
     """
     store = directory / "runs.sqlite"
-    labconsole(["lab", "up", "--name", "evaluation", "--platforms", PLATFORMS], environment)
+    labconsole(["lab", "up", "--name", "evaluation", "--platforms", what.platforms, *what.lab], environment)
     try:
         lab = directory / "state" / "labconsole" / "labs" / "evaluation" / "hosts.yaml"
         blocks = [] if set_ups is None else ["--set-ups", str(set_ups)]
-        labconsole(["replay", PLAN, "--hosts", lab, "--store", store, *blocks], environment, allowed=(0, 1))
+        for plan in what.plan_files:
+            labconsole(["replay", plan, "--hosts", lab, "--store", store, *blocks], environment, allowed=(0, 1))
         return store, Path(shutil.copy(lab, directory / "hosts.yaml"))
     finally:
         labconsole(["lab", "down", "--name", "evaluation"], environment)
 
 
-def write_down(store: Path, hosts: Path, directory: Path, environment: dict[str, str]) -> None:
+def write_down(what: Evaluation, store: Path, hosts: Path, directory: Path, environment: dict[str, str]) -> None:
     """Report, bundle, verify; pictures and tables into docs/."""
-    out, bundle = directory / "out", directory / "evaluation.tar.gz"
-    words: list[str | Path] = [
-        "report",
-        "--plan",
-        PLAN,
-        "--store",
-        store,
-        "--hosts",
-        hosts,
-        "--out",
-        out,
-        "--bundle",
-        bundle,
-    ]
-    labconsole([*words, "--reference", "schlosser", "--reference-map", IN_THE_PAPER], environment)
+    bundle = directory / "evaluation.tar.gz"
+    words: list[str | Path] = ["report", "--store", store]
+    for plan in what.plan_files:
+        words += ["--plan", plan]
+    outs = []
+    for paper, names in what.references:
+        outs.append(directory / f"out-{paper}")
+        told = [*words, "--out", outs[-1], "--reference", paper]
+        told += [] if names is None else ["--reference-map", names]
+        told += ["--hosts", hosts, "--bundle", bundle] if len(outs) == 1 else []
+        labconsole(told, environment)
+    out, pictures = outs[0], DOCS / what.document
     verified = labconsole(["verify", bundle], environment).strip().splitlines()
-    PICTURES.mkdir(exist_ok=True)
-    for name in FIGURES:
-        shutil.copy(out / f"{name}.png", PICTURES / f"{name}.png")
+    pictures.mkdir(exist_ok=True)
+    figures = [name for name in what.figures if (out / f"{name}.png").exists()]
+    for name in figures:
+        shutil.copy(out / f"{name}.png", pictures / f"{name}.png")
     parts = [
         f"Measured {datetime.datetime.now(datetime.UTC).date()} on Linux {platform.release()}, {os.cpu_count()} CPUs; "
         f"`labconsole verify` of its bundle says: {verified[-1]}.\n"
     ]
-    parts += [f"![{name}](evaluation/{name}.png)\n" for name in FIGURES]
-    parts += [(out / f"{name}.md").read_text() for name in TABLES if (out / f"{name}.md").exists()]
+    parts += [f"![{name}]({what.document}/{name}.png)\n" for name in figures]
+    parts += [(out / f"{name}.md").read_text() for name in what.tables if (out / f"{name}.md").exists()]
     load = out / "background-load.md"
     parts += [asked_for(load.read_text())] if load.exists() else []
-    parts += [path.read_text() for path in sorted(out.glob("*-beside-schlosser.md"))]
-    before, _, rest = DOCUMENT.read_text().partition(BEGIN)
-    DOCUMENT.write_text(before + BEGIN + "\n" + "\n".join(parts) + "\n" + END + rest.partition(END)[2])
+    parts += [path.read_text() for each in outs for path in sorted(each.glob("*-beside*.md"))]
+    before, _, rest = what.path.read_text().partition(BEGIN)
+    what.path.write_text(before + BEGIN + "\n" + "\n".join(parts) + "\n" + END + rest.partition(END)[2])
 
 
 def asked_for(table: str) -> str:
@@ -98,6 +143,7 @@ def asked_for(table: str) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="?", choices=EVALUATIONS, default="forwarding", help="default: forwarding")
     parser.add_argument("--store", type=Path, help="runs that were measured already")
     parser.add_argument("--hosts", type=Path, help="the testbed that they were measured on")
     parser.add_argument("--set-ups", type=int, metavar="N", help="measure the first N blocks of the plan only")
@@ -106,14 +152,15 @@ def main() -> int:
         parser.error("--store needs --hosts, and --hosts needs --store")
     if told.store is not None and told.set_ups is not None:
         parser.error("--set-ups is about measuring, and --store holds what was measured already")
+    what = EVALUATIONS[told.what]
     with tempfile.TemporaryDirectory(prefix="labconsole-evaluation-") as name:
         directory = Path(name)
         environment = {**os.environ, "XDG_STATE_HOME": str(directory / "state"), "PYTHONPATH": str(ROOT)}
         store, hosts = told.store, told.hosts
         if store is None:
-            store, hosts = measure(directory, environment, told.set_ups)
-        write_down(store, hosts, directory, environment)
-    print(f"wrote {DOCUMENT.relative_to(ROOT)}")
+            store, hosts = measure(what, directory, environment, told.set_ups)
+        write_down(what, store, hosts, directory, environment)
+    print(f"wrote {what.path.relative_to(ROOT)}")
     return 0
 
 

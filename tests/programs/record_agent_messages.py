@@ -247,6 +247,7 @@ REFUSED: tuple[tuple[str, Message], ...] = (
                        "directory": "/nonexistent", "expected_packets": 10, "keep_path": None}),
     ("counters.start", {"interval_s": "soon"}),
     ("guest.ask", {"guest": "none", "line": "", "until": "x", "timeout_s": 1}),
+    ("guest.ask_all", {"asked": [{"guest": "none", "line": ""}], "until": "x", "timeout_s": 1}),
     ("guest.status", {"guest": "none"}),
     ("guest.start", {"guest": "g", "argv": ["/bin/false"], "ready": "never", "timeout_s": 5}),
     ("guest.start", {"guest": "g", "argv": ["/bin/cat"], "ready": "never", "timeout_s": 0.2}),
@@ -265,6 +266,9 @@ REFUSED: tuple[tuple[str, Message], ...] = (
     ("net.read", {"sysctls": ["net.ipv4.ip_forward", "net.no.such"], "routes": True, "neighbours": True}),
     ("net.undo", {"token": None}),
     ("process.usage", {"pids": [1, 4_000_000]}),
+    ("marks.start", {"marks": "m", "interface": "lo", "address": "198.18.127.1"}),
+    ("marks.stop", {"marks": "m"}),
+    ("marks.stop", {"marks": "m"}),
     ("lease.read", {}),
     ("watchdog", {"silence_s": 0}),
     ("watchdog", {"silence_s": None}),
@@ -325,6 +329,8 @@ def record(tap: Tap, home: Path) -> None:
             ["run", "--platform", "uml", "--target", "1Mbit", "--duration", "0.5", "--background", "light", *where],
             ["search", "--goals", "pdr-5%,back-to-back,latency", "--repetitions", "1", "--max-trials", "9", *short,
              *where],
+            ["experiment", "job", "--platforms", "raw,container,uml", "--jobs", "wait", "--size", "2", "--guests", "3",
+             "--working", "all,one-two", *where],
         ):  # fmt: skip
             print(words[:4], tap.heard, flush=True)
             print("  exit status", main(words), flush=True)

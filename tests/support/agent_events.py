@@ -27,6 +27,10 @@ PROCESSORS = {
     "event": "processors", "monotonic_ns": 1, "wall_ns": 2, "elapsed_ns": 10**9, "processors": 4, "mean": USE,
     "busiest": {"busy": 1.0, "softirq": 0.9, "steal": 0.1}, "busiest_number": 3,
 }  # fmt: skip
+MARK = {
+    "reply": False, "address": "198.18.64.7", "mac": "02:00:00:00:00:07", "icmp_id": 4711, "icmp_sequence": 0,
+    "icmp_code": 165, "payload_bytes": 40, "pattern": 165, "pattern_from_byte": 4, "wall_ns": 1795424198062176849,
+}  # fmt: skip
 GOOD: list[dict[str, Any]] = [
     COUNTERS,
     PROCESSORS,
@@ -35,6 +39,7 @@ GOOD: list[dict[str, Any]] = [
     {"event": "generator.done", "streams": [RESULT]},
     {"event": "generator.done", "streams": [], "error": {"code": "pktgen_failed", "message": "it hangs"}},
     {"event": "capture.died", "capture": "s1", "message": "no room"},
+    {"event": "mark.seen", "marks": "t1", "mark": MARK},
     {"event": "notice", "code": "x", "message": "y"},
 ]
 JSON = st.recursive(

@@ -137,6 +137,11 @@ class AgentProcess:
         return self._number
 
     def reply(self, number: int) -> dict[str, Any]:
+        """The reply to this request, already here or to come."""
+        for message in self.events:
+            if message.get("id") == number:
+                self.events.remove(message)
+                return message
         while True:
             message = self.next()
             if message.get("id") == number:
@@ -159,7 +164,7 @@ class AgentProcess:
         """The next event of this name, already here or to come."""
         while True:
             for event in self.events:
-                if event["event"] == name:
+                if event.get("event") == name:
                     self.events.remove(event)
                     return event
             self.events.append(self.next())

@@ -21,6 +21,7 @@ from labconsole.model.plan.order import SetUpKey, Trial, set_up_key
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.run import Fixed, PlanRef, Reason, RunRecord, SetUp
 from support.fake_session import make_inventory, make_record
+from support.no_crews import NoCrews
 
 PLAN = """\
 plan: small
@@ -46,6 +47,7 @@ class Script:
         self.inventory = make_inventory()
         self.boots_s: dict[str, float] = {}
         self.operator = "o@h"
+        self.stage: Any = NoCrews()
         self.experiments: Sequence[Experiment] = ()
         self.store = self
         self.held: list[StoredTrial] = []

@@ -45,6 +45,7 @@ from labconsole.wire.surroundings import NodeSurroundings
 from support.asking import partly
 from support.envelopes import envelope, point
 from support.fake_session import FakeSession, FakeStore, make_record
+from support.no_crews import NoCrews
 
 
 class LabStore(FakeStore):
@@ -150,6 +151,7 @@ class LabSession(FakeSession):
         self.calibration_step: Callable[[], Any] | None = None
         store: Any = self.store
         self.experiments = (LoadSearches(store),)
+        self.stage: Any = NoCrews()
         self._stop = asyncio.Event()
 
     async def connect(self) -> None:
@@ -272,8 +274,8 @@ class LabSession(FakeSession):
         self._stop.clear()
         self.running = True
         try:
-            for done, words in enumerate(self.calibration_steps):
-                on_progress(CalibrationProgress(done=done, expected=3, elapsed_s=1.0, left_s=90.0, doing=words))
+            for trial, words in enumerate(self.calibration_steps):
+                on_progress(CalibrationProgress(trial=trial, expected=3, elapsed_s=1.0, left_s=90.0, doing=words))
                 if self.calibration_step is not None:
                     await self.calibration_step()
                 if self.stopping:

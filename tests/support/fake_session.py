@@ -274,6 +274,7 @@ class FakeSession:
         self.running = False
         self.operator = "op@console"
         self.read_only = False
+        self.timing_matters = False
         self.envelope: Envelope | None = None
         self.holders: dict[str, LeaseHolder] = {}
         self.observed: ObservedTrial | None = None

@@ -22,6 +22,7 @@ from labconsole.model.plan.plan import Plan
 from labconsole.model.record.run import RunRecord
 from labconsole.model.record.search import SearchRecord
 from labconsole.store.writing import RunStore
+from support.no_crews import NoCrews
 
 
 class Stopped:
@@ -33,6 +34,7 @@ class Stopped:
         self.inventory, self.store = inventory, store
         self.boots_s = dict.fromkeys(self.inventory.platforms, 0.0)
         self.stopping, self.asked = False, dict[str, Any]()
+        self.stage = NoCrews()
 
     def settings(self, *, drain_s: float | None = None) -> None:
         return None
@@ -73,11 +75,11 @@ class Only:
     def steps(self, plan: Plan, only: frozenset[int] | None = None, salt: str = "") -> list[LoadSearch]:
         return [self.step]
 
-    def stored(self, hashes: Sequence[str], testbed_fingerprint: str) -> Mapping[str, SearchRecord]:
-        return self.kind.stored(hashes, testbed_fingerprint)
+    def stored(self, steps: Sequence[LoadSearch], testbed_fingerprint: str) -> Mapping[str, SearchRecord]:
+        return self.kind.stored(steps, testbed_fingerprint)
 
-    def refuse(self, plan: Plan, inventory: Inventory) -> None:
-        self.kind.refuse(plan, inventory)
+    def refuse(self, plan: Plan, inventory: Inventory, stage: Any) -> None:
+        self.kind.refuse(plan, inventory, stage)
 
 
 def next_trials(plan: Plan, inventory: Inventory, store: RunStore) -> list[dict[str, Any]]:
@@ -85,7 +87,7 @@ def next_trials(plan: Plan, inventory: Inventory, store: RunStore) -> list[dict[
     session: Any = Stopped(inventory, store)
     kind, found = LoadSearches(store), []
     steps = kind.steps(plan)
-    stored = kind.stored([each.hash for each in steps], inventory.fingerprint())
+    stored = kind.stored(steps, inventory.fingerprint())
     for wanted in steps:
         if wanted.hash not in stored:
             session.experiments = (Only(kind, wanted),)

@@ -89,7 +89,7 @@ class ReplayedNode(Asking):
             return {"sysctls": dict.fromkeys((args or {})["sysctls"], "1")}
         if op in ("guest.start", "guest.stop"):
             self.shells.append((op, (args or {}).get("argv")))
-            return {"pid": 7, "console": ""} if op == "guest.start" else {}
+            return {"pid": 7, "started_ns": 1, "ready_ns": 2, "console": ""} if op == "guest.start" else {}
         assert op in ("net.apply", "net.undo"), op
         self.changes.append((op, args))
         return {"failed": []} if op == "net.undo" else {}

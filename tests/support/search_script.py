@@ -24,6 +24,7 @@ from labconsole.model.record.run import Fixed, RunRecord
 from labconsole.model.record.search import SearchRecord
 from labconsole.model.record.summary import RunFilter
 from support.fake_session import make_inventory, make_record
+from support.no_crews import NoCrews
 
 REQUEST = DesignPoint(platform="raw", frame=FrameSize(1000), sources=1, target="max", duration_s=1.0)
 QUICK = Search(goals=("ndr",), trial_s=10.0, duration_sum_s=10.0, width_ratio=0.05)
@@ -81,6 +82,7 @@ class Script:
 
     def __init__(self, store: Store | None = None, *, endless: bool = False) -> None:
         self.inventory, self.stopping = make_inventory(), False
+        self.stage: Any = NoCrews()
         self.aborted = asyncio.Event()
         self.boots_s = dict.fromkeys(self.inventory.platforms, 0.0)
         self.endless, self.store = endless, store or Store()

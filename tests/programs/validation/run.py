@@ -23,6 +23,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 import breaking  # noqa: E402
 import commanded  # noqa: E402
 import drills  # noqa: E402
+import guests  # noqa: E402
 import instrument  # noqa: E402
 import intervals  # noqa: E402
 import loss  # noqa: E402
@@ -56,6 +57,9 @@ def tables(deadline: Deadline, options: argparse.Namespace) -> dict[str, Callabl
         "limits": lambda: instrument.known_limits(deadline),
         **simulations(options),
         "drills": lambda: drills.live(deadline),
+        "jobs": lambda: guests.known_times(deadline),
+        "crews": lambda: guests.crews(deadline),
+        "starts": lambda: guests.starts_and_disks(deadline),
     }
 
 
@@ -129,11 +133,11 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a few rows in half a minute; needs --out")
     parser.add_argument(
         "--only", action="append", metavar="TABLE",
-        help="loss, intervals, observer, faults, limits, drills; of what is simulated set-ups, losses, maxima, null, "
+        help="loss, intervals, observer, faults, limits, drills, jobs, crews, starts; of what is simulated set-ups, losses, maxima, null, "
         "contrast, power, equivalence, command, or simulated for all of it; may be given again; needs --out",
     )  # fmt: skip
     parser.add_argument(
-        "--minutes", type=float, default=45.0, help="begin nothing new on a lab after so long (default: 45)"
+        "--minutes", type=float, default=60.0, help="begin nothing new on a lab after so long (default: 60)"
     )
     parser.add_argument("--share", type=float, default=1.0, help="of the simulations: 0.05 for a look; needs --out")
     parser.add_argument(

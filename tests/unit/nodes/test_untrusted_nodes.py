@@ -13,11 +13,12 @@ import shlex
 import socket
 import subprocess
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from labconsole.agent import capture
@@ -31,7 +32,7 @@ from labconsole.lab import control
 from labconsole.model.inventory import Inventory
 from labconsole.nodes import archive as package
 from labconsole.nodes.archive import launch_command
-from labconsole.nodes.channel import AgentSession
+from labconsole.nodes.channel import AgentSession, message_of
 from labconsole.nodes.inbound import read_event
 from labconsole.nodes.route import accept_command, find_route, shell_argv
 from labconsole.nodes.startup import explain, version_command
@@ -56,6 +57,24 @@ def test_any_line_is_an_object_or_refused(line: bytes) -> None:
         assert isinstance(codec.decode(line), dict)
     except WireError as error:
         assert error.code == "bad_line" and len(error.message) < 500
+
+
+def read(by: Callable[[bytes], dict[str, Any]], line: bytes) -> dict[str, Any] | str:
+    try:
+        return by(line)
+    except WireError as error:
+        return error.message
+
+
+@tries(300)
+@given(st.one_of(st.binary(max_size=200), JSON.map(lambda value: json.dumps({"a": value}).encode())))
+@example(b'{"a":"\\udcff"}')
+@example(b'{"a":1e999}')
+@example(b'{"a":' + b"9" * 5000 + b"}")
+@example(b'{"a":1,"a":2}')
+@example(b'{"a":NaN}')
+def test_a_short_line_is_read_as_any_line_is(line: bytes) -> None:
+    assert read(message_of, line) == read(codec.decode, line)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import sqlite3
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -23,6 +25,10 @@ from support.search_script import made as searched
 from support.store_places import Place
 
 
+def step(meaning: str) -> Any:
+    return SimpleNamespace(hash=meaning)
+
+
 @pytest.fixture(scope="module")
 def record() -> SearchRecord:
     (made,) = searched(Script())
@@ -37,8 +43,8 @@ def test_a_search_comes_back_as_it_was_and_is_found_by_its_meaning(place: Place,
         assert store.experiments(SEARCH) == [record]
         assert store.experiment(SEARCH, record.search_id[:12]) == record
         searches, key = LoadSearches(store), record.plan.hash
-        assert searches.stored([key, "search-other"], record.testbed_fingerprint) == {key: record}
-        assert searches.stored([key], "elsewhere") == {}
+        assert searches.stored([step(key), step("search-other")], record.testbed_fingerprint) == {key: record}
+        assert searches.stored([step(key)], "elsewhere") == {}
         assert store.experiments(SEARCH, RunFilter(platform=["kvm"])) == []
         with pytest.raises(StoreError, match="there is no search"):
             store.experiment(SEARCH, "x")
@@ -48,7 +54,7 @@ def test_a_search_that_failed_is_kept_and_does_not_count_as_finished(tmp_path: P
     failed = record.model_copy(update={"search_id": "other", "status": "failed", "failure": "why"})
     with open_store(str(tmp_path / "s.sqlite")) as store:
         store.save_experiment(SEARCH, failed)
-        assert LoadSearches(store).stored([record.plan.hash], record.testbed_fingerprint) == {}
+        assert LoadSearches(store).stored([step(record.plan.hash)], record.testbed_fingerprint) == {}
         assert store.experiments(SEARCH, status="failed") == [failed]
 
 
@@ -61,7 +67,7 @@ def test_a_search_of_format_1_is_written_as_it_came_and_made_again(tmp_path: Pat
     with open_store(str(tmp_path / "s.sqlite")) as store:
         store.save_experiment(SEARCH, old)
         assert store.experiment(SEARCH, old.search_id).to_json() == old.to_json()
-        assert LoadSearches(store).stored([record.plan.hash], record.testbed_fingerprint) == {}
+        assert LoadSearches(store).stored([step(record.plan.hash)], record.testbed_fingerprint) == {}
 
 
 def test_the_same_id_with_other_content_is_refused(place: Place, record: SearchRecord) -> None:
@@ -113,21 +119,21 @@ def test_searches_leave_with_the_runs_and_come_back_once(
         assert store.experiments(SEARCH) == [record]
 
 
-BOOT = """\
+LAP = """\
 from labconsole.model.record.kind import ExperimentColumns, ExperimentRecord, RecordKind
 
 
-class BootRecord(ExperimentRecord):
-    boot_id: str
+class LapRecord(ExperimentRecord):
+    lap_id: str
     format: int = 1
     started_at: str = "2026-11-22T10:00:00Z"
     trial: str = "none"
 
 
 KIND = RecordKind(
-    name="boot", plural="boots", record=BootRecord, format=1, run_ids=lambda record: [record.trial],
+    name="lap", plural="laps", record=LapRecord, format=1, run_ids=lambda record: [record.trial],
     columns=lambda record: ExperimentColumns(
-        id=record.boot_id, started_at=record.started_at, testbed="t", testbed_fingerprint="f", plan_name=None,
+        id=record.lap_id, started_at=record.started_at, testbed="t", testbed_fingerprint="f", plan_name=None,
         plan_hash=None, platform="raw", status="done",
     ),
 )
@@ -136,9 +142,9 @@ KIND = RecordKind(
 
 def test_another_kind_is_one_new_file(tmp_path: Path, record: SearchRecord, capsys: pytest.CaptureFixture[str]) -> None:
     a, b, file = str(tmp_path / "a.sqlite"), str(tmp_path / "b.sqlite"), str(tmp_path / "a.jsonl")
-    with plugged_in(tmp_path / "site", "labconsole.kinds", {"boot": BOOT}):
-        kind = record_kinds()["boot"]
-        made = kind.record(boot_id=record.search_id)
+    with plugged_in(tmp_path / "site", "labconsole.kinds", {"lap": LAP}):
+        kind = record_kinds()["lap"]
+        made = kind.record(lap_id=record.search_id)
         with open_store(a) as store:
             store.save_experiment(kind, made)
             store.save_experiment(SEARCH, record)  # another of the same id
@@ -146,35 +152,35 @@ def test_another_kind_is_one_new_file(tmp_path: Path, record: SearchRecord, caps
             assert store.experiments(kind, status="failed") == []
             assert store.experiment(kind, record.search_id[:9]) == made
             assert store.experiments(SEARCH) == [record]
-            with pytest.raises(StoreError, match=f"boot {record.search_id} is already stored with different content"):
+            with pytest.raises(StoreError, match=f"lap {record.search_id} is already stored with different content"):
                 store.save_experiment(kind, made.model_copy(update={"trial": "x"}))
-            with pytest.raises(StoreError, match="there is no boot zzz"):
+            with pytest.raises(StoreError, match="there is no lap zzz"):
                 store.experiment(kind, "zzz")
         assert main(["runs", "export", "--store", a, "--out", file]) == 0
         for source, target in ((file, b), (a, str(tmp_path / "c.sqlite"))):
             assert main(["runs", "import", source, "--store", target, "--json"]) == 0
             told = json.loads(capsys.readouterr().out)
-            assert (told["searches"], told["boots"]) == (1, 1)
+            assert (told["searches"], told["laps"]) == (1, 1)
             with open_store(target, write=False) as store:
                 assert (store.experiments(kind), store.experiments(SEARCH)) == ([made], [record])
         assert main(["runs", "import", file, "--store", str(tmp_path / "d.sqlite")]) == 0
-        assert "0 runs added, 0 already stored, 1 boot imported, 1 search imported" in capsys.readouterr().out
+        assert "0 runs added, 0 already stored, 1 lap imported, 1 search imported" in capsys.readouterr().out
     # A program that does not know the kind says what it leaves out, and takes the rest.
-    left_out = "left out: {}: 1 record of kind boot, which this version of labconsole does not know"
+    left_out = "left out: {}: 1 record of kind lap, which this version of labconsole does not know"
     assert main(["runs", "import", a, "--store", str(tmp_path / "e.sqlite"), "--json"]) == 1
     told = capsys.readouterr()
     assert left_out.format(a) in told.err
     assert json.loads(told.out) == {
-        "added": 0, "present": 0, "series": 0, "notes": 0, "calibrations": 0, "searches": 1, "left_out": 1,
+        "added": 0, "present": 0, "series": 0, "notes": 0, "calibrations": 0, "boots": 0, "jobs": 0, "searches": 1, "left_out": 1,
     }  # fmt: skip
     assert main(["runs", "export", "--store", a]) == 0
     told = capsys.readouterr()
     assert left_out.format(a) in told.err
     assert [list(json.loads(line)) for line in told.out.splitlines()] == [["search"]]
     assert main(["runs", "import", file, "--store", str(tmp_path / "f.sqlite")]) == 2
-    assert "has only the key 'boot', which is not a kind of record that this version knows" in capsys.readouterr().err
+    assert "has only the key 'lap', which is not a kind of record that this version knows" in capsys.readouterr().err
     main(["verify", "--store", a])
-    assert "unreadable: " in (said := capsys.readouterr().out) and "1 record of kind boot" in said
+    assert "unreadable: " in (said := capsys.readouterr().out) and "1 record of kind lap" in said
 
 
 def test_a_record_that_cannot_be_read_is_left_out_of_a_merge_and_named(
@@ -196,7 +202,7 @@ def test_a_record_that_cannot_be_read_is_left_out_of_a_merge_and_named(
 @pytest.mark.parametrize("source", ["KIN = 1", "import missing_module"])
 def test_a_kind_that_cannot_be_used_is_named(tmp_path: Path, source: str) -> None:
     with (
-        plugged_in(tmp_path / "site", "labconsole.kinds", {"boot": source}),
-        pytest.raises(StoreError, match="plug-in boot .*cannot be"),
+        plugged_in(tmp_path / "site", "labconsole.kinds", {"lap": source}),
+        pytest.raises(StoreError, match="plug-in lap .*cannot be"),
     ):
         record_kinds()

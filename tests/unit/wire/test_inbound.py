@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labconsole.wire.codec import WireError
-from support.agent_events import COUNTERS, GOOD, JSON, LINK, NUMBERS, PROGRESS, RESULT
+from support.agent_events import COUNTERS, GOOD, JSON, LINK, MARK, NUMBERS, PROGRESS, RESULT
 from support.kept_messages import kept_event, kept_hello
 
 
@@ -90,6 +90,13 @@ ROW = ("namespaces", "", 0)
         {"event": "generator.done", "streams": [{**RESULT, "stopped_by": None}]},
         {"event": "generator.done", "streams": [{**RESULT, "x": 1}]},
         {"event": "capture.died", "capture": 1, "message": "x"},
+        {"event": "mark.seen", "marks": "t1", "mark": None},
+        {"event": "mark.seen", "marks": "t1", "mark": {**MARK, "pattern": 256}},
+        {"event": "mark.seen", "marks": "t1", "mark": {**MARK, "pattern": None}},
+        {"event": "mark.seen", "marks": "t1", "mark": {**MARK, "pattern_from_byte": 40}},
+        {"event": "mark.seen", "marks": "t1", "mark": {**MARK, "payload_bytes": 0}},
+        {"event": "mark.seen", "marks": "t1", "mark": {**MARK, "payload_bytes": 65508}},
+        {"event": "mark.seen", "marks": "t1", "mark": {**MARK, "icmp_id": -1}},
         {"event": "notice", "code": "x"},
         {"event": "notice", "code": "x", "message": "y", "more": 1},
         {"event": "notice", "code": "x", "message": "y", "\x07": 1},

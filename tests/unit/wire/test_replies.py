@@ -26,7 +26,7 @@ from labconsole.wire import capture, execution
 from labconsole.wire.codec import WireError, encode
 from labconsole.wire.counters import CountersSampled, InterfaceCounters
 from labconsole.wire.links import LinksChanged, NodeLinks
-from support.agent_events import GOOD, JSON, LINK, NUMBERS, RESULT
+from support.agent_events import GOOD, JSON, LINK, MARK, NUMBERS, RESULT
 from support.kept_messages import kept_event, kept_reply
 from support.requests import REQUESTS
 
@@ -82,6 +82,23 @@ NET = {
 HOLDER = {
     "owner": "anna@a", "purpose": "raw", "observe": "quiet", "quiet": False, "since_wall_ns": 1, "until_wall_ns": None,
 }  # fmt: skip
+MARKS = {
+    "marks": [MARK, {**MARK, "payload_bytes": 0, "pattern": None, "pattern_from_byte": None}], "untold_marks": 1,
+    "strange_packets": 3, "dropped_kernel_packets": 0, "unread_packets": 0,
+    "started": {"monotonic_ns": 3598108540456, "wall_ns": 1795231738825028642},
+    "stopped": {"monotonic_ns": 3602007529755, "wall_ns": 1795231742724018463}, "interrupted": None,
+}  # fmt: skip
+ASKED = {
+    "guest": "g001", "asked_ns": 52001029751841, "answered_ns": 52001442525682, "printed": "real\t0.41\n",
+    "code": None, "message": None,
+}  # fmt: skip
+UNASKED = {**ASKED, "asked_ns": None, "answered_ns": None, "printed": None, "code": "busy", "message": "it is asked"}
+ALL_ASKED = {
+    "guests": [ASKED, UNASKED, {**UNASKED, "asked_ns": 5, "code": "guest_silent"}],
+    "waited_s": 5.15,
+    "waited_cpu_s": 0.047,
+    "cpu_s": 0.066,
+}
 REAL: list[tuple[str, dict[str, Any]]] = [
     ("ping", {"monotonic_ns": 3598108540456, "wall_ns": 1795231738825028642}),
     ("facts", FACTS),
@@ -103,6 +120,8 @@ REAL: list[tuple[str, dict[str, Any]]] = [
     ("capture.drain", {"packets": 13930}),
     ("capture.stop", CAPTURE),
     ("capture.stop", {**CAPTURE, "captured_packets": None, "analysis": EMPTY_ANALYSIS, "kept_path": "/srv/a.pcap"}),
+    ("marks.stop", MARKS),
+    ("guest.ask_all", ALL_ASKED),
     ("net.apply", {}),
     ("net.undo", {"failed": ["cannot remove lcb1: busy"]}),
     ("net.read", NET),
@@ -111,7 +130,7 @@ REAL: list[tuple[str, dict[str, Any]]] = [
     ("close", {"failed": []}),
 ]
 BY_OP = dict(REAL)
-OF_LINES = ("exec", "generator.wait", "generator.close")
+OF_LINES = ("exec", "guest.ask_all", "generator.wait", "generator.close")
 """What these say of a program's own words keeps its lines."""
 
 
@@ -218,6 +237,18 @@ Q = (*S, "sequence")
         ("capture.stop", (*Q, "lost_runs"), {"9" * 20: 1}),
         ("capture.stop", (*Q, "lost_runs"), {"1": -1}),
         ("capture.stop", (*Q, "lost_runs"), {str(n): 1 for n in range(5000)}),
+        ("marks.stop", ("marks",), [MARK] * 8193),
+        ("marks.stop", ("marks", 0, "reply"), 0),
+        ("marks.stop", ("unread_packets",), None),
+        ("marks.stop", ("stopped", "wall_ns"), -1),
+        ("guest.ask_all", ("guests", 0, "answered_ns"), None),
+        ("guest.ask_all", ("guests", 0, "asked_ns"), 52001442525683),
+        ("guest.ask_all", ("guests", 0, "code"), "busy"),
+        ("guest.ask_all", ("guests", 1, "message"), None),
+        ("guest.ask_all", ("guests", 0, "printed"), "x" * 4097),
+        ("guest.ask_all", ("guests",), [ASKED] * 257),
+        ("guest.ask_all", ("waited_s",), -1.0),
+        ("guest.ask_all", ("waited_cpu_s",), None),
         ("net.undo", ("failed",), "all of it"),
         ("net.undo", ("failed",), [1]),
         ("net.read", ("sysctls",), {"a": 1}),
@@ -376,12 +407,12 @@ def test_whatever_an_answer_holds_it_is_refused_as_a_wire_error_or_harmless(
 def test_whatever_an_event_holds_it_is_refused_as_a_wire_error_or_harmless(
     event: dict[str, Any], data: st.DataObject
 ) -> None:
-    message = as_received(mutated(data, event))
-    kept = harmless(partial(kept_event, message), lines=event["event"] == "generator.done")
+    sent = as_received(mutated(data, event))
+    kept = harmless(partial(kept_event, as_received(sent)), lines=event["event"] == "generator.done")
     if kept is None:
         return
-    if kept.pop("event") == "counters":
-        Telemetry().add_counters("uut", CountersSampled.parse(kept))
+    if kept.pop("event") == "counters":  # what is kept of a sample has its zeros again
+        Telemetry().add_counters("uut", CountersSampled.parse({k: v for k, v in sent.items() if k != "event"}))
     elif event["event"] == "links":
         Telemetry().set_links("uut", LinksChanged.parse(kept).links)
 
@@ -392,3 +423,13 @@ def test_any_json_at_all_as_an_answer_never_raises_anything_else(op: str, value:
     for message in ({"id": 1, "ok": value}, {"id": 1, "error": value}):
         message = as_received(message)
         harmless(partial(kept_reply, op, message), lines=op in OF_LINES)
+
+
+def test_a_sample_is_refused_before_its_zeros_are_put_back_where_these_would_be_too_many() -> None:
+    """Nine bytes on the wire stand for sixty-four numbers."""
+    rows = [[index, 64, []] for index in range(4000)]
+    sample = {"monotonic_ns": 1, "wall_ns": 1, "missed": 0, "late": False}
+    assert CountersSampled.parse({**sample, "namespaces": {"": [[1, 64, [7]]]}}).namespaces[""][0][1][:2] == [7, 0]
+    with pytest.raises(WireError, match="has more than 1048576 statistics"):
+        CountersSampled.parse({**sample, "namespaces": {f"n{number}": list(rows) for number in range(5)}})
+    assert rows[0] == [0, 64, []]

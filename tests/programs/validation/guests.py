@@ -1,0 +1,397 @@
+"""Jobs in guests of LXC, User-mode Linux and QEMU whose time is known beforehand, and crews of many: real commands on labs
+of their own.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tables import NO, YES, Deadline, Table
+
+from labconsole.lab import commands as lab
+from labconsole.lab.spec import LabSpec
+from support.changed_starts import MIB, TOUCH, TOUCHED_BYTES, with_start
+from support.disk_throttle import BYTES_PER_S, hold_back, limit_of, throttled
+from support.live_lab import COMMAND, lab_state, wait_until
+
+PLATFORMS = ("lxc", "uml", "qemu-virtio")
+WAIT_S = 5
+WAIT_ERROR_S = {"lxc": 0.005, "uml": 0.1, "qemu-virtio": 0.1}
+DIGITS = {"raw": "3000", "lxc": "3000", "uml": "3000", "qemu-virtio": "600"}
+"""Of the square root of 2: one to three seconds."""
+
+SHARE_RATIO = 0.15
+"""How far a job on a part of a processor may be from what the part says, in one trial of each."""
+
+SLOWED = 6
+"""An instruction takes 2^6 ns of the guest's time, which is not how long it takes."""
+
+CREWS = (("container", 100, 10.0), ("lxc", 100, 10.0), ("uml", 50, 120.0), ("qemu-virtio", 20, 180.0))
+"""Platform, guests, and in how many seconds they have to stand."""
+
+GONE_S = 5.0
+DRIVING_RATIO = 0.01
+TRIAL_S = 900.0
+
+START_S, START_ERROR_S, START_TIMES = 2.0, {"lxc": 0.1, "uml": 0.3}, 3
+READ_MIB = 64
+READ_RATIO = 0.05
+"""How far a throttled read may be from what its bytes take."""
+
+Job = dict[str, Any]
+
+
+@contextmanager
+def _testbed(letter: str, platforms: Sequence[str], **options: Any) -> Iterator[tuple[str, Path]]:
+    """A lab with one source: its name, and its hosts.yaml in a directory that also takes the stores."""
+    name = f"valid{os.getpid()}{letter}"
+    try:
+        status = lab.up(LabSpec(name=name, sources=1, platforms=tuple(platforms), **options))
+        with tempfile.TemporaryDirectory() as directory:
+            hosts = Path(directory) / "hosts.yaml"
+            hosts.write_text(_with_slowed(status.hosts_file.read_text()))
+            yield name, hosts
+    finally:
+        lab.down(name)
+
+
+def _with_slowed(text: str) -> str:
+    """One platform more: QEMU with a clock of its own."""
+    if "  qemu-virtio: " not in text:
+        return text
+    entry = text[text.index("  qemu-virtio: ") : text.index("\ndefaults:")].rstrip()
+    entry = entry.replace("qemu-virtio:", "qemu-icount:").replace("driver: qemu,", f"driver: qemu, icount: {SLOWED},")
+    return text.replace("\ndefaults:", f"\n{entry}\ndefaults:")
+
+
+def _command(hosts: Path, *words: str) -> list[str]:
+    return [*COMMAND, "experiment", "job", "--hosts", str(hosts), "--store", str(hosts.parent / "jobs.sqlite"), *words]
+
+
+def _taken(hosts: Path, platform: str, *words: str, statuses: tuple[int, ...] = (0,)) -> list[Job]:
+    """What the command says of each trial; Raises RuntimeError when it ends otherwise."""
+    argv = _command(hosts, "--platforms", platform, "--json", *words)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=TRIAL_S, check=False)
+    if done.returncode not in statuses:
+        raise RuntimeError(f"labconsole experiment job ended with {done.returncode}: {done.stderr[-600:]}")
+    return [json.loads(line)["job"] for line in done.stdout.splitlines()]
+
+
+def _seconds(job: Job) -> list[float]:
+    return [copy["seconds"] for copy in job["copies"]]
+
+
+def known_times(deadline: Deadline) -> Table:
+    """Waits, parts of a processor, a clock that is wrong, a mark that is lost: one trial of each."""
+    table = Table("15. Jobs in guests", ("platform", "job", "known beforehand", "found", "allowed", "as it must be"))
+    table.summary = (
+        "By the clock outside. The parts of a processor are control groups', which labconsole sets; what a job takes with "
+        "a part of one follows by hand."
+    )
+    rows: list[tuple[str, Callable[[str, str, Path], None]]] = []
+    try:
+        with _testbed("j", ("raw", *PLATFORMS)) as (name, hosts):
+            rows = [
+                *((platform, lambda *where: _waits(table, *where)) for platform in PLATFORMS),
+                *((platform, lambda *where: _quota(table, *where)) for platform in PLATFORMS),
+                *((platform, lambda *where: _weights(table, *where)) for platform in PLATFORMS),
+                *((platform, lambda *where: _isolation(table, *where)) for platform in ("raw", "lxc")),
+                ("qemu-icount", lambda *where: _wrong_clock(table, *where)),
+                *((platform, lambda *where: _lost_mark(table, *where)) for platform in PLATFORMS),
+            ]
+            for platform, row in rows:
+                if deadline.passed:
+                    raise TimeoutError("no time was left")
+                print(f"  {platform}", flush=True)
+                try:
+                    row(platform, name, hosts)
+                except Exception as exc:
+                    table.not_done(platform, exc)
+    except Exception as exc:
+        table.not_done("jobs in guests", exc)
+    return table
+
+
+def _row(table: Table, platform: str, job: str, known: float, found: float, allowed: float, unit: str) -> None:
+    right = abs(found - known) <= allowed
+    table.add(
+        platform, job, f"{known:.4g} {unit}", f"{found:.3f} {unit}", f"± {allowed:.3f} {unit}", YES if right else NO,
+        failure=None if right else f"found {found:.3f} {unit}",
+    )  # fmt: skip
+
+
+def _waits(table: Table, platform: str, _: str, hosts: Path) -> None:
+    (job,) = _taken(hosts, platform, "--jobs", "wait", "--size", str(WAIT_S))
+    allowed = max(WAIT_ERROR_S[platform], 3 * job["empty"]["sd_s"])
+    _row(table, platform, f"wait of {WAIT_S} s", WAIT_S, _seconds(job)[0], allowed, "s")
+
+
+def _alone_s(hosts: Path, platform: str, *words: str) -> float:
+    (job,) = _taken(hosts, platform, "--jobs", "cpu-sqrt2", "--size", DIGITS[platform], "--cpu", "same", *words)
+    return _seconds(job)[0]
+
+
+def _quota(table: Table, platform: str, _: str, hosts: Path) -> None:
+    alone_s = _alone_s(hosts, platform)
+    for quota in (0.5, 0.25):
+        ratio = _alone_s(hosts, platform, "--cpu-quota", str(quota)) / alone_s
+        _row(table, platform, f"{quota:.0%} of a processor", 1 / quota, ratio, SHARE_RATIO / quota, "times alone")
+
+
+def _weights(table: Table, platform: str, _: str, hosts: Path) -> None:
+    _one_and_two(table, platform, hosts, "weights of 2 : 1", (1.5, 3.0), "--cpu-shares", "2048,1024")
+
+
+def _isolation(table: Table, platform: str, _: str, hosts: Path) -> None:
+    """Two sessions of the bare host are shared between as two guests are: Linux groups the processes of each."""
+    _one_and_two(table, platform, hosts, "equal weights", (2.0, 3.0))
+
+
+def _one_and_two(table: Table, platform: str, hosts: Path, what: str, known: tuple[float, float], *words: str) -> None:
+    size = ("--jobs", "cpu-sqrt2", "--size", DIGITS[platform], "--cpu", "same", "--guests", "2")
+    jobs = _taken(hosts, platform, *size, "--working", "one,one-two", *words)
+    of = {job["requested"]["working"]: _seconds(job) for job in jobs}
+    (alone_s,), (first_s, *second_s) = of["one"], of["one-two"]
+    for copies, times, ratio in (
+        ("one copy", known[0], first_s / alone_s),
+        ("two copies", known[1], sum(second_s) / len(second_s) / alone_s),
+    ):
+        _row(table, platform, f"{what}, guest with {copies}", times, ratio, SHARE_RATIO * times, "times alone")
+
+
+def _wrong_clock(table: Table, platform: str, _: str, hosts: Path) -> None:
+    """The guest's own clock has to be off, and told; the clock outside has to agree with the UUT's."""
+    (job,) = _taken(hosts, platform, "--jobs", "cpu-sqrt2", "--size", DIGITS["qemu-virtio"])
+    (copy,) = job["copies"]
+    around_s = 2 * (job["empty"]["mean_s"] + 0.1)  # the UUT's clock holds both pings and the shell
+    allowed = 0.01 * copy["outside_s"] + around_s
+    _row(
+        table,
+        platform,
+        f"clock {copy['clock_ratio']:.2f} times as fast",
+        copy["host_s"],
+        copy["outside_s"],
+        allowed,
+        "s",
+    )
+    told = any(note["kind"] == "clock_distorted" for note in job["influences"])
+    right = abs(copy["clock_ratio"] - 1) > 0.05 and told
+    table.add(
+        platform, "the guest's own clock", "not 1", f"{copy['clock_ratio']:.3f}", "told", YES if right else NO,
+        failure=None if right else "its clock ratio is not told",
+    )  # fmt: skip
+
+
+def _lost_mark(table: Table, platform: str, name: str, hosts: Path) -> None:
+    """The timekeeper's node drops every ping after those of the eleven empty jobs."""
+    rule = "icmp type echo-request limit rate over 1/day burst 22 packets drop"
+    wall = f"table ip marks {{ chain in {{ type filter hook input priority 0; {rule}; }}; }}"
+    assert lab.execute(name, "snk1", ["nft", wall]).status == 0
+    store = hosts.parent / "lost.sqlite"
+    store.unlink(missing_ok=True)
+    argv = [*COMMAND, "experiment", "job", "--store", str(store), "--json"]
+    try:
+        subprocess.run(
+            [*argv, "--hosts", str(hosts), "--platforms", platform, "--jobs", "wait", "--size", "1"],
+            capture_output=True, timeout=TRIAL_S, check=False,
+        )  # fmt: skip
+    finally:
+        lab.execute(name, "snk1", ["nft", "delete", "table", "ip", "marks"])
+    listed = subprocess.run([*argv, "--list"], capture_output=True, text=True, timeout=60, check=True).stdout
+    first = json.loads(listed.splitlines()[-1])["job"]  # the next attempts find no marks at all
+    codes = [reason["code"] for reason in first["verdict"]["reasons"]]
+    right = "mark_lost" in codes and first["verdict"]["status"] == "invalid" and first["copies"][0]["seconds"] is None
+    found = f"{first['verdict']['status']}: {', '.join(codes)}"
+    table.add(
+        platform, "a mark is dropped", "invalid: mark_lost", found, "no time", YES if right else NO,
+        failure=None if right else f"found {found}",
+    )  # fmt: skip
+
+
+def crews(deadline: Deadline) -> Table:
+    """Many guests: up, at work, gone; and gone as well when the console is killed."""
+    columns = ("platform", "guests", "up", "the UUT's agent meanwhile", "gone", "killed, gone", "left", "as it must be")
+    table = Table("16. Crews", columns)
+    table.summary = (
+        f"All guests wait for {WAIT_S} s. *Up*: from the first change until all say so; it may take as long as the row before "
+        "last says. *The UUT's agent meanwhile*: of one processor, while all guests are at work. *Gone*: from the end of the "
+        "trial until the command ends. *Killed, gone*: from SIGKILL to the console until no node has anything left."
+    )
+    try:
+        with _testbed("c", [platform for platform, _, _ in CREWS]) as (name, hosts):
+            for platform, guests, within_s in CREWS:
+                if deadline.passed:
+                    raise TimeoutError("no time was left")
+                print(f"  {guests} guests on {platform}", flush=True)
+                try:
+                    _crew(table, platform, guests, within_s, name, hosts)
+                except Exception as exc:
+                    table.not_done(f"{guests} guests on {platform}", exc)
+    except Exception as exc:
+        table.not_done("crews", exc)
+    return table
+
+
+def _crew(table: Table, platform: str, guests: int, within_s: float, name: str, hosts: Path) -> None:
+    before = lab_state(name)
+    words = ("--jobs", "wait", "--size", str(WAIT_S), "--guests", str(guests), "--working", "all")
+    (job,) = _taken(hosts, platform, *words)
+    gone_s = time.time() - datetime.datetime.fromisoformat(job["finished_at"]).timestamp()
+    left = lab_state(name) != before
+    up_s = job["set_up"]["setup_s"]
+    driving = next(note["cpu_ratio"] for note in job["influences"] if note["kind"] == "driving")
+    killed_s = _killed_s(platform, guests, name, hosts, before)
+    problems = [
+        problem
+        for problem, there in (
+            (f"needed {up_s:.1f} s", up_s > within_s),
+            (f"took {gone_s:.1f} s to go", gone_s > GONE_S),
+            (f"driving them took {driving:.2%} of a processor", driving >= DRIVING_RATIO),
+            ("something is left", left),
+            (f"took {killed_s:.1f} s to go after the console was killed", killed_s > 2 * GONE_S),
+        )
+        if there
+    ]
+    table.add(
+        platform, guests, f"{up_s:.1f} s", f"{driving:.2%}", f"{gone_s:.1f} s", f"{killed_s:.1f} s",
+        "something" if left else "nothing", NO if problems else YES, failure="; ".join(problems) or None,
+    )  # fmt: skip
+
+
+def _killed_s(platform: str, guests: int, name: str, hosts: Path, before: dict[str, str]) -> float:
+    words = ("--platforms", platform, "--jobs", "wait", "--size", "600", "--guests", str(guests), "--working", "all")
+    running = subprocess.Popen(_command(hosts, *words), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        # All have begun when the line that they were given is seen on the last one's console: by then marks come.
+        wait_until(lambda: _addressed(name), timeout_s=TRIAL_S, what="the timekeeper's address")
+        wait_until(lambda: lab_state(name)["uut"].count("lcg") >= guests, timeout_s=TRIAL_S, what="all guests' NICs")
+    finally:
+        running.send_signal(signal.SIGKILL)
+        running.wait()
+    begun_s = time.monotonic()
+    wait_until(lambda: lab_state(name) == before, timeout_s=60, what="the end of everything")
+    return time.monotonic() - begun_s
+
+
+def _addressed(name: str) -> bool:
+    return "/18 " in lab.execute(name, "snk1", ["ip", "-4", "-o", "address"]).stdout
+
+
+def starts_and_disks(deadline: Deadline) -> Table:
+    """A wait and touched memory in a guest's start, a throttled disk."""
+    columns = ("platform", "what", "known beforehand", "found", "allowed", "as it must be")
+    table = Table("17. Starts and disks of guests", columns)
+    table.summary = (
+        f"Guests that sleep for {START_S:g} s in their start, the shortest of {START_TIMES} starts against that of guests "
+        f"that do not; guests that fill {TOUCHED_BYTES // MIB} MiB; {READ_MIB} MiB read past every cache of a device that "
+        f"the kernel holds to {BYTES_PER_S / 1e6:g} MB/s (for User-mode Linux its host reads ahead: how much of that the job waits for is not known)."
+    )
+    try:
+        with _testbed("s", ("raw", *PLATFORMS), jobs=True) as (name, hosts):
+            rows: list[tuple[str, Callable[[str, Starts], None]]] = [
+                *((platform, lambda *where: _wait_in_start(table, *where)) for platform in START_ERROR_S),
+                ("lxc", lambda *where: _touched(table, *where)),
+                *((platform, lambda *where: _throttled(table, *where)) for platform in PLATFORMS),
+            ]
+            known = lab.status(name)
+            assert known is not None
+            for platform, row in rows:
+                if deadline.passed:
+                    raise TimeoutError("no time was left")
+                print(f"  {platform}", flush=True)
+                try:
+                    row(platform, Starts(known.hosts_file, hosts.parent))
+                except Exception as exc:
+                    table.not_done(platform, exc)
+    except Exception as exc:
+        table.not_done("starts and disks of guests", exc)
+    return table
+
+
+@dataclass(frozen=True)
+class Starts:
+    """The lab's own inventory, beside which guests' files have to be, and a directory for stores."""
+
+    hosts: Path
+    directory: Path
+
+    @contextmanager
+    def changed(self, platform: str, line: str) -> Iterator[Path]:
+        """The inventory with guests that do something more in their start."""
+        with tempfile.TemporaryDirectory(dir=self.directory) as directory:
+            yield with_start(self.hosts, Path(directory), platform, line)
+
+    def taken(self, hosts: Path, platform: str, *words: str) -> list[Job]:
+        """What the command says of each start. Raises RuntimeError when it fails."""
+        store = ("--store", str(self.directory / "boots.sqlite"))
+        argv = [
+            *COMMAND,
+            "experiment",
+            "boot",
+            "--hosts",
+            str(hosts),
+            *store,
+            "--platforms",
+            platform,
+            "--json",
+            *words,
+        ]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=TRIAL_S, check=False)
+        if done.returncode != 0:
+            raise RuntimeError(f"labconsole experiment boot ended with {done.returncode}: {done.stderr[-600:]}")
+        return [json.loads(line)["boot"] for line in done.stdout.splitlines()]
+
+
+def _wait_in_start(table: Table, platform: str, starts: Starts) -> None:
+    often = ("--repetitions", str(START_TIMES))
+    usual_s = min(each["startup_s"] for each in starts.taken(starts.hosts, platform, *often))
+    with starts.changed(platform, f"sleep {START_S:g}") as hosts:
+        slow_s = min(each["startup_s"] for each in starts.taken(hosts, platform, *often))
+    _row(
+        table, platform, f"sleep {START_S:g} in the start", START_S, slow_s - usual_s, START_ERROR_S[platform], "s more"
+    )
+
+
+def _touched(table: Table, platform: str, starts: Starts) -> None:
+    (usual,) = starts.taken(starts.hosts, platform, "--guests", "2")
+    with starts.changed(platform, TOUCH) as hosts:
+        (more,) = starts.taken(hosts, platform, "--guests", "2")
+    for key, words in (("pss_bytes", "by Pss"), ("cgroup_bytes", "by its control group")):
+        for number, (before, after) in enumerate(zip(usual["guests"], more["guests"], strict=True), start=1):
+            found_mib = (after[key] - before[key]) / MIB
+            _row(table, platform, f"memory of guest {number} {words}", TOUCHED_BYTES / MIB, found_mib, 2, "MiB more")
+
+
+def _throttled(table: Table, platform: str, starts: Starts) -> None:
+    limit, argv = (
+        limit_of(starts.hosts),
+        ["--platforms", platform, "--json", "--jobs", "disk-read", "--size", str(READ_MIB)],
+    )
+    store = ["--store", str(starts.directory / "reads.sqlite")]
+    with throttled(limit):
+        running = subprocess.Popen(
+            [*COMMAND, "experiment", "job", "--hosts", str(starts.hosts), *store, *argv], stdout=subprocess.PIPE
+        )
+        try:
+            hold_back(starts.hosts.parent.name, platform, limit)
+            out, _ = running.communicate(timeout=TRIAL_S)
+        finally:
+            running.kill()
+            running.wait()
+    job = json.loads(out)["job"]
+    least_s = READ_MIB * MIB / BYTES_PER_S
+    most_s = job["disk"]["guests"][0]["read_bytes"] / BYTES_PER_S if platform == "uml" else least_s
+    known_s = (least_s + most_s) / 2
+    allowed_s = (most_s - least_s) / 2 + READ_RATIO * most_s
+    _row(table, platform, f"{READ_MIB} MiB read", known_s, _seconds(job)[0], allowed_s, "s")

@@ -1,0 +1,50 @@
+"""A lab whose guests do something more in their start, so that how long it takes or what it needs is known beforehand."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from labconsole.lab.guests.guest_image import INIT
+from labconsole.lab.images.initramfs import Archive
+
+MIB = 2**20
+TOUCHED_BYTES = 64 * MIB
+TOUCH = f"( head -c {TOUCHED_BYTES} /dev/zero; sleep 1000 ) | tail -c {TOUCHED_BYTES} >/dev/null &"
+"""Its buffer holds all of it, and every byte of it is written."""
+
+
+def inventory_of(hosts: Path) -> dict[str, Any]:
+    """What hosts.yaml says."""
+    data: dict[str, Any] = YAML(typ="safe").load(hosts.read_text())
+    return data
+
+
+def told_otherwise(hosts: Path, directory: Path, platform: str, **options: str) -> Path:
+    """The testbed with other options of a platform."""
+    data = inventory_of(hosts)
+    data["platforms"][platform] |= options
+    path = directory / f"{platform}.yaml"
+    path.write_text(json.dumps(data))
+    return path
+
+
+def with_start(hosts: Path, directory: Path, platform: str, line: str) -> Path:
+    """The testbed with guests of a platform that run a line of shell before they say that they are there."""
+    key = "crew_root" if platform == "lxc" else "initrd"
+    original = inventory_of(hosts)["platforms"][platform][key]
+    made = hosts.parent / f"{directory.name}-{platform}-{key}"  # nodes have a /tmp of their own
+    if platform == "lxc":
+        shutil.copytree(original, made, symlinks=True)
+        (made / "bin" / "sh").unlink()
+        (made / "bin" / "sh").write_text(f'#!/bin/busybox sh\n{line}\nexec /bin/busybox sh "$@"\n')
+        (made / "bin" / "sh").chmod(0o755)
+    else:
+        more = Archive()
+        more.file("init", INIT.replace("stty -echo", f"{line}\nstty -echo").encode(), executable=True)
+        made.write_bytes(Path(original).read_bytes() + more.finish())
+    return told_otherwise(hosts, directory, platform, **{key: str(made)})
