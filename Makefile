@@ -5,7 +5,7 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 DEMO_PACKAGES := python3-venv iproute2 nftables tcpdump stress
-TEST_PACKAGES := $(DEMO_PACKAGES) openssh-server openssh-client ethtool tmux procps qemu-system-x86 busybox-static lxc libvirt-clients user-mode-linux build-essential postgresql
+TEST_PACKAGES := $(DEMO_PACKAGES) openssh-server openssh-client ethtool tmux procps qemu-system-x86 busybox-static lxc libvirt-clients user-mode-linux build-essential postgresql pi mbw stress-ng bonnie++ iperf fio e2fsprogs util-linux-extra openssl curl
 SCREENSHOT_PACKAGES := $(DEMO_PACKAGES) openssh-client ethtool librsvg2-bin pngquant fonts-dejavu-core
 BENCH_PACKAGES := $(TEST_PACKAGES) netsniff-ng wireshark-common
 
@@ -47,7 +47,8 @@ soak: packages-test $(VENV)/.installed-test
 validate: packages-test $(VENV)/.installed-test
 	$(BIN)/python tests/programs/validation/run.py $(VALIDATE_ARGS)
 
-# The paper's evaluation on the local lab, some hours; writes docs/evaluation.md and its pictures.
+# The papers' evaluations on the local lab, an hour each; writes docs/evaluation.md and its pictures, or those on work in guests
+# with EVALUATION_ARGS=guests.
 evaluation: packages-test $(VENV)/.installed-test
 	$(BIN)/python tests/programs/evaluation.py $(EVALUATION_ARGS)
 
