@@ -20,8 +20,8 @@ test: packages-test $(VENV)/.installed-test
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest --numprocesses auto tests/unit tests/house
-	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile -m "not alone and not platforms" tests/lab
-	$(BIN)/python -m pytest -m "alone and not platforms" tests/lab
+	$(BIN)/python tests/programs/once_more.py --numprocesses 3 --dist loadfile -m "not alone and not platforms" tests/lab
+	$(BIN)/python tests/programs/once_more.py -m "alone and not platforms" tests/lab
 
 # Lint, types and the unit tests of the rooms that changed, or of those you name: make quick ROOMS="measure report"
 quick: $(VENV)/.installed-test

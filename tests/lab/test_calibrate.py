@@ -41,7 +41,7 @@ def hosts(slow_lab, lab_home: Path) -> Path:
 
 def calibrate(hosts: Path, store: Path, *words: str) -> dict:
     done = labconsole(
-        "calibrate", "--frame-size", "500", "--sources", "1", "--duration", "0.4", "--json", *words,
+        "calibrate", "--frame-size", "500", "--sources", "1", "--duration", "1", "--json", *words,
         hosts=hosts, store=store,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
