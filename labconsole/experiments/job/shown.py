@@ -44,18 +44,37 @@ def job_words(key: PointKey) -> str:
     return f"{key.job} ({key.size})" if job is None else job.words(key.size)
 
 
-def panel_words(summary: JobsSummary, key: PointKey) -> str:
-    """Of a panel, in which every platform occurs once."""
-    return f"{job_words(key)}, {settings_words(summary, key)}"
+MEMORY = 2  # its place among what a crew is held to
 
 
-def settings_words(summary: JobsSummary, key: PointKey, *, guests: bool = False) -> str:
+def panel_words(summary: JobsSummary, key: PointKey, *, guests: bool = False) -> str:
+    """Of a panel, in which every platform occurs once.
+
+    Memory is left out where all guests have as much: the bare host, whose processes are held to none, stands beside.
+    """
+    had = {(each.key.platform, memory_of(each.key)) for each in summary.points}
+    alike = len(had) == len({name for name, _ in had}) and len({size for _, size in had} - {None}) <= 1
+    return f"{job_words(key)}, {settings_words(summary, key, guests=guests, memory=not alike)}"
+
+
+def memory_of(key: PointKey) -> object:
+    """MiB of each guest; None when it was not set."""
+    return key.crew[MEMORY] if len(key.crew) > MEMORY else None
+
+
+def held(key: PointKey) -> list[str]:
+    """What of the processors the guests are held to."""
+    return [f"{name} {value}" for name, value in zip(("shares", "quota"), key.crew, strict=False) if value is not None]
+
+
+def settings_words(summary: JobsSummary, key: PointKey, *, guests: bool = False, memory: bool = True) -> str:
     """What else tells a point from others: where guests run, what they are held to, how many there are."""
     where = {"same": "one CPU for all", "own": "a CPU for each", "any": "any CPU"}[key.cpu]
-    names = ("shares", "quota", "MiB")
-    held = [f"{name} {value}" for name, value in zip(names, key.crew, strict=False) if value is not None]
+    words = held(key)
+    if memory and memory_of(key) is not None:
+        words.append(f"{memory_of(key)} MiB each")
     many = [f"{key.guests} guest{'s' if key.guests > 1 else ''}"] if guests else []
-    return ", ".join([*many, where, *held, *summary.apart(key)])
+    return ", ".join([*many, where, *words, *summary.apart(key)])
 
 
 def platforms_in(keys: Iterable[PointKey]) -> list[str]:

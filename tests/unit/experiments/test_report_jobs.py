@@ -194,6 +194,25 @@ def test_jobs_under_two_kernels_are_two_panels(tmp_path: Path) -> None:
     assert "Linux 6.18" in drawn
 
 
+def test_the_bare_host_stands_in_one_panel_with_guests_of_one_memory(tmp_path: Path) -> None:
+    guests = {
+        "one": (("lxc", 256), ("uml", 256)),
+        "two": (("lxc", 256), ("uml", 512)),
+        "both": (("lxc", 256), ("lxc", None)),
+    }
+    for name, sizes in guests.items():
+        url = f"sqlite:///{tmp_path}/{name}.sqlite"
+        with open_store(url) as opened:
+            for number, (platform, memory_mib) in enumerate((("host", None), *sizes), start=1):
+                record = taken([3.0], platform=platform, guests=1, working="one", block=number)
+                changed = {"job": "cpu-sqrt2", "size": 2000, "memory_mib": memory_mib}
+                asked = record.requested.model_copy(update=changed)
+                opened.save_experiment(JOB, record.model_copy(update={"requested": asked}))
+        drawn = (reported(url, tmp_path / name) / "mattos-1.svg").read_text()
+        assert ("MiB each" in drawn) == (name != "one")
+        assert "256 MiB each" in (tmp_path / name / "job-trials.md").read_text()
+
+
 def test_requests_to_guests_that_serve_stand_beside_the_papers(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/served.sqlite"
     with open_store(url) as opened:

@@ -5,7 +5,15 @@ from __future__ import annotations
 from functools import partial
 
 from labconsole.contracts.report import Cell, Figure, Mark, Panel, PlottedCurve, ReportUnit, Table
-from labconsole.experiments.job.shown import RESOURCES, job_words, platforms_in, resource_of, settings_words, summary_of
+from labconsole.experiments.job.shown import (
+    RESOURCES,
+    job_words,
+    panel_words,
+    platforms_in,
+    resource_of,
+    settings_words,
+    summary_of,
+)
 from labconsole.measure.statistics.effects import Effect
 from labconsole.report.effect_words import ratio_words
 from labconsole.report.material import Material
@@ -18,7 +26,7 @@ def bars(material: Material, name: str) -> Figure | None:
     summary = summary_of(material)
     found = [each for each in summary.isolation if resource_of(each.key) == FIGURES[name]]
     panels = []
-    titles = {each.key: f"{job_words(each.key)}, {settings_words(summary, each.key, guests=True)}" for each in found}
+    titles = {each.key: panel_words(summary, each.key, guests=True) for each in found}
     for title in dict.fromkeys(titles.values()):
         own = [each for each in found if titles[each.key] == title]
         curves = []

@@ -7,6 +7,7 @@ from functools import partial
 from labconsole.contracts.report import Cell, Figure, Panel, PlottedCurve, ReportUnit, Table
 from labconsole.experiments.job.shown import (
     CLOCK,
+    held,
     job_words,
     panel_words,
     platforms_in,
@@ -32,7 +33,7 @@ def bars(material: Material, name: str) -> Figure | None:
     alone = [
         each
         for each in with_times(summary.points)
-        if each.key.guests == 1 and resource_of(each.key) in FIGURES[name] and not each.key.crew
+        if each.key.guests == 1 and resource_of(each.key) in FIGURES[name] and not held(each.key)
     ]
     panels = []
     for title in dict.fromkeys(panel_words(summary, each.key) for each in alone):
