@@ -28,6 +28,8 @@ HATCHES = ("", "///", "...", "xxx", "\\\\\\", "+++", "ooo", "***")
 FORMATS = ("svg", "pdf", "png")
 PNG_DPI = 150
 TITLE_CHARACTERS_PER_INCH = 10
+MOST_COUNTED = 20
+"""Up to here whole numbers along x are counts, such as sources and guests, and so are the ticks."""
 
 
 def require_matplotlib() -> Any:
@@ -74,6 +76,7 @@ def _canvas(figure: Figure, pyplot: Any) -> Any:
     axes = list(grid.flat)
     for panel, ax in zip(figure.panels, axes, strict=False):
         (_curves if figure.kind == "curves" else _bars)(figure, panel, ax)
+        ax.set_title(_wrapped(panel.title, wide))
     for ax in axes[len(figure.panels) :]:
         ax.remove()
     handles: dict[str, Any] = {}
@@ -81,8 +84,13 @@ def _canvas(figure: Figure, pyplot: Any) -> Any:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
     canvas.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(3, len(handles) or 1))
-    canvas.suptitle("\n".join(textwrap.wrap(figure.title, max(30, round(TITLE_CHARACTERS_PER_INCH * wide * columns)))))
+    canvas.suptitle(_wrapped(figure.title, wide * columns))
     return canvas
+
+
+def _wrapped(title: str, inches: float) -> str:
+    """In lines that are no wider than what they stand above."""
+    return "\n".join(textwrap.wrap(title, max(30, round(TITLE_CHARACTERS_PER_INCH * inches))))
 
 
 def _no_date(suffix: str) -> dict[str, None]:
@@ -122,7 +130,10 @@ def _curves(figure: Figure, panel: Panel, ax: Axes) -> None:
             capsize=2,
         )
         _dots(ax, [(mark.x, mark.dots) for mark in curve.marks], COLOURS[place % len(COLOURS)])
-    ax.set(title=panel.title, xlabel=figure.x_label, ylabel=figure.y_label)
+    ax.set(xlabel=figure.x_label, ylabel=figure.y_label)
+    places = [mark.x for curve in panel.curves for mark in curve.marks]
+    if all(float(place).is_integer() for place in places) and max(places, default=0) <= MOST_COUNTED:
+        ax.locator_params(axis="x", integer=True)
     ax.set_xlim(left=0)
     ax.set_ylim(bottom=0)
 
@@ -136,12 +147,14 @@ def _dots(ax: Axes, found: Sequence[tuple[float, tuple[float, ...]]], colour: st
 
 
 def _bars(figure: Figure, panel: Panel, ax: Axes) -> None:
-    labels = _labels(figure)
-    width = 0.8 / max(1, len(labels))
+    labels, present = _labels(figure), {curve.label for curve in panel.curves}
+    side_by_side = [label for label in labels if label in present]
+    width = 0.8 / max(1, len(side_by_side))
     for curve in panel.curves:
         place = labels.index(curve.label)
+        shift = (side_by_side.index(curve.label) - (len(side_by_side) - 1) / 2) * width
         ax.bar(
-            [mark.x + (place - (len(labels) - 1) / 2) * width for mark in curve.marks],
+            [mark.x + shift for mark in curve.marks],
             [mark.y for mark in curve.marks],
             width,
             yerr=_errors(curve.marks),
@@ -152,7 +165,6 @@ def _bars(figure: Figure, panel: Panel, ax: Axes) -> None:
             linewidth=0.5,
             capsize=2,
         )
-        shift = (place - (len(labels) - 1) / 2) * width
         _dots(ax, [(mark.x + shift, mark.dots) for mark in curve.marks], "black")
     if figure.reference_line is not None:
         ax.axhline(figure.reference_line, color="black", linewidth=0.8)
@@ -161,5 +173,5 @@ def _bars(figure: Figure, panel: Panel, ax: Axes) -> None:
         ax.tick_params(axis="x", labelrotation=20)
         for label in ax.get_xticklabels():
             label.set(horizontalalignment="right", rotation_mode="anchor")  # a name ends at its bars
-    ax.set(title=panel.title, xlabel=figure.x_label, ylabel=figure.y_label)
+    ax.set(xlabel=figure.x_label, ylabel=figure.y_label)
     ax.set_ylim(bottom=0)

@@ -95,7 +95,11 @@ def _slowest(curves: Sequence[GuestsCurve]) -> list[PlottedCurve]:
     found = []
     for platform in platforms_in(each.key for each in curves):
         curve = next(each for each in curves if each.key.platform == platform)
-        marks = [seconds_mark(point.key.guests, point.slowest) for point in curve.points if point.slowest is not None]
+        marks = [
+            seconds_mark(point.key.guests, point.slowest)
+            for point in curve.points
+            if point.slowest is not None and point.key.guests > 1  # of one guest it is the mean
+        ]
         found.append(PlottedCurve(f"{platform}, slowest", tuple(marks)))
     return found
 
