@@ -14,7 +14,7 @@ import asyncio
 import os
 import re
 import signal
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from labconsole.agent.processes import children, linux
 from labconsole.agent.reading.files import text_of
@@ -100,9 +100,12 @@ class RunningCapture:
         on_death: Callable[[str, str], None],
         spacing_gap_ns: Optional[int] = None,
         sampling_seed: int = 0,
+        flow_bins: Optional[Tuple[int, int]] = None,
     ) -> None:
         self.name, self.spool, self._on_death = name, spool, on_death
         self._spacing_gap_ns, self._sampling_seed = spacing_gap_ns, sampling_seed
+        self._flow_bins = flow_bins
+        """How long they are, in ns, and how many at most."""
         self.sending_ns: Optional[int] = None
         """How long was sent; has to be known before the counting begins."""
         self.process: Optional[asyncio.subprocess.Process] = None
@@ -155,6 +158,8 @@ class RunningCapture:
             follower = self._opened()
             result["analysis"] = await self._in_thread(follower.finish)
             result["sha256"] = follower.sha256
+            if follower.flows is not None:
+                result["flows"] = follower.flows.report()
         return result
 
     async def close(self) -> None:
@@ -180,6 +185,7 @@ class RunningCapture:
 
     def _opened(self) -> Any:
         if self._follower is None:
+            from labconsole.packets.flows import FlowBins
             from labconsole.packets.follower import CaptureFollower
 
             self._follower = CaptureFollower(
@@ -188,6 +194,7 @@ class RunningCapture:
                 sending_ns=self.sending_ns,
                 sampling_seed=self._sampling_seed,
                 digest=True,
+                flows=None if self._flow_bins is None else FlowBins(*self._flow_bins),
             )
         return self._follower
 

@@ -8,6 +8,7 @@ from typing import Any, Dict, Optional
 from labconsole.packets.analysis import CaptureAnalysis
 from labconsole.packets.columns import RecordRuns
 from labconsole.packets.digest import StreamingDigest
+from labconsole.packets.flows import FlowBins
 
 
 class CaptureFollower:
@@ -21,11 +22,14 @@ class CaptureFollower:
         sending_ns: Optional[int] = None,
         sampling_seed: int = 0,
         digest: bool = False,
+        flows: Optional[FlowBins] = None,
     ) -> None:
         self.path = os.fspath(path)
         self.sha256: Optional[str] = None
         """Of the whole file; None before ``finish``, and where nobody asked for it or not all of it was read."""
         self._digest = StreamingDigest() if digest else None
+        self.flows = flows
+        """Counts the same packets, flow by flow; None: nobody asked for it."""
         runs = RecordRuns() if runs is None else runs
         self.analysis = CaptureAnalysis(runs, spacing_gap_ns, sending_ns, sampling_seed)
         self._buffer = bytearray(runs.buffer_bytes)
@@ -52,6 +56,8 @@ class CaptureFollower:
             if self._digest is not None:
                 self._digest.add(bytes(memoryview(self._buffer)[self._kept : end]))
             used = analysis.feed(self._buffer, 0, end)
+            if self.flows is not None:
+                self.flows.feed(self._buffer, 0, used)
             self._kept = end - used
             if used and self._kept:
                 self._buffer[: self._kept] = self._buffer[used:end]

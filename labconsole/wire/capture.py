@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Dict, List, Optional
 
+from labconsole.packets.flows import MAX_BINS
 from labconsole.packets.sequence import MAX_RUN_LENGTHS, SEQUENCE_MODULUS
+from labconsole.wire.flows import CountedFlows
 from labconsole.wire.message import AgentEvent, Message, Request
 from labconsole.wire.rules import (
     Amount,
@@ -182,11 +184,15 @@ class CaptureStarted(Message):
     tcpdump: Optional[Name]
 
 
+FlowBin = Annotated[int, Rule(whole(1_000_000, 3600 * 10**9))]
+
+
 class StartCapture(Request[CaptureStarted], op="capture.start"):
     """Replies when tcpdump says "listening".
 
     ``spacing_gap_ns``: also measure spacing, relative to this gap; 0: to the median gap. ``sampling_seed``: chooses
     the frames whose delay is measured; 0 when left out. ``directory`` defaults to the node's $TMPDIR or /var/tmp.
+    ``flow_bin_ns``: also count flows, in at most ``flow_bins`` bins of that length.
     """
 
     capture: Word
@@ -201,6 +207,8 @@ class StartCapture(Request[CaptureStarted], op="capture.start"):
     immediate: Optional[bool] = None
     spacing_gap_ns: Optional[Count] = None
     sampling_seed: Optional[Signed] = None
+    flow_bin_ns: Optional[FlowBin] = None
+    flow_bins: Optional[Annotated[int, Rule(whole(1, MAX_BINS))]] = None
 
 
 class CountedSoFar(Message):
@@ -224,7 +232,10 @@ class DrainCapture(Request[CountedSoFar], op="capture.drain"):
 
 
 class CaptureResult(Message):
-    """None: tcpdump did not say. ``sha256``: of the file as it was counted; None: the file was not fully readable."""
+    """None: tcpdump did not say. ``sha256``: of the file as it was counted; None: the file was not fully readable.
+
+    ``flows`` if they were asked for.
+    """
 
     captured_packets: Optional[Count]
     received_by_filter_packets: Optional[Count]
@@ -234,6 +245,7 @@ class CaptureResult(Message):
     analysis: AnalyzedCapture
     sha256: Optional[Annotated[str, Rule(_digest)]]
     kept_path: Optional[Sentence]
+    flows: Optional[CountedFlows] = None
 
 
 class StopCapture(Request[CaptureResult], op="capture.stop"):

@@ -13,6 +13,7 @@ from labconsole.agent.operations.answering import answers
 from labconsole.agent.processes import children
 from labconsole.agent.reading import facts
 from labconsole.agent.spool import CaptureSpool, default_directory
+from labconsole.packets.flows import MAX_BINS
 from labconsole.wire.capture import (
     CaptureResult,
     CaptureStarted,
@@ -51,7 +52,8 @@ class Captures:
         require_space(directory, request.expected_packets or 0, request.snap_bytes)
         argv = tcpdump_argv(program, request)
         spool = CaptureSpool(directory, keep_path, self._journal)
-        capture = RunningCapture(name, spool, self._died, request.spacing_gap_ns, request.sampling_seed or 0)
+        flow_bins = None if request.flow_bin_ns is None else (request.flow_bin_ns, request.flow_bins or MAX_BINS)
+        capture = RunningCapture(name, spool, self._died, request.spacing_gap_ns, request.sampling_seed or 0, flow_bins)
         self._running[name] = capture
         try:
             await capture.start(argv, namespaces)

@@ -41,6 +41,13 @@ GOOD: dict[str, dict[str, Any]] = {
         "address": "198.18.64.1/18",
     },
     "neighbour": {"address": "198.19.1.1", "mac": "02:00:00:00:00:05", "interface": "eth5"},
+    "rate_limit": {
+        "interface": "lcg1",
+        "queue": "lcq1",
+        "rate_bps": 30_000_000,
+        "burst_bytes": 3750,
+        "queue_bytes": 187_500,
+    },
     "route": {"destination": "198.19.1.0/24", "interface": "eth5", "gateway": "198.18.5.2"},
     "sysctl": {"name": "net/ipv4/conf/eth1.5/forwarding", "value": "1"},
     "tap": {"name": "lcti1"},

@@ -1,0 +1,305 @@
+"""Counting flows that arrive interleaved: by source MAC address and UDP ports, over time, exactly.
+
+A flow is what one sender sends from one port. The frames counted as flows are Ethernet, IPv4 without options, UDP and
+no fragment; everything else is counted as other. The one non-obvious decision: records of one length are taken
+together however their flows are interleaved, by columns of bytes (see ``columns``); only the few bytes of the key that
+differ at all are put side by side into words and counted, and of time stamps the least and the greatest decide whether
+all of them lie in one bin. Where they do not, the records are halved.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from collections import Counter
+from typing import Any, Dict, List, NamedTuple, Optional
+
+from labconsole.packets.columns import FEW_RECORDS, RecordRuns
+from labconsole.packets.pcap import LINK_ETHERNET, Buffer, CaptureReader, RecordLayout
+
+MAX_FLOWS = 256
+"""Flows that are counted each for itself: forged ones must not fill a node's memory."""
+
+MAX_BINS = 20_000
+MAX_CELLS = 100_000
+"""Of all flows together, bins that hold something; what comes after that is counted, but not over time."""
+
+_KEY_BYTES = tuple(range(6, 12)) + tuple(range(34, 38))
+_DECIDING = (12, 13, 14, 20, 21, 23)
+_LEAST_BYTES = 42
+_FEW_AT_ONCE = 32
+_MF_AND_HIGH_OFFSET = 0x3F
+_COUNTING_KINDS = ((1, "B"), (2, "H"), (4, "I"), (8, "Q"))
+
+
+class FlowKey(NamedTuple):
+    """Who sent, from which port to which."""
+
+    mac: bytes
+    udp_source_port: int
+    udp_sink_port: int
+
+
+class FlowCounts:
+    """One flow; ``first_at_ns`` and ``last_at_ns`` of the first and the last that was captured with a time stamp.
+
+    ``bins``: number of the bin to [packets, bytes]. ``outside_packets``: counted in no bin.
+    """
+
+    __slots__ = ("bins", "bytes", "first_at_ns", "last_at_ns", "outside_packets", "packets")
+
+    def __init__(self) -> None:
+        self.packets = 0
+        self.bytes = 0
+        self.first_at_ns: Optional[int] = None
+        self.last_at_ns: Optional[int] = None
+        self.outside_packets = 0
+        self.bins: Dict[int, List[int]] = {}
+
+
+class FlowBins:
+    """Counts the flows of one capture, fed piece by piece beside its analysis. Pure: it opens nothing.
+
+    Bin k is from k * ``bin_ns`` to (k + 1) * ``bin_ns`` after the time stamp of the first packet of any flow.
+    """
+
+    def __init__(self, bin_ns: int, bins: int) -> None:
+        self.bin_ns, self._bins = bin_ns, min(bins, MAX_BINS)
+        self.flows: Dict[FlowKey, FlowCounts] = {}
+        self.packets = 0
+        self.other_packets = 0
+        self.fragments = 0
+        self.unlisted_packets = 0
+        self.origin_ns: Optional[int] = None
+        self._cells = 0
+        self._reader = CaptureReader()
+        self._runs = RecordRuns()
+        self._run_limit = 64
+        self._singly = 0
+        self._failures = 0
+
+    def feed(self, buffer: Buffer, start: int = 0, end: Optional[int] = None) -> int:
+        """Count the complete records in buffer[start:end]; how many bytes that were. As CaptureAnalysis.feed()."""
+        end = len(buffer) if end is None else end
+        reader, position = self._reader, start
+        if reader.format is None and end - start < 4:
+            return 0
+        while reader.corrupt_reason is None:
+            following, is_packet = reader.advance(buffer, position, end)
+            if following == position:
+                break
+            if is_packet:
+                following = self._count(buffer, position, following, end)
+            position = following
+        return position - start
+
+    def _count(self, buffer: Buffer, start: int, following: int, end: int) -> int:
+        reader = self._reader
+        layout, frame_at, stride = reader.layout, reader.frame_start, following - start
+        plain = _is_plain(buffer, frame_at, reader.captured_bytes, reader.interface.link_type)
+        if plain and layout is not None:
+            if self._singly:
+                self._singly -= 1
+            elif end - start >= FEW_RECORDS * stride:
+                limit = min((end - start) // stride, self._run_limit)
+                columns = layout.constant + tuple(layout.header_bytes + offset for offset in _DECIDING)
+                alike = self._runs.matching(buffer, start, stride, limit, columns)
+                if alike >= FEW_RECORDS:
+                    self._failures = 0
+                    self._run_limit = min(2 * alike if alike == limit else alike + 64, RecordRuns.chunk_records)
+                    self.packets += alike
+                    self._add_alike(buffer, start, stride, alike, layout)
+                    return start + alike * stride
+                self._run_limit = 64
+                self._failures = min(self._failures + 1, 6)
+                self._singly = alike + (1 << self._failures)
+        self.packets += 1
+        if plain:
+            self._add(_key_at(buffer, frame_at), reader.original_bytes, 1, reader.at_ns, reader.at_ns)
+        else:
+            self.other_packets += 1
+            if _is_fragment(buffer, frame_at, reader.captured_bytes, reader.interface.link_type):
+                self.fragments += 1
+        return following
+
+    def _add_alike(self, buffer: Buffer, start: int, stride: int, records: int, layout: RecordLayout) -> None:
+        """Records of one length that are all flows': those of one second at a time."""
+        high = layout.time_high
+        while records:
+            part = self._runs.matching(buffer, start, stride, records, (high, high + 1, high + 2, high + 3))
+            if part < _FEW_AT_ONCE:
+                part = min(records, _FEW_AT_ONCE)
+                self._add_few(buffer, start, stride, part, layout)
+            else:
+                base_ns = layout.base_ns + _word_at(buffer, start + high, layout) * layout.high_ns
+                self._add_second(buffer, start, stride, layout, base_ns, _words_of(buffer, start, stride, part, layout))
+            start += part * stride
+            records -= part
+
+    def _add_second(
+        self, buffer: Buffer, start: int, stride: int, layout: RecordLayout, base_ns: int, lows: Any
+    ) -> None:
+        """Records with equal upper halves of their time stamps: halved until each part is one bin's."""
+        if len(lows) <= _FEW_AT_ONCE:
+            self._add_few(buffer, start, stride, len(lows), layout)
+            return
+        if self.origin_ns is None:
+            self.origin_ns = base_ns + lows[0] * layout.low_ns
+        first, last = (self._bin_of(base_ns + low * layout.low_ns) for low in (min(lows), max(lows)))
+        if first == last:
+            self._add_bin(buffer, start, stride, layout, base_ns, lows)
+            return
+        half = len(lows) // 2
+        self._add_second(buffer, start, stride, layout, base_ns, lows[:half])
+        self._add_second(buffer, start + half * stride, stride, layout, base_ns, lows[half:])
+
+    def _add_bin(self, buffer: Buffer, start: int, stride: int, layout: RecordLayout, base_ns: int, lows: Any) -> None:
+        """Records that all came in one bin."""
+        records = len(lows)
+        frame_at, stop = start + layout.header_bytes, start + records * stride
+        columns = [buffer[frame_at + offset : stop : stride] for offset in _KEY_BYTES]
+        differing = [column for column in columns if column != column[:1] * records]
+
+        def add(first: int, last: int, packets: int) -> None:
+            first_at_ns, last_at_ns = (base_ns + lows[place] * layout.low_ns for place in (first, last))
+            key = _key_at(buffer, frame_at + first * stride)
+            self._add(key, self._reader.original_bytes, packets, first_at_ns, last_at_ns)
+
+        if not differing:
+            add(0, records - 1, records)
+            return
+        words = _side_by_side(differing, records)
+        backwards = words[::-1]
+        for word, packets in Counter(words).items():
+            add(words.index(word), records - 1 - backwards.index(word), packets)
+
+    def _add_few(self, buffer: Buffer, start: int, stride: int, records: int, layout: RecordLayout) -> None:
+        for at in range(start, start + records * stride, stride):
+            high, low = _word_at(buffer, at + layout.time_high, layout), _word_at(buffer, at + layout.time_low, layout)
+            at_ns = layout.base_ns + high * layout.high_ns + low * layout.low_ns
+            self._add(_key_at(buffer, at + layout.header_bytes), self._reader.original_bytes, 1, at_ns, at_ns)
+
+    def _add(
+        self, key: FlowKey, frame_bytes: int, packets: int, first_at_ns: Optional[int], last_at_ns: Optional[int]
+    ) -> None:
+        """Packets of a flow that came in one bin, the first and the last of them at these times."""
+        flow = self.flows.get(key)
+        if flow is None:
+            if len(self.flows) >= MAX_FLOWS:
+                self.unlisted_packets += packets
+                return
+            flow = self.flows[key] = FlowCounts()
+        flow.packets += packets
+        flow.bytes += packets * frame_bytes
+        if first_at_ns is None:
+            flow.outside_packets += packets
+            return
+        if self.origin_ns is None:
+            self.origin_ns = first_at_ns
+        if flow.first_at_ns is None:
+            flow.first_at_ns = first_at_ns
+        flow.last_at_ns = last_at_ns
+        number = self._bin_of(first_at_ns)
+        if not 0 <= number < self._bins:
+            flow.outside_packets += packets
+            return
+        counts = flow.bins.get(number)
+        if counts is None:
+            if self._cells >= MAX_CELLS:
+                flow.outside_packets += packets
+                return
+            self._cells += 1
+            counts = flow.bins[number] = [0, 0]
+        counts[0] += packets
+        counts[1] += packets * frame_bytes
+
+    def _bin_of(self, at_ns: int) -> int:
+        assert self.origin_ns is not None
+        return (at_ns - self.origin_ns) // self.bin_ns
+
+    def report(self) -> Dict[str, Any]:
+        """What was counted, as ``CountedFlows`` describes it (wire/flows.py)."""
+        return {
+            "bin_ns": self.bin_ns,
+            "origin_ns": self.origin_ns,
+            "packets": self.packets,
+            "other_packets": self.other_packets,
+            "fragments": self.fragments,
+            "unlisted_packets": self.unlisted_packets,
+            "flows": [_report(key, self.flows[key]) for key in sorted(self.flows)],
+        }
+
+
+def _report(key: FlowKey, flow: FlowCounts) -> Dict[str, Any]:
+    bins = sorted(flow.bins)
+    return {
+        "mac": ":".join("%02x" % byte for byte in key.mac),
+        "udp_source_port": key.udp_source_port,
+        "udp_sink_port": key.udp_sink_port,
+        "packets": flow.packets,
+        "bytes": flow.bytes,
+        "first_at_ns": flow.first_at_ns,
+        "last_at_ns": flow.last_at_ns,
+        "outside_packets": flow.outside_packets,
+        "bins": bins,
+        "bin_packets": [flow.bins[number][0] for number in bins],
+        "bin_bytes": [flow.bins[number][1] for number in bins],
+    }
+
+
+def _is_plain(buffer: Buffer, at: int, captured_bytes: int, link_type: int) -> bool:
+    """Whether the frame there is counted as a flow's."""
+    return (
+        link_type == LINK_ETHERNET
+        and captured_bytes >= _LEAST_BYTES
+        and buffer[at + 12 : at + 15] == b"\x08\x00\x45"
+        and buffer[at + 23] == 17
+        and not buffer[at + 20] & _MF_AND_HIGH_OFFSET
+        and not buffer[at + 21]
+    )
+
+
+def _is_fragment(buffer: Buffer, at: int, captured_bytes: int, link_type: int) -> bool:
+    return (
+        link_type == LINK_ETHERNET
+        and captured_bytes >= 24
+        and buffer[at + 12 : at + 14] == b"\x08\x00"
+        and bool(buffer[at + 20] & _MF_AND_HIGH_OFFSET or buffer[at + 21])
+    )
+
+
+def _key_at(buffer: Buffer, at: int) -> FlowKey:
+    ports = struct.unpack_from(">HH", buffer, at + 34)
+    return FlowKey(bytes(buffer[at + 6 : at + 12]), *ports)
+
+
+def _word_at(buffer: Buffer, at: int, layout: RecordLayout) -> int:
+    return int.from_bytes(buffer[at : at + 4], "little" if layout.little else "big")
+
+
+def _words_of(buffer: Buffer, start: int, stride: int, records: int, layout: RecordLayout) -> Any:
+    """The lower words of time stamps."""
+    column = bytearray(4 * records)
+    for place in range(4):
+        column[place::4] = buffer[start + layout.time_low + place : start + records * stride : stride]
+    words = array("I")
+    words.frombytes(bytes(column))
+    if layout.little is not (sys.byteorder == "little"):
+        words.byteswap()
+    return words
+
+
+def _side_by_side(columns: List[Any], records: int) -> Any:
+    """Of each record the bytes of these columns, as something that is counted and looked for: a word, or bytes."""
+    if len(columns) == 1:
+        return array("B", bytes(columns[0]))
+    for size, kind in _COUNTING_KINDS:
+        if len(columns) <= size and array(kind).itemsize == size:
+            side_by_side = bytearray(size * records)
+            for place, column in enumerate(columns):
+                side_by_side[place::size] = column
+            words = array(kind)
+            words.frombytes(bytes(side_by_side))
+            return words
+    return list(zip(*columns))

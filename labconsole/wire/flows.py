@@ -1,0 +1,66 @@
+"""Flows that were counted in a capture, over time."""
+
+from __future__ import annotations
+
+from typing import Annotated, List, Optional
+
+from labconsole.packets.flows import MAX_BINS, MAX_CELLS, MAX_FLOWS
+from labconsole.wire.message import Message
+from labconsole.wire.rules import Count, Most, Name, Port, Rule, bad, whole
+
+BinNumber = Annotated[int, Rule(whole(0, MAX_BINS - 1))]
+
+
+class CountedFlow(Message):
+    """What one sender sent from one port. Bins that hold nothing are left out of ``bins``, ``bin_packets`` and
+    ``bin_bytes``, which belong together; ``outside_packets`` are in none of them.
+    """
+
+    mac: Name
+    udp_source_port: Port
+    udp_sink_port: Port
+    packets: Count
+    bytes: Count
+    first_at_ns: Optional[Count]
+    last_at_ns: Optional[Count]
+    outside_packets: Count
+    bins: Annotated[List[BinNumber], Most(MAX_BINS)]
+    bin_packets: Annotated[List[Count], Most(MAX_BINS)]
+    bin_bytes: Annotated[List[Count], Most(MAX_BINS)]
+
+    def check_fields(self) -> None:
+        """The bins are in order, and hold together what was counted."""
+        if not len(self.bins) == len(self.bin_packets) == len(self.bin_bytes):
+            raise bad("bins", "has not as many items as bin_packets and bin_bytes")
+        if any(later <= earlier for earlier, later in zip(self.bins, self.bins[1:])):
+            raise bad("bins", "is not in ascending order")
+        if sum(self.bin_packets) + self.outside_packets != self.packets:
+            raise bad("bin_packets", "does not add up to packets")
+        if sum(self.bin_bytes) > self.bytes or (not self.outside_packets and sum(self.bin_bytes) != self.bytes):
+            raise bad("bin_bytes", "does not add up to bytes")
+
+
+class CountedFlows(Message):
+    """Every packet of the capture is one of a flow's, one of more flows than are counted each for itself
+    (``unlisted_packets``), or an other one; ``fragments``: how many of those are parts of IPv4 datagrams.
+
+    Bin k begins k times ``bin_ns`` after ``origin_ns``, the time stamp of the first packet of a flow.
+    """
+
+    bin_ns: Count
+    origin_ns: Optional[Count]
+    packets: Count
+    other_packets: Count
+    fragments: Count
+    unlisted_packets: Count
+    flows: Annotated[List[CountedFlow], Most(MAX_FLOWS)]
+
+    def check_fields(self) -> None:
+        """What was counted adds up."""
+        flows = sum(flow.packets for flow in self.flows)
+        if flows + self.other_packets + self.unlisted_packets != self.packets:
+            raise bad("flows", "does not add up to packets with the others")
+        if self.fragments > self.other_packets:
+            raise bad("fragments", "is more than other_packets")
+        if sum(len(flow.bins) for flow in self.flows) > MAX_CELLS:
+            raise bad("flows", "has more than %d bins" % MAX_CELLS)
