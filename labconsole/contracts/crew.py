@@ -103,6 +103,7 @@ class Crew:
     """A crew that stands. ``attest`` is asked again after each trial, as Prepared has it.
 
     ``started_ns``: before the first guest was started, by the UUT's monotonic clock. ``disks`` None: they have none.
+    ``own_stacks``: whether each guest has a network stack of its own, and not the UUT's.
     """
 
     members: tuple[StandingMember, ...]
@@ -110,6 +111,7 @@ class Crew:
     attestation: Attestation = field(default_factory=dict)
     attest: Attest | None = None
     disks: DisksBelow | None = None
+    own_stacks: bool = True
 
 
 @dataclass(slots=True, kw_only=True)

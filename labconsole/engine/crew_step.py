@@ -163,6 +163,29 @@ def stored_by_hash(
         yield from reversed(store.experiments(kind, where))
 
 
+def stored_of_blocks(
+    store: ExperimentStore[R], kind: RecordKind[R], steps: Sequence[CrewStep[Any, R]], testbed_fingerprint: str
+) -> dict[str, R]:
+    """The newest of each trial that can be stood behind, where its crew came to the end of its block. Blocking.
+
+    A crew that broke off before is set up again, and all of its trials are taken again.
+    """
+    done: dict[str, R] = {}
+    tried: set[str] = set()
+    for record in stored_by_hash(store, kind, [each.hash for each in steps], testbed_fingerprint):
+        found: Any = record
+        if found.format == kind.format:
+            tried.add(found.plan.hash)
+            if found.status == "done":
+                done[found.plan.hash] = record
+    broken = {(each.trial.point.crew, each.trial.block) for each in steps if each.hash not in tried}
+    return {
+        each.hash: done[each.hash]
+        for each in steps
+        if each.hash in done and (each.trial.point.crew, each.trial.block) not in broken
+    }
+
+
 def failure_of(verdict: Verdict) -> str | None:
     """Why nothing can be concluded; None: something can."""
     if verdict.status != "invalid":

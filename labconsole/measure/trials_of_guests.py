@@ -6,7 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from labconsole.measure.statistics.effects import holm
-from labconsole.model.record.crew_trial import CrewTrialRef, TimekeeperSeen
+from labconsole.model.record.crew_trial import CrewTrialRef
+
+
+class NodeOutside(Protocol):
+    """What a record says of the node that is not the unit under test."""
+
+    @property
+    def node(self) -> str: ...
 
 
 class TrialOfGuests(Protocol):
@@ -19,7 +26,7 @@ class TrialOfGuests(Protocol):
     @property
     def status(self) -> str: ...
     @property
-    def timekeeper(self) -> TimekeeperSeen | None: ...
+    def timekeeper(self) -> NodeOutside | None: ...
     @property
     def environment(self) -> Mapping[str, Any]: ...
 

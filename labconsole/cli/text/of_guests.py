@@ -6,19 +6,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from labconsole.cli.text import boots, jobs
+from labconsole.cli.text import boots, flows, jobs
 from labconsole.contracts.experiment import StepRecord
 from labconsole.contracts.report import Figure
 from labconsole.experiments.boot.steps import Boots
 from labconsole.experiments.boot.summary import summarize_boots
+from labconsole.experiments.flow.steps import Flows
+from labconsole.experiments.flow.summary import summarize_flows
 from labconsole.experiments.job.steps import Jobs
 from labconsole.experiments.job.summary import summarize_jobs
 from labconsole.experiments.units import report_units
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.boot import BootRecord
+from labconsole.model.record.flow import FlowRecord
 from labconsole.model.record.job import JobRecord
 from labconsole.model.record.kind import RecordKind
 from labconsole.model.record.kinds.boot import KIND as BOOT
+from labconsole.model.record.kinds.flow import KIND as FLOW
 from labconsole.model.record.kinds.job import KIND as JOB
 from labconsole.report.assembly import figures_of
 
@@ -59,6 +63,10 @@ def _boot_id(record: BootRecord) -> str:
     return record.boot_id
 
 
+def _flow_id(record: FlowRecord) -> str:
+    return record.flow_id
+
+
 JOBS_SHOWN = KindShown(
     name="job",
     plural="jobs",
@@ -89,6 +97,23 @@ BOOTS_SHOWN = KindShown(
 )
 
 
+FLOWS_SHOWN = KindShown(
+    name="flow",
+    plural="flows",
+    purpose="flows out of guests",
+    guess="as long as they are told to send",
+    of=FLOW,
+    experiment=Flows,
+    id_of=_flow_id,
+    words=flows.flow_words,
+    lines=flows.flow_lines,
+    table=flows.flows_table,
+    summarize=summarize_flows,
+    summary_lines=flows.summary_lines,
+)
+_SHOWN = {each.name: each for each in (JOBS_SHOWN, BOOTS_SHOWN, FLOWS_SHOWN)}
+
+
 def kind_of(plan: Plan) -> KindShown | None:
     """What a plan asks of guests in number; None: it forwards frames."""
-    return JOBS_SHOWN if plan.jobs is not None else BOOTS_SHOWN if plan.boots is not None else None
+    return None if plan.of_guests is None else _SHOWN[plan.of_guests.noun]

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TypeVar
 
 from labconsole.contracts.crew import BootMark, CrewMember, Ground, HowMade, HypervisorWord, StandingCrew
 from labconsole.contracts.experiment import Bench
 from labconsole.contracts.picture import StepPicture
 from labconsole.contracts.ports import AgentLink
+from labconsole.engine.crew_taking import changed_since, unless_stopped
 from labconsole.engine.trial.window import Readings
-from labconsole.errors import Aborted, AgentError, MeasurementError, NodeError, NodeLost
+from labconsole.errors import AgentError, MeasurementError, NodeError, NodeLost
 from labconsole.experiments.boot.figures import guests_booted, memory_used
 from labconsole.experiments.boot.live import guests_starting
 from labconsole.experiments.boot.memory import GuestsMemory, MemoryLook, look, look_at_guests
@@ -40,8 +40,6 @@ DROPS = 3
 MIB = 1024 * 1024
 SHOWN_EVERY_S = 0.2
 _DID_NOT_COME = ("guest_silent", "guest_ended")
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,10 +91,10 @@ class BootTaking:
             if self._offer.files:
                 done = "looked for" if self._offer.installed else "copied"
                 self._show(f"what the guests start from is being {done}")
-                await self._unless_stopped(own.make(on_disk=self._point.start == "cold"))
+                await unless_stopped(self._stage, own.make(on_disk=self._point.start == "cold"))
             if self._point.start == "hot":
                 self._show("one guest is started and thrown away, so that all it needs is in memory")
-                await self._unless_stopped(self._stand(own, self._members[:1], "thrown away", HowMade()))
+                await unless_stopped(self._stage, self._stand(own, self._members[:1], "thrown away", HowMade()))
                 await self._stage.restore()
             return await self._measured(own)
         finally:
@@ -119,7 +117,9 @@ class BootTaking:
         missing: list[str] = []
         marks: SeenMarks | None = None
         try:
-            crew = await self._unless_stopped(self._stand(own, self._members, "measured", HowMade(before=before)))
+            crew = await unless_stopped(
+                self._stage, self._stand(own, self._members, "measured", HowMade(before=before))
+            )
             memory, swapped = await self._quiet(crew)
         except AgentError as exc:
             if exc.code not in _DID_NOT_COME or self._ground is None:
@@ -224,7 +224,7 @@ class BootTaking:
     async def _quiet(self, crew: StandingCrew) -> tuple[tuple[GuestsMemory, MemoryUsed], int | None]:
         """Memory, once nothing has been asked of the guests for a while; and pages swapped since before the start."""
         self._show(f"all {len(self._members)} guests are up; {QUIET_S:g} s of quiet, then their memory")
-        await self._unless_stopped(asyncio.sleep(QUIET_S))
+        await unless_stopped(self._stage, asyncio.sleep(QUIET_S))
         after = await self._look(crew.uut)
         self._word = after.word
         pids = [member.pid for member in crew.crew.members if member.pid is not None]
@@ -248,29 +248,7 @@ class BootTaking:
     async def _attest(self, crew: StandingCrew) -> list[str]:
         """What of the guests is no longer as it was set up, in sentences."""
         self._seen.attestation = crew.crew.attestation
-        if crew.crew.attest is None:
-            return []
-        try:
-            after = await crew.crew.attest(crew.uut)
-        except NodeLost:
-            raise
-        except NodeError as exc:
-            return [exc.message]
-        changed = "the guests are not what was set up: what they say of themselves changed"
-        return [] if after == crew.crew.attestation else [changed]
-
-    async def _unless_stopped(self, work: Awaitable[T]) -> T:
-        """Its result, unless the operator stops it: then it is given up, and what it began is undone."""
-        task, stop = asyncio.ensure_future(work), asyncio.ensure_future(self._stage.wait_stopping())
-        try:
-            await asyncio.wait((task, stop), return_when=asyncio.FIRST_COMPLETED)
-            if not task.done():
-                raise Aborted("the plan was ended")
-            return task.result()
-        finally:
-            task.cancel()
-            stop.cancel()
-            await asyncio.gather(task, stop, return_exceptions=True)
+        return await changed_since(crew)
 
     def _watcher(self) -> Callable[[TimeMark], None]:
         finder, loop = MarkFinder(self._senders), asyncio.get_running_loop()

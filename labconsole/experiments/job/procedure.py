@@ -15,6 +15,7 @@ from labconsole.contracts.experiment import Bench, ExperimentStore, StepRecord
 from labconsole.contracts.picture import CopyState, StepPicture
 from labconsole.engine.crew_stage import guest_address, guest_mac
 from labconsole.engine.crew_step import CrewStep, failure_of
+from labconsole.engine.crew_taking import pinned
 from labconsole.errors import Aborted, LabError, MeasurementError, NodeLost
 from labconsole.experiments.job.disk_verdict import disk_notes
 from labconsole.experiments.job.live import guests_of, guests_standing
@@ -156,13 +157,7 @@ def result_words(record: JobRecord) -> list[str]:
 
 
 def crew_members(point: JobPoint, factors: JobFactors, cpus: Sequence[int]) -> tuple[CrewMember, ...]:
-    """The guests of a point. ``cpus``: those of the UUT, of which the last is the one that all share."""
-
-    def where(number: int) -> str | None:
-        if point.cpu == "any" or not cpus:
-            return None
-        return str(cpus[-1] if point.cpu == "same" else cpus[number % len(cpus)])
-
+    """The guests of a point. ``cpus``: see pinned()."""
     shares = factors.cpu_shares
     return tuple(
         CrewMember(
@@ -170,7 +165,7 @@ def crew_members(point: JobPoint, factors: JobFactors, cpus: Sequence[int]) -> t
             address=guest_address(number),
             mac=guest_mac(number),
             memory_mib=factors.memory_mib,
-            cpus=where(number),
+            cpus=pinned(point.cpu, cpus, number),
             cpu_shares=None if shares is None else shares[number % len(shares)],
             cpu_quota_ratio=factors.cpu_quota_ratio,
             disk_mib=factors.crew_disk_mib,

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from labconsole.contracts.experiment import Stage
-from labconsole.engine.crew_step import of_plan, stored_by_hash, trials_at
+from labconsole.engine.crew_step import of_plan, stored_of_blocks, trials_at
 from labconsole.errors import ConfigError
 from labconsole.model.inventory import Inventory
 from labconsole.model.jobs import JOBS
 from labconsole.model.plan.jobs import JobTrial, job_hash
 from labconsole.model.plan.plan import Plan
-from labconsole.model.record.job import JOB_FORMAT, JobRecord
+from labconsole.model.record.job import JobRecord
 from labconsole.model.record.kinds.job import KIND as JOB
 
 if TYPE_CHECKING:
@@ -42,23 +42,8 @@ class Jobs:
         ]
 
     def stored(self, steps: Sequence[JobStep], testbed_fingerprint: str) -> Mapping[str, JobRecord]:
-        """The newest of each trial that can be stood behind, where its crew came to the end of its block.
-
-        A crew that broke off before is set up again, and all of its trials are taken again.
-        """
-        done: dict[str, JobRecord] = {}
-        tried: set[str] = set()
-        for record in stored_by_hash(self._store, JOB, [each.hash for each in steps], testbed_fingerprint):
-            if record.format == JOB_FORMAT:
-                tried.add(record.plan.hash)
-                if record.status == "done":
-                    done[record.plan.hash] = record
-        broken = {(each.trial.point.crew, each.trial.block) for each in steps if each.hash not in tried}
-        return {
-            each.hash: done[each.hash]
-            for each in steps
-            if each.hash in done and (each.trial.point.crew, each.trial.block) not in broken
-        }
+        """See stored_of_blocks()."""
+        return stored_of_blocks(self._store, JOB, steps, testbed_fingerprint)
 
     def earlier(self, testbed_fingerprint: str) -> Sequence[tuple[JobStep, JobRecord]]:
         """None: a job of an earlier time is shown among its results."""

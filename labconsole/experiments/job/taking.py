@@ -6,17 +6,17 @@ import asyncio
 import re
 import statistics
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TypeVar
 
 from labconsole.contracts.crew import StandingCrew, StandingMember
 from labconsole.contracts.experiment import Bench
 from labconsole.contracts.picture import CopyState, StepPicture
+from labconsole.engine.crew_taking import changed_since, swapped_pages, unless_stopped
 from labconsole.engine.trial.window import Readings
-from labconsole.errors import Aborted, MeasurementError, NodeError, NodeLost
+from labconsole.errors import MeasurementError, NodeError, NodeLost
 from labconsole.experiments.job.disks import DiskWatch
 from labconsole.experiments.job.live import MOST_NAMED, driving_note, guests_at_work, guests_standing, live_words
 from labconsole.experiments.job.requests import Requests
@@ -35,7 +35,6 @@ from labconsole.platforms.base.marks import nonces
 from labconsole.verdict.observed import TrialObservations
 from labconsole.verdict.reasons import reason
 from labconsole.verdict.timekeeper import LEAST_STEP_S
-from labconsole.wire.execution import Execute
 from labconsole.wire.guests import AskGuests, GuestLine
 from labconsole.wire.marks import StartMarks, StopMarks, TimeMark
 
@@ -49,10 +48,7 @@ WAY_FINDING_JOBS = 3
 MARKS = "marks"
 SHOWN_EVERY_S = 0.2
 
-_SWAPPED = re.compile(r"^pswp(?:in|out) (\d{1,20})$", re.MULTILINE)
 _SHA256 = re.compile(r"^([0-9a-f]{64})\s", re.MULTILINE)
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +103,7 @@ class JobTaking:
             copies[name] = copies.get(name, 0) + 1
         if job.disk is not None:
             self._disk = DiskWatch(job.disk, point.size, crew, copies)
-            await self._unless_stopped(self._disk.make_ready(self._limit_s))
+            await unless_stopped(self._bench.stage, self._disk.make_ready(self._limit_s))
         many = f"{len(names)} cop{'ies' if len(names) > 1 else 'y'}"
         ready = guests_standing(list(self._members), CopyState.STANDS)
         self._bench.show(StepPicture(found=(f"{many} of {job.words(point.size)} under way",), guests=ready))
@@ -118,14 +114,14 @@ class JobTaking:
             self._bench.stage.guest_processes,
             {crew.uut.name: [member.pid for member in self._standing.values() if member.pid is not None]},
         )
-        before = await self._swap()
+        before = await swapped_pages(crew.uut)
         await readings.open()
         async with serving(job.server, crew, self._problems), self._disk or nullcontext():
             window = await self._work(job, copies)
         await readings.close()
         if window.answered is not None:
             self._seen.notes.append(driving_note(crew.uut.name, window.answered))
-        after = await self._swap()
+        after = await swapped_pages(crew.uut)
         for guest, said in window.said.items():
             if said.code == "guest_silent":
                 detail = f"{guest}: the job had not ended after {self._limit_s:g} s"
@@ -133,7 +129,7 @@ class JobTaking:
             elif said.code:
                 self._problems.append(f"{guest}: {said.message}")
         if not any(said.code for said in window.said.values()):
-            await self._attest()  # who does not answer a line says nothing of itself either
+            self._problems += await changed_since(crew)  # who does not answer a line says nothing of itself either
         seen_copies = tuple(self._copies(window))
         starts = [copy.start_reply_ns for copy in seen_copies if copy.start_reply_ns is not None]
         return JobSeen(
@@ -164,7 +160,7 @@ class JobTaking:
             return await self._round(job.command(self._point.size), copies, self._limit_s, live=True)
         asked = Requests(job.requests, self._point.size, self._limit_s, self._crew, self._disk, self._problems)
         addresses = {guest: self._origin(guest)[0] for guest in copies}
-        window = await self._unless_stopped(asked.take(copies, addresses, MARKS))
+        window = await unless_stopped(self._bench.stage, asked.take(copies, addresses, MARKS))
         self._empty, self._client = asked.empty, asked.client
         return window
 
@@ -251,8 +247,9 @@ class JobTaking:
         self._bench.stage.on_mark = self._watcher(senders) if live else None
         await crew.timekeeper.ask(StartMarks(marks=MARKS, interface=crew.stream.sink.interface, address=crew.address))
         try:
-            answered = await self._unless_stopped(
-                crew.uut.ask(AskGuests(asked=lines, until=DONE, timeout_s=limit_s), timeout_s=limit_s + 30)
+            answered = await unless_stopped(
+                self._bench.stage,
+                crew.uut.ask(AskGuests(asked=lines, until=DONE, timeout_s=limit_s), timeout_s=limit_s + 30),
             )
         finally:
             self._bench.stage.on_mark = None
@@ -282,41 +279,6 @@ class JobTaking:
                 self._shows = loop.call_later(SHOWN_EVERY_S, show)
 
         return hear
-
-    async def _unless_stopped(self, asked: Awaitable[T]) -> T:
-        """What is asked, unless the operator stops it: then the guests are ended with what they do."""
-        stage = self._bench.stage
-        work, stop = asyncio.ensure_future(asked), asyncio.ensure_future(stage.wait_stopping())
-        try:
-            await asyncio.wait((work, stop), return_when=asyncio.FIRST_COMPLETED)
-            if not work.done():
-                await stage.restore()
-                raise Aborted("the plan was ended")
-            return work.result()
-        finally:
-            work.cancel()
-            stop.cancel()
-            await asyncio.gather(work, stop, return_exceptions=True)
-
-    async def _swap(self) -> int | None:
-        """Pages that the UUT moved in and out of swap since it was started; None where it does not say."""
-        said = await self._crew.uut.ask(Execute(argv=["cat", "/proc/vmstat"], timeout_s=5))
-        found = _SWAPPED.findall(said.stdout)
-        return sum(map(int, found)) if len(found) == 2 else None
-
-    async def _attest(self) -> None:
-        crew = self._crew.crew
-        if crew.attest is None:
-            return
-        try:
-            after = await crew.attest(self._crew.uut)
-        except NodeLost:
-            raise
-        except NodeError as exc:
-            self._problems.append(exc.message)
-            return
-        if after != crew.attestation:
-            self._problems.append("the guests are not what was set up: what they say of themselves changed")
 
     def _copies(self, window: Window) -> Iterable[CopySeen]:
         answers = window.answers

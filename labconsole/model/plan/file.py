@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, PlainValidator
 
 from labconsole.model.design_point import BACKGROUNDS, GENERATORS, MAX_DURATION_S, OBSERVE, FrameSize, Target
 from labconsole.model.inventory import Name
 from labconsole.model.plan.boots import BootFactors
 from labconsole.model.plan.claims import CLAIMS
 from labconsole.model.plan.conduct import HookCommand, Retry, Stop, WarmUp
+from labconsole.model.plan.flows import FlowFactors
 from labconsole.model.plan.jobs import JobFactors, JobWish
 from labconsole.model.plan.search import SEARCH_SECTIONS, Search
 from labconsole.model.strict import StrictModel
@@ -30,7 +31,7 @@ NOT_OF_GUESTS = (
 )  # fmt: skip
 """What a plan of guests in number does not have: no frames are forwarded."""
 
-OF_GUESTS = ("job", "boot")
+OF_GUESTS = ("job", "boot", "flow")
 """The keys that ask for guests in number: a plan has one of them, or frames to forward."""
 
 RULE_KEYS = ("include", "exclude", "overrides")
@@ -161,6 +162,14 @@ class Override(StrictModel):
     tolerances: Tolerances | None = None
 
 
+def _of_guests_schema(kind: str) -> JsonValue:
+    others = [other for other in OF_GUESTS if other != kind]
+    return {
+        "required": ["platforms", kind],
+        "not": {"anyOf": [{"required": [key]} for key in (*NOT_OF_GUESTS, *others)]},
+    }
+
+
 class PlanFile(BaseModel):
     """The file as written: a matrix (its factors as lists) or ``points``."""
 
@@ -174,14 +183,7 @@ class PlanFile(BaseModel):
                     "required": ["platforms", "frame_sizes", "search"],
                     "not": {"anyOf": [{"required": [key]} for key in ("points", "targets")]},
                 },
-                {
-                    "required": ["platforms", "job"],
-                    "not": {"anyOf": [{"required": [key]} for key in (*NOT_OF_GUESTS, "boot")]},
-                },
-                {
-                    "required": ["platforms", "boot"],
-                    "not": {"anyOf": [{"required": [key]} for key in (*NOT_OF_GUESTS, "job")]},
-                },
+                *map(_of_guests_schema, OF_GUESTS),
                 {
                     "required": ["points"],
                     "not": {"anyOf": [{"required": [key]} for key in (*MATRIX_KEYS, *RULE_KEYS)]},
@@ -222,6 +224,7 @@ class PlanFile(BaseModel):
     search: Search | None = None
     job: JobFactors | None = None
     boot: BootFactors | None = None
+    flow: FlowFactors | None = None
 
     def frame(self, size_bytes: int, entry: PointEntry | None = None) -> FrameSize:
         """A frame size in the convention of the file, or of the entry where that says its own."""
@@ -234,6 +237,7 @@ _SECTIONS: dict[str, type[BaseModel]] = {
     "tolerances": Tolerances, "points": PointEntry, "include": IncludeEntry, "exclude": ExcludeEntry,
     "overrides": Override, "retry": Retry, "warm_up": WarmUp, "stop": Stop, "pre": HookCommand, "post": HookCommand,
     "search": Search, "job": JobFactors, "job.jobs": JobWish, "boot": BootFactors,
+    "flow": FlowFactors,
 }  # fmt: skip
 _SECTIONS |= {f"search.{name}": model for name, model in SEARCH_SECTIONS.items()}
 for _section, _model in _SECTIONS.items():

@@ -11,11 +11,12 @@ from labconsole.errors import ConfigError, LackingHere, OtherTestbed
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory
 from labconsole.model.limits_check import check_request
-from labconsole.model.plan.boots import PlannedBoots
+from labconsole.model.plan.boots import BootFactors
 from labconsole.model.plan.file import MATRIX_KEYS, MATRIX_NEEDS, RULE_KEYS, PlanFile
-from labconsole.model.plan.jobs import PlannedJobs
+from labconsole.model.plan.flows import FlowFactors
+from labconsole.model.plan.jobs import JobFactors
 from labconsole.model.plan.order import Configuration, configuration, set_up_key
-from labconsole.model.plan.plan import Plan, PlannedPoint, factors
+from labconsole.model.plan.plan import Plan, PlannedPoint, factors, planned
 from labconsole.model.plan.points import FACTORS, Listed, distinct
 from labconsole.model.plan.rules import RULE_FACTORS, exclusion_words, has_rules, location, unfold
 from labconsole.model.plan.searched import as_matrix_file, of_guests, searches_only, without_grid
@@ -52,14 +53,17 @@ def load_plan(path: Path, inventory: Inventory | None = None, *, also: AlsoCheck
         plan = _matrix_plan(file)
     if of_guests(file) is not None:
         how = (written.set_ups or 1, file.repetitions, file.seed, file.order == "as-listed")
-        jobs = None if file.job is None else PlannedJobs(file.job, file.platforms or (), *how)
-        boots = None if file.boot is None else PlannedBoots(file.boot, file.platforms or (), *how)
-        plan = replace(plan, jobs=jobs, boots=boots)
-        asked = plan.of_guests
-        assert asked is not None
+        asked = planned(_factors_of(file), (file.platforms or (), *how))
+        plan = replace(plan, of_guests=asked)
         if (trials := len(asked.points) * asked.set_ups * asked.repetitions) > MAX_TRIALS:
             raise _too_large(path, trials)
     return plan if inventory is None else check_plan(plan, inventory, path, data, file, also=also)
+
+
+def _factors_of(file: PlanFile) -> JobFactors | BootFactors | FlowFactors:
+    found = file.job or file.boot or file.flow
+    assert found is not None
+    return found
 
 
 def _matrix_plan(file: PlanFile) -> Plan:

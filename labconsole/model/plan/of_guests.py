@@ -1,4 +1,4 @@
-"""Jobs or starts of guests of one design point, or a few, asked for at the command line instead of in a plan's file."""
+"""Jobs, starts or flows of guests of one design point, or a few, asked for at the command line."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from pydantic import ValidationError
 from labconsole.errors import ConfigError
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.inventory import Inventory
-from labconsole.model.plan.boots import BootFactors, PlannedBoots
-from labconsole.model.plan.jobs import JobFactors, PlannedJobs
-from labconsole.model.plan.plan import Plan
+from labconsole.model.plan.boots import BootFactors
+from labconsole.model.plan.flows import FlowFactors
+from labconsole.model.plan.jobs import JobFactors
+from labconsole.model.plan.plan import Plan, planned
 from labconsole.model.plan.searched import ANY_FRAME_BYTES
 from labconsole.model.plan.writer import plan_from_requests
 from labconsole.model.strict import StrictModel
@@ -25,7 +26,7 @@ MAX_TRIALS = 100_000
 
 def plan_of_guests(
     platforms: Sequence[str],
-    factors: JobFactors | BootFactors,
+    factors: JobFactors | BootFactors | FlowFactors,
     inventory: Inventory,
     *,
     set_ups: int = 1,
@@ -46,13 +47,9 @@ def plan_of_guests(
         )
         for platform in platforms
     ]
-    how = (tuple(platforms), set_ups, repetitions, 0)
-    jobs = PlannedJobs(factors, *how) if isinstance(factors, JobFactors) else None
-    boots = PlannedBoots(factors, *how) if isinstance(factors, BootFactors) else None
-    name = "job" if jobs is not None else "boot"
-    plan = replace(plan_from_requests(name, at_no_load, inventory), seed=0, jobs=jobs, boots=boots, grid=False)
-    assert plan.of_guests is not None
-    if (trials := len(plan.of_guests.points) * set_ups * repetitions) > MAX_TRIALS:
+    asked = planned(factors, (tuple(platforms), set_ups, repetitions, 0, False))
+    plan = replace(plan_from_requests(asked.noun, at_no_load, inventory), seed=0, of_guests=asked, grid=False)
+    if (trials := len(asked.points) * set_ups * repetitions) > MAX_TRIALS:
         raise ConfigError(f"asks for {trials} trials", key="--repetitions", allowed=f"at most {MAX_TRIALS}; or a plan")
     return plan
 

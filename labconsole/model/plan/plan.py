@@ -26,10 +26,11 @@ from labconsole.model.plan.blocks import (
     planned_set_ups,
     references,
 )
-from labconsole.model.plan.boots import PlannedBoots
+from labconsole.model.plan.boots import BootFactors, PlannedBoots
 from labconsole.model.plan.conduct import HookCommand, Retry, Stop, WarmUp
 from labconsole.model.plan.file import Order
-from labconsole.model.plan.jobs import PlannedJobs
+from labconsole.model.plan.flows import FlowFactors, PlannedFlows
+from labconsole.model.plan.jobs import JobFactors, PlannedJobs
 from labconsole.model.plan.order import Configuration as SetUpOf
 from labconsole.model.plan.order import Trial, configuration, forwards, schedule
 from labconsole.model.plan.points import Listed, as_matrix, distinct
@@ -102,11 +103,8 @@ class Plan:
     pre: tuple[HookCommand, ...] = ()
     post: tuple[HookCommand, ...] = ()
     search: Search | None = None
-    jobs: PlannedJobs | None = None
-    """What guests are given to do; None: nothing."""
-
-    boots: PlannedBoots | None = None
-    """Which guests are started; None: none. With neither jobs nor boots, this plan forwards frames."""
+    of_guests: PlannedJobs | PlannedBoots | PlannedFlows | None = None
+    """What is asked of guests in number; None: frames are forwarded."""
 
     grid: bool = True
     """False: no point is measured; they say at which configurations the search is made."""
@@ -227,9 +225,19 @@ class Plan:
         return configurations(self.search, (point.request for point in self.points)) if self.search is not None else ()
 
     @property
-    def of_guests(self) -> PlannedJobs | PlannedBoots | None:
-        """What is asked of guests in number; None: frames are forwarded."""
-        return self.jobs if self.jobs is not None else self.boots
+    def jobs(self) -> PlannedJobs | None:
+        """What guests are given to do; None: nothing."""
+        return self.of_guests if isinstance(self.of_guests, PlannedJobs) else None
+
+    @property
+    def boots(self) -> PlannedBoots | None:
+        """Which guests are started; None: none."""
+        return self.of_guests if isinstance(self.of_guests, PlannedBoots) else None
+
+    @property
+    def flows(self) -> PlannedFlows | None:
+        """What guests send; None: nothing."""
+        return self.of_guests if isinstance(self.of_guests, PlannedFlows) else None
 
     @property
     def step_count(self) -> int:
@@ -341,3 +349,12 @@ def factors(listed: Sequence[Listed]) -> dict[str, Any]:
         "duration_s": max(each.point.duration_s for each in listed),
         "repetitions": max(each.repetitions for each in listed),
     }
+
+
+def planned(
+    factors: JobFactors | BootFactors | FlowFactors, how: tuple[tuple[str, ...], int, int, int, bool]
+) -> PlannedJobs | PlannedBoots | PlannedFlows:
+    """What these factors ask for; ``how``: platforms, set-ups, repetitions, seed, whether in the order of the file."""
+    if isinstance(factors, JobFactors):
+        return PlannedJobs(factors, *how)
+    return PlannedBoots(factors, *how) if isinstance(factors, BootFactors) else PlannedFlows(factors, *how)

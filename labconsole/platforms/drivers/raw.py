@@ -190,7 +190,12 @@ class RawDriver:
                 return {"driver": "raw", "guests": [], "cpus": cpus}
 
             return Crew(
-                members=members, started_ns=started_ns, attestation=await attest(uut), attest=attest, disks=below
+                members=members,
+                started_ns=started_ns,
+                attestation=await attest(uut),
+                attest=attest,
+                disks=below,
+                own_stacks=False,
             )
 
     async def restore(self, uut: AgentLink) -> None:

@@ -1,19 +1,19 @@
-"""``labconsole experiment KIND``: guests in number, timed by a clock outside; and what was taken before."""
+"""``labconsole experiment KIND``: guests in number, seen from outside; and what was taken before."""
 
 from __future__ import annotations
 
 import argparse
 
 from labconsole.cli.commands import About
-from labconsole.cli.commands.experiment import boot, job
+from labconsole.cli.commands.experiment import boot, flow, job
 
 about = About(
     52,
-    "run jobs in guests, or start guests, timed by a clock outside",
-    description="Experiments with any number of guests side by side, whose times are taken by a clock outside of them: "
-    "the sink of the first stream. Keys of a plan do the same for every combination of factors and can be resumed. "
-    "Exit status: 0 every trial can be stood behind; 1 one cannot; 2 bad usage; 3 testbed unreachable; 130 "
-    "interrupted.",
+    "run jobs in guests, start guests, or have them send, seen from outside",
+    description="Experiments with any number of guests side by side, whose times are taken, and whose packets are "
+    "counted, outside of them: at the sink of the first stream. Keys of a plan do the same for every combination of "
+    "factors and can be resumed. Exit status: 0 every trial can be stood behind; 1 one cannot; 2 bad usage; 3 testbed "
+    "unreachable; 130 interrupted.",
 )
 
 
@@ -22,8 +22,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
     job.add_kind(kinds)
     boot.add_kind(kinds)
+    flow.add_kind(kinds)
 
 
 def run(args: argparse.Namespace) -> int:
     """0 when every trial can be stood behind, 1 when not."""
-    return {"job": job.run, "boot": boot.run}[args.kind](args)
+    return {"job": job.run, "boot": boot.run, "flow": flow.run}[args.kind](args)

@@ -14,12 +14,9 @@ def first_blocks(plan: Plan, args: argparse.Namespace) -> Plan:
     """The plan with as many blocks as --set-ups leaves. Raises ConfigError."""
     if args.set_ups is None:
         return plan
-    if plan.jobs is not None:
-        _refuse_other_than(args.set_ups, plan.jobs.set_ups, plan.name)
-        return replace(plan, jobs=replace(plan.jobs, set_ups=args.set_ups))
-    if plan.boots is not None:
-        _refuse_other_than(args.set_ups, plan.boots.set_ups, plan.name)
-        return replace(plan, boots=replace(plan.boots, set_ups=args.set_ups))
+    if plan.of_guests is not None:
+        _refuse_other_than(args.set_ups, plan.of_guests.set_ups, plan.name)
+        return replace(plan, of_guests=replace(plan.of_guests, set_ups=args.set_ups))
     if plan.set_ups is None:
         raise ConfigError(f"plan {plan.name} has no blocks; give it set_ups", key="--set-ups", value=args.set_ups)
     _refuse_other_than(args.set_ups, plan.set_ups, plan.name)

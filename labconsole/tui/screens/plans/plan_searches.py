@@ -1,4 +1,4 @@
-"""A plan's searches, jobs or starts of guests, in words for its details: what is asked for, how long, how far it is."""
+"""A plan's searches, or what it has guests do, in words for its details: what is asked for, how long, how far it is."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.steps import StepState
 from labconsole.model.jobs import JOBS
 from labconsole.model.plan.boots import PlannedBoots
+from labconsole.model.plan.flows import PlannedFlows
 from labconsole.model.plan.jobs import PlannedJobs
 from labconsole.model.plan.plan import Plan
 from labconsole.text.cells import count, span
@@ -20,6 +21,8 @@ def step_words(plan: Plan, execution: PlanExecution | None) -> list[Words]:
         words = _job_words(plan.jobs)
     elif plan.boots is not None:
         words = _boot_words(plan.boots)
+    elif plan.flows is not None:
+        words = _flow_words(plan.flows)
     elif plan.search is not None:
         searches = len(plan.searches)
         places = f"{count(searches)} configuration{'s' if searches != 1 else ''}"
@@ -55,7 +58,16 @@ def _boot_words(boots: PlannedBoots) -> list[Words]:
     return [("starts", f"of {guests} guests; {', '.join(boots.factors.start)}", ""), ("", _many(boots), "")]
 
 
-def _many(asked: PlannedJobs | PlannedBoots) -> str:
+def _flow_words(flows: PlannedFlows) -> list[Words]:
+    factors = flows.factors
+    guests = ", ".join(str(number) for number in factors.guests)
+    return [
+        ("flows", f"out of {guests} guests for {factors.duration_s:g} s; cpu {', '.join(factors.cpu)}", ""),
+        ("", _many(flows), ""),
+    ]
+
+
+def _many(asked: PlannedJobs | PlannedBoots | PlannedFlows) -> str:
     trials, points = len(asked.trials), len(asked.points)
     often = f"{asked.set_ups} set-up{'s' if asked.set_ups > 1 else ''}, {asked.repetitions} in each"
     return (

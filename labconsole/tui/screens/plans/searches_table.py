@@ -1,4 +1,4 @@
-"""The searches, jobs or starts of guests of a plan, one per row: where each stands, and what is known of it."""
+"""The searches of a plan, or what it has guests do, one per row: where each stands, and what is known of it."""
 
 from __future__ import annotations
 
@@ -21,6 +21,9 @@ LOOKS = {
     StepState.FAILED: ("✗", "bad"),
     StepState.STORED: ("■", "good"),
 }
+
+
+TITLES = {"": "Searches", "job": "Jobs", "boot": "Starts of guests", "flow": "Flows out of guests"}
 
 
 class SearchesTable(LineTable):
@@ -47,6 +50,11 @@ class SearchesTable(LineTable):
         Column("asked", "start", 30, right=False, grow_to=100),
         Column("found", "until all are up, and their memory", 20, right=False, grow_to=60),
     )
+    OF_FLOWS: ClassVar[tuple[Column, ...]] = (
+        Column("state", "", 1, right=False),
+        Column("asked", "guests that send", 30, right=False, grow_to=100),
+        Column("found", "payload that came to the sink", 20, right=False, grow_to=90),
+    )
 
     ACTIONS = (
         Action("enter", "open", "Open", "Show a search trial by trial over the whole screen, also while it runs.",
@@ -68,25 +76,24 @@ class SearchesTable(LineTable):
         """Take a plan's execution, begun or not."""
         self._execution = execution
         self._cells.clear()
-        self.border_title = "Jobs" if self._has_jobs else "Starts of guests" if self._has_boots else "Searches"
+        self.border_title = TITLES[self._noun]
         self.paint()
 
     @property
-    def _has_jobs(self) -> bool:
-        return self._execution is not None and self._execution.plan.jobs is not None
-
-    @property
-    def _has_boots(self) -> bool:
-        return self._execution is not None and self._execution.plan.boots is not None
+    def _noun(self) -> str:
+        """What the plan has guests do; "": nothing."""
+        asked = None if self._execution is None else self._execution.plan.of_guests
+        return "" if asked is None else asked.noun
 
     def columns(self) -> tuple[Column, ...]:
-        return self.OF_JOBS if self._has_jobs else self.OF_BOOTS if self._has_boots else self.COLUMNS
+        of = {"job": self.OF_JOBS, "boot": self.OF_BOOTS, "flow": self.OF_FLOWS}
+        return of.get(self._noun, self.COLUMNS)
 
     @property
     def nothing_words(self) -> str:
         """Why there is nothing to see."""
         refusal = self._execution.refusal if self._execution is not None else None
-        not_done = "not measured" if self._has_jobs or self._has_boots else "not searched"
+        not_done = "not measured" if self._noun else "not searched"
         return super().nothing_words if refusal is None else f"{not_done}: {refusal}"
 
     def keys(self) -> list[int]:

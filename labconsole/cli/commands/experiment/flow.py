@@ -1,0 +1,69 @@
+"""``labconsole experiment flow``: guests that send at once through one NIC, and what each gets of it."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from labconsole.cli.commands.experiment.of_guests import (
+    add_stored,
+    add_taking,
+    asked,
+    counts,
+    require,
+    show_stored,
+    take,
+)
+from labconsole.cli.options import add_common, comma_separated
+
+DESCRIPTION = (
+    "Have any number of guests send UDP at once through one NIC of the unit under test, and count what of each comes "
+    "to the sink of the first stream, flow by flow and over time; what comes out of each guest is counted at its "
+    "interface on the unit under test, too. Guests may be held to rates, begin later, or have several flows. The flow "
+    "key of a plan does the same for every combination of factors and can be resumed. Exit status: 0 every trial can "
+    "be stood behind; 1 one cannot; 2 bad usage; 3 testbed unreachable; 130 interrupted."
+)
+
+
+def add_kind(kinds: Any) -> None:
+    """Its options."""
+    flow: argparse.ArgumentParser = kinds.add_parser(
+        "flow", help="what each guest gets of one NIC", description=DESCRIPTION
+    )
+    add_common(flow, "--hosts", "--store", "--json")
+    flow.add_argument("--platforms", type=comma_separated, metavar="A,B", help="platforms of hosts.yaml")
+    flow.add_argument("--guests", type=counts, metavar="N,M", help="how many guests send at once (default: 1)")
+    flow.add_argument("--cpu", type=comma_separated, metavar="A,B", help="same, own, any (default: any)")
+    flow.add_argument(
+        "--offered", type=comma_separated, metavar="A,B",
+        help="payload of each flow, such as 100Mbit; line: as much as the link's speed (default: line)",
+    )  # fmt: skip
+    flow.add_argument(
+        "--limits", type=comma_separated, metavar="A,B", help="what the guests may send, in turn, in whole frames"
+    )
+    flow.add_argument("--greedy", type=counts, metavar="N,M", help="flows of the first guest (default: 1)")
+    flow.add_argument("--second-after", type=float, metavar="S", help="how much later all but the first begin")
+    flow.add_argument("--payload-bytes", type=counts, metavar="N,M", help="payload of a datagram (default: 1472)")
+    flow.add_argument("--duration", type=float, metavar="S", help="how long is sent (default: 10)")
+    flow.add_argument("--bin", type=float, metavar="S", help="over which a rate is a mean (default: 1)")
+    flow.add_argument("--memory-mib", type=int, metavar="MIB", help="memory of each guest (default: the platform's)")
+    add_taking(flow, set_ups="how often the guests are set up", repetitions="trials in each set-up")
+    add_stored(flow, summary="rates with intervals, shares, isolation")
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 when every trial can be stood behind, 1 when not."""
+    from labconsole.cli.text.of_guests import FLOWS_SHOWN
+    from labconsole.model.plan.flows import FlowFactors
+
+    if args.list or args.show or args.summary:
+        return show_stored(args, FLOWS_SHOWN)
+    require(args, "platforms")
+    wanted = {
+        "guests": args.guests, "cpu": args.cpu, "offered": args.offered,
+        "limits": None if args.limits is None else [args.limits], "greedy": args.greedy,
+        "second_after_s": None if args.second_after is None else [args.second_after],
+        "payload_bytes": args.payload_bytes, "duration_s": args.duration, "bin_s": args.bin,
+        "memory_mib": args.memory_mib,
+    }  # fmt: skip
+    return take(args, FLOWS_SHOWN, asked(FlowFactors, wanted))

@@ -1,0 +1,136 @@
+"""Flows out of guests as plain lines of text: what each brought to the sink, how they shared the link."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from labconsole.cli.text.runs import DASH, reason_lines, verdict_words
+from labconsole.experiments.flow.quantities import quantities
+from labconsole.experiments.flow.summary import FlowPointFound, FlowsSummary
+from labconsole.measure.statistics.set_ups import SetUpMean
+from labconsole.model.record.flow import FlowRecord, SenderSeen
+from labconsole.units import format_rate_bps, format_target
+
+MAX_GUESTS = 20
+MEGA = 1e6
+
+
+def flow_words(record: FlowRecord) -> str:
+    """What was asked, in one line."""
+    asked = record.requested
+    words = f"{asked.platform}: {asked.guests} guest{'s offer' if asked.guests > 1 else ' offers'} "
+    words += format_target(asked.offered_bps)
+    words += f", the first in {asked.greedy} flows" if asked.greedy > 1 else ""
+    words += f", limit {', '.join(map(format_target, asked.limits_bps))}" if asked.limits_bps else ""
+    words += f", all but the first {asked.second_after_s:g} s later" if asked.second_after_s else ""
+    return words + ("" if asked.cpu == "any" else f", cpu {asked.cpu}")
+
+
+def sum_words(record: FlowRecord) -> str:
+    """``95.7 Mbit/s of payload, 100.00 % of the line``."""
+    if record.sum_bps is None or record.line_ratio is None:
+        return DASH
+    jain = "" if record.jain is None or len(record.senders) < 2 else f", Jain {record.jain:.4f}"
+    return f"{format_rate_bps(record.sum_bps)} of payload, {record.line_ratio:.2%} of the line{jain}"
+
+
+def flow_row(record: FlowRecord) -> str:
+    """One trial in one line."""
+    return f"{record.flow_id}  {flow_words(record)}: {sum_words(record)}, {verdict_words(record.verdict)}"
+
+
+def flow_lines(record: FlowRecord) -> list[str]:
+    """One trial for people."""
+    emulated = " (emulated)" if record.emulated else ""
+    lines = [f"{record.flow_id}  {record.testbed}{emulated}  {flow_words(record)}"]
+    while_all = ""
+    if record.shared_from is not None and record.shared_to is not None:
+        bin_s = record.requested.bin_s
+        while_all = f" from {record.shared_from * bin_s:g} to {record.shared_to * bin_s:g} s"
+    lines.append(f"  while all sent{while_all}: {sum_words(record)}")
+    lines += [f"  {_guest_line(each)}" for each in record.senders[:MAX_GUESTS]]
+    if len(record.senders) > MAX_GUESTS:
+        lines.append(f"  and {len(record.senders) - MAX_GUESTS} more guests")
+    lines += [f"  {words}" for words in _sharing_lines(record)]
+    if record.sink is not None:
+        sink = record.sink
+        lines.append(
+            f"  sink {sink.node}/{sink.interface}: {sink.captured_packets} packets captured, its NIC received "
+            f"{DASH if sink.nic_packets is None else sink.nic_packets}; {sink.foreign_packets} of other flows, "
+            f"{sink.other_packets} of none"
+        )
+    if record.start_skew_s is not None:
+        lines.append(f"  the first and the last guest began {record.start_skew_s * 1e3:.1f} ms apart")
+    lines += [f"  {record.verdict.status}", *reason_lines(record.verdict.reasons)]
+    lines += [f"  note: {note['detail']}" for note in record.influences if isinstance(note.get("detail"), str)]
+    return lines
+
+
+def _guest_line(sender: SenderSeen) -> str:
+    rate = DASH if sender.payload_bps is None else format_rate_bps(sender.payload_bps)
+    words = f"{sender.guest:<6} {rate} of payload in {sender.packets} packets"
+    if sender.host_packets is not None:
+        words += (
+            f"; {sender.host_packets} came out of it, {DASH if sender.lost_packets is None else sender.lost_packets}"
+        )
+        words += " did not arrive"
+    if sender.limiter is not None and sender.limiter.rate_bps is not None:
+        dropped = sender.limiter.dropped_packets
+        words += f"; limit {format_rate_bps(sender.limiter.rate_bps)} in frames"
+        words += "" if dropped is None else f", which dropped {dropped}"
+    return words
+
+
+def _sharing_lines(record: FlowRecord) -> list[str]:
+    found, lines = quantities(record), []
+    if found.attained:
+        each = ", ".join(f"{guest} {ratio:.4f}" for guest, ratio in found.attained.items())
+        lines.append(f"attained of the limit, in frames: {each}")
+    if found.interference_ratio is not None:
+        lines.append(f"interference with the first guest: {found.interference_ratio:+.2%} of its rate alone")
+    if found.dominant_ratio is not None and found.dominant_s is not None:
+        lines.append(
+            f"one had over 90 % in {found.dominant_ratio:.1%} of the bins, {found.dominant_s:g} s at a stretch"
+        )
+    return lines
+
+
+def flows_table(records: Sequence[FlowRecord]) -> list[str]:
+    """Trials, one a line."""
+    return [flow_row(record) for record in records] or ["no flows out of guests are stored"]
+
+
+def summary_lines(summary: FlowsSummary) -> list[str]:
+    """Rates of all points, guest by guest, and how they share."""
+    lines = [
+        "payload in Mbit/s while all guests send; mean with its 95 % interval over set-ups; only valid trials enter"
+    ]
+    for point in summary.points:
+        lines.append(f"  {_point_words(point, summary.name_of(point.key))}")
+        for guest in point.guests:
+            attained = "" if guest.attained_ratio is None else f", {_mean(guest.attained_ratio, 1, 4)} of its limit"
+            lines.append(
+                f"    {guest.guest}: {_mean(guest.shared_bps)}, over bins sd {_mean(guest.spread_bps)}{attained}"
+            )
+    return lines
+
+
+def _point_words(point: FlowPointFound, name: str) -> str:
+    guests = f"{point.key.guests} guest{'s' if point.key.guests > 1 else ''}"
+    words = f"{name}, {guests}, {point.key.scenario}: {_mean(point.sum_bps)} in all"
+    words += f", {_mean(point.line_ratio, 0.01, 2)} % of the line" if point.line_ratio is not None else ""
+    words += f", Jain {_mean(point.jain, 1, 4)}" if point.key.guests > 1 else ""
+    if point.interference_ratio is not None:
+        words += f", interference {_mean(point.interference_ratio, 0.01, 2)} %"
+    if point.dominant_s is not None:
+        words += f", longest dominance {_mean(point.dominant_s, 1, 1)} s"
+    left_out = ", ".join(f"{count} {code}" for code, count in point.left_out.items())
+    return words + (f"; left out: {left_out}" if left_out else "")
+
+
+def _mean(found: SetUpMean | None, unit: float = MEGA, digits: int = 2) -> str:
+    if found is None:
+        return DASH
+    if found.half_width is None:
+        return f"{found.mean / unit:.{digits}f}"
+    return f"{found.mean / unit:.{digits}f} ± {found.half_width / unit:.{digits}f}"

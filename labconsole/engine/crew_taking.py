@@ -1,0 +1,63 @@
+"""What taking a trial on a crew that stands has in common, whatever the guests do."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Sequence
+from typing import Literal, TypeVar
+
+from labconsole.contracts.crew import StandingCrew
+from labconsole.contracts.experiment import Stage
+from labconsole.contracts.ports import AgentLink
+from labconsole.errors import Aborted, NodeError, NodeLost
+from labconsole.wire.execution import Execute
+
+_SWAPPED = re.compile(r"^pswp(?:in|out) (\d{1,20})$", re.MULTILINE)
+
+T = TypeVar("T")
+
+
+async def unless_stopped(stage: Stage, asked: Awaitable[T]) -> T:
+    """What is asked, unless the operator stops it: then the guests are ended with what they do. Raises Aborted."""
+    work, stop = asyncio.ensure_future(asked), asyncio.ensure_future(stage.wait_stopping())
+    try:
+        await asyncio.wait((work, stop), return_when=asyncio.FIRST_COMPLETED)
+        if not work.done():
+            await stage.restore()
+            raise Aborted("the plan was ended")
+        return work.result()
+    finally:
+        work.cancel()
+        stop.cancel()
+        await asyncio.gather(work, stop, return_exceptions=True)
+
+
+async def swapped_pages(uut: AgentLink) -> int | None:
+    """Pages that the UUT moved in and out of swap since it was started; None where it does not say."""
+    said = await uut.ask(Execute(argv=["cat", "/proc/vmstat"], timeout_s=5))
+    found = _SWAPPED.findall(said.stdout)
+    return sum(map(int, found)) if len(found) == 2 else None
+
+
+async def changed_since(standing: StandingCrew) -> list[str]:
+    """What of the guests is no longer as it was set up, in sentences. Raises NodeLost."""
+    crew = standing.crew
+    if crew.attest is None:
+        return []
+    try:
+        after = await crew.attest(standing.uut)
+    except NodeLost:
+        raise
+    except NodeError as exc:
+        return [exc.message]
+    if after == crew.attestation:
+        return []
+    return ["the guests are not what was set up: what they say of themselves changed"]
+
+
+def pinned(placing: Literal["same", "own", "any"], cpus: Sequence[int], number: int) -> str | None:
+    """Where a guest, counted from 0, is to run. ``cpus``: the UUT's, of which the last is the one that all share."""
+    if placing == "any" or not cpus:
+        return None
+    return str(cpus[-1] if placing == "same" else cpus[number % len(cpus)])

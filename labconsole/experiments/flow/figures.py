@@ -1,0 +1,106 @@
+"""What follows from the flows of a trial: each guest's rates, and how all of them share the NIC. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from labconsole.measure.sharing import whole_bins
+from labconsole.measure.statistics.repetitions import jain_index
+from labconsole.model.design_point import FCS_BYTES, PREAMBLE_AND_GAP_BYTES
+from labconsole.model.record.flow import FlowSeen
+
+HEADER_BYTES = 14 + 20 + 8
+"""Ethernet, IPv4, UDP."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedTime:
+    """The bins in which all guests send, the second not included, and what came in them; None: there are none."""
+
+    first: int | None = None
+    stop: int | None = None
+    each_bps: Mapping[str, float] | None = None
+    sum_bps: float | None = None
+    jain: float | None = None
+
+
+def line_bps(link_speed_bps: int, payload_bytes: int) -> float:
+    """What a link carries of such payload at most: every datagram costs header, check sequence, preamble and gap."""
+    wire_bytes = payload_bytes + HEADER_BYTES + FCS_BYTES + PREAMBLE_AND_GAP_BYTES
+    return link_speed_bps * payload_bytes / wire_bytes
+
+
+def bin_rates(flows: Sequence[FlowSeen], guest: str, bins: int, payload_bytes: int, bin_s: float) -> list[float]:
+    """What a guest brought in each of the first ``bins`` bins, in bit/s of payload."""
+    packets = [0] * bins
+    for flow in flows:
+        if flow.guest == guest:
+            for number, count in enumerate(flow.bin_packets[:bins]):
+                packets[number] += count
+    return [count * payload_bytes * 8 / bin_s for count in packets]
+
+
+def own_rate(flows: Sequence[FlowSeen], guest: str, payload_bytes: int) -> float | None:
+    """Bit/s of payload between the first and the last packet of a guest: of n packets the n - 1 that follow one."""
+    own = [flow for flow in flows if flow.guest == guest]
+    firsts = [flow.first_at_ns for flow in own if flow.first_at_ns is not None]
+    lasts = [flow.last_at_ns for flow in own if flow.last_at_ns is not None]
+    packets = sum(flow.packets for flow in own)
+    if not firsts or not lasts or (took_ns := max(lasts) - min(firsts)) <= 0:
+        return None
+    return (packets - 1) * payload_bytes * 8e9 / took_ns
+
+
+def shared(
+    flows: Sequence[FlowSeen], guests: Sequence[str], origin_ns: int | None, payload_bytes: int, bin_s: float
+) -> SharedTime:
+    """What all guests had while all of them sent."""
+    began, ended = begins(flows, guests), ends(flows, guests)
+    if origin_ns is None or None in began or None in ended:
+        return SharedTime()
+    first, stop = whole_bins(
+        max(each for each in began if each is not None),
+        min(each for each in ended if each is not None),
+        origin_ns,
+        round(bin_s * 1e9),
+    )
+    if stop <= first:
+        return SharedTime()
+    of = {guest: bin_rates(flows, guest, stop, payload_bytes, bin_s)[first:] for guest in guests}
+    each_bps = {guest: sum(rates) / len(rates) for guest, rates in of.items()}
+    return SharedTime(
+        first=first,
+        stop=stop,
+        each_bps=each_bps,
+        sum_bps=sum(each_bps.values()),
+        jain=jain_index(each_bps.values()),
+    )
+
+
+def begins(flows: Sequence[FlowSeen], guests: Sequence[str]) -> list[int | None]:
+    """When the last flow of each guest began, by the sink's clock; None: one did not."""
+    return [_extreme(flows, guest, lambda flow: flow.first_at_ns, max) for guest in guests]
+
+
+def ends(flows: Sequence[FlowSeen], guests: Sequence[str]) -> list[int | None]:
+    """When the first flow of each guest ended."""
+    return [_extreme(flows, guest, lambda flow: flow.last_at_ns, min) for guest in guests]
+
+
+def _extreme(
+    flows: Sequence[FlowSeen], guest: str, time_of: Callable[[FlowSeen], int | None], choose: Callable[[list[int]], int]
+) -> int | None:
+    times = [time_of(flow) for flow in flows if flow.guest == guest]
+    known = [each for each in times if each is not None]
+    return choose(known) if known and len(known) == len(times) else None
+
+
+def start_skew_s(flows: Sequence[FlowSeen], guests: Sequence[str]) -> float | None:
+    """Between the first packets of the guests that are to begin together; None: there are no two."""
+    firsts = [
+        min((flow.first_at_ns for flow in flows if flow.guest == guest and flow.first_at_ns is not None), default=None)
+        for guest in guests
+    ]
+    known = [each for each in firsts if each is not None]
+    return (max(known) - min(known)) / 1e9 if len(known) > 1 else None

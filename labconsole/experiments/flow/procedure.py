@@ -1,0 +1,187 @@
+"""One trial of flows out of guests as a step of a plan: the crew stands, all guests send at once, the sink counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from labconsole import __version__
+from labconsole.contracts.crew import CrewMember, StandingCrew
+from labconsole.contracts.experiment import Bench, ExperimentStore, StepRecord
+from labconsole.contracts.picture import CopyState, PictureGuest, StepPicture
+from labconsole.engine.crew_stage import guest_address, guest_mac
+from labconsole.engine.crew_step import CrewStep, failure_of
+from labconsole.engine.crew_taking import pinned
+from labconsole.errors import Aborted, LabError, MeasurementError, NodeLost
+from labconsole.experiments.flow.figures import line_bps, shared, start_skew_s
+from labconsole.experiments.flow.taking import FlowTaking, FlowTrialSeen
+from labconsole.experiments.flow.verdict import judge
+from labconsole.experiments.flow.window import flows_seen, sender_seen, sink_seen
+from labconsole.model.identity import utc_now
+from labconsole.model.inventory import Inventory
+from labconsole.model.plan.flows import FlowFactors, FlowPoint
+from labconsole.model.record.flow import FlowRecord, FlowRequested
+from labconsole.model.record.kinds.flow import KIND as FLOW
+from labconsole.model.record.run import Figures, Verdict
+from labconsole.units import format_rate_bps
+from labconsole.verdict.influences import influences
+
+FlowStore = ExperimentStore[FlowRecord]
+"""Where flows are kept."""
+
+MOST_NAMED = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowStep(CrewStep[FlowPoint, FlowRecord]):
+    """One trial of a plan: a step."""
+
+    kind = FLOW
+    hopeless = frozenset({"generator_failed"})
+    factors: FlowFactors
+
+    def durations_s(self, inventory: Inventory) -> Sequence[float]:
+        """What it is told to last."""
+        return [self.factors.duration_s]
+
+    def verdict_of(self, record: FlowRecord) -> Verdict:
+        return record.verdict
+
+    async def attempt(self, bench: Bench, attempt: int) -> FlowRecord:
+        """See CrewStep. Raises NodeError when the crew cannot stand."""
+        stage, point = bench.stage, self.trial.point
+        cpus = () if point.cpu == "any" else await stage.guest_cpus(point.platform)
+        members = flow_members(point, self.factors, cpus)
+        starting = tuple(PictureGuest(name=member.name, state=CopyState.STARTS) for member in members)
+        many = f"{len(members)} guest{'s' if len(members) > 1 else ''}"
+        bench.show(
+            StepPicture(found=(f"{many} on {point.platform}: being set up, or standing already",), guests=starting)
+        )
+        crew = await stage.stand(point.platform, members, (self.plan_name, self.trial.block))
+        offered_bps = offered_of(point, bench.inventory)
+        try:
+            seen = await FlowTaking(point, self.factors, offered_bps, bench, crew).take()
+        except (NodeLost, Aborted):
+            raise
+        except LabError as exc:
+            await stage.restore()  # whatever became of the guests, the next trial does not begin with these
+            raise MeasurementError(f"{self.describe()}: {exc}") from exc
+        record = self._record(seen, crew, offered_bps, bench, attempt)
+        if record.status == "failed":
+            await stage.restore()
+        return record
+
+    def _record(
+        self, seen: FlowTrialSeen, crew: StandingCrew, offered_bps: int, bench: Bench, attempt: int
+    ) -> FlowRecord:
+        factors, inventory, point = self.factors, bench.inventory, self.trial.point
+        requested = FlowRequested(
+            platform=point.platform,
+            guests=point.guests,
+            cpu=point.cpu,
+            offered_bps=offered_bps,
+            limits_bps=point.limits,
+            greedy=point.greedy,
+            second_after_s=point.second_after_s,
+            payload_bytes=point.payload_bytes,
+            duration_s=factors.duration_s,
+            bin_s=factors.bin_s,
+            memory_mib=factors.memory_mib,
+        )
+        flows, names = flows_seen(seen.senders, seen.window), [sender.name for sender in seen.senders]
+        common = shared(flows, names, seen.window.origin_ns, point.payload_bytes, factors.bin_s)
+        each_bps = common.each_bps or {}
+        senders = tuple(
+            sender_seen(sender, flows, seen.window, point.payload_bytes, each_bps.get(sender.name))
+            for sender in seen.senders
+        )
+        sink = sink_seen(crew.timekeeper.name, crew.stream.sink.interface, seen.sink_mac, flows, seen.window)
+        skew_s = None if point.second_after_s else start_skew_s(flows, names)
+        verdict = judge(
+            seen.observations,
+            requested,
+            flows,
+            senders,
+            sink,
+            capture_failure=seen.window.capture_failure,
+            start_skew_s=skew_s,
+            swapped_pages=seen.swapped_pages,
+            guest_problems=seen.guest_problems,
+            limits=self.tolerances,
+            inventory=inventory,
+        )
+        told: list[Figures] = list(influences(seen.observations, (), inventory.uut))
+        most_bps = line_bps(crew.stream.link_speed_bps, point.payload_bytes)
+        return FlowRecord(
+            flow_id=seen.observations.run_id,
+            started_at=seen.observations.started_at,
+            finished_at=utc_now(),
+            testbed=inventory.testbed,
+            testbed_fingerprint=inventory.fingerprint(),
+            emulated=inventory.emulated,
+            operator=bench.operator,
+            labconsole_version=__version__,
+            plan=self.ref(attempt),
+            requested=requested,
+            set_up=seen.set_up,
+            link_speed_bps=crew.stream.link_speed_bps,
+            line_bps=most_bps,
+            origin_ns=seen.window.origin_ns,
+            flows=flows,
+            senders=senders,
+            sink=sink,
+            shared_from=common.first,
+            shared_to=common.stop,
+            sum_bps=common.sum_bps,
+            jain=common.jain,
+            line_ratio=None if common.sum_bps is None else common.sum_bps / most_bps,
+            start_skew_s=skew_s,
+            swapped_pages=seen.swapped_pages,
+            in_force=self.in_force,
+            verdict=verdict,
+            attestation=crew.crew.attestation,
+            influences=tuple(told),
+            environment=bench.stage.environment(crew),
+            status="failed" if verdict.status == "invalid" else "done",
+            failure=failure_of(verdict),
+        )
+
+    def picture(self, record: StepRecord) -> StepPicture:
+        """What it came to, in words."""
+        if not isinstance(record, FlowRecord):
+            return StepPicture()
+        guests = tuple(PictureGuest(name=sender.guest, state=CopyState.DONE) for sender in record.senders)
+        return StepPicture(found=tuple(result_words(record)), guests=guests)
+
+
+def offered_of(point: FlowPoint, inventory: Inventory) -> int:
+    """Payload of each flow in bit/s."""
+    return inventory.streams[0].link_speed_bps if point.offered == "line" else point.offered
+
+
+def result_words(record: FlowRecord) -> list[str]:
+    """What a trial came to: the sum, then a line a guest, those with least first where there are many."""
+    words = []
+    if record.sum_bps is not None and record.line_ratio is not None:
+        jain = "" if record.jain is None else f", Jain {record.jain:.4f}"
+        words.append(f"{format_rate_bps(record.sum_bps)} of payload in all, {record.line_ratio:.2%} of the line{jain}")
+    in_order = sorted(record.senders, key=lambda each: each.payload_bps or 0.0)
+    for sender in in_order[:MOST_NAMED]:
+        rate = "not known" if sender.payload_bps is None else format_rate_bps(sender.payload_bps)
+        words.append(f"{sender.guest}: {rate}")
+    more = len(in_order) - MOST_NAMED
+    return words + ([f"and {more} more"] if more > 0 else [])
+
+
+def flow_members(point: FlowPoint, factors: FlowFactors, cpus: Sequence[int]) -> tuple[CrewMember, ...]:
+    """The guests of a point. ``cpus``: see pinned()."""
+    return tuple(
+        CrewMember(
+            name=f"g{number + 1}",
+            address=guest_address(number),
+            mac=guest_mac(number),
+            memory_mib=factors.memory_mib,
+            cpus=pinned(point.cpu, cpus, number),
+        )
+        for number in range(point.guests)
+    )

@@ -1,0 +1,86 @@
+"""What one trial says of how its guests share the NIC, in numbers. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from labconsole.experiments.flow.figures import HEADER_BYTES, bin_rates
+from labconsole.measure import sharing
+from labconsole.measure.sharing import whole_bins
+from labconsole.model.record.flow import FlowRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharingFound:
+    """Of one trial, in the bins in which all guests send; docs/flows.md has the definitions. None: cannot be said.
+
+    ``attained``: guest to what it reached of its limit, both in whole frames. ``interference_ratio`` and
+    ``alone_spread_bps``: of the first guest, where the others begin later.
+    """
+
+    rates_bps: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    attained: Mapping[str, float] = field(default_factory=dict)
+    spread_bps: Mapping[str, float] = field(default_factory=dict)
+    alone_spread_bps: float | None = None
+    interference_ratio: float | None = None
+    dominant_ratio: float | None = None
+    dominant_s: float | None = None
+    starved_ratio: float | None = None
+    first_share_ratio: float | None = None
+
+
+def quantities(record: FlowRecord) -> SharingFound:
+    """Out of the record's flows."""
+    asked, names = record.requested, [sender.guest for sender in record.senders]
+    first, stop = record.shared_from, record.shared_to
+    if first is None or stop is None or stop <= first:
+        return SharingFound()
+
+    def rates_of(guest: str, begin: int, end: int) -> list[float]:
+        return bin_rates(record.flows, guest, end, asked.payload_bytes, asked.bin_s)[begin:]
+
+    rates = {guest: rates_of(guest, first, stop) for guest in names}
+    rows = list(rates.values())
+    dominance = sharing.dominance(rows)
+    starved = [sharing.starvation(rows, place) for place in range(len(rows))] if len(rows) > 1 else []
+    spreads = {guest: sharing.spread_bps(values) for guest, values in rates.items()}
+    alone = rates_of(names[0], *alone_bins(record)) if alone_bins(record)[1] else []
+    return SharingFound(
+        rates_bps=rates,
+        attained=_attained(record, rates),
+        spread_bps={guest: spread for guest, spread in spreads.items() if spread is not None},
+        alone_spread_bps=sharing.spread_bps(alone),
+        interference_ratio=sharing.interference_ratio(alone, rates[names[0]]) if alone else None,
+        dominant_ratio=None if dominance is None else dominance.share_ratio,
+        dominant_s=None if dominance is None else dominance.longest_bins * asked.bin_s,
+        starved_ratio=max((each.share_ratio for each in starved if each is not None), default=None),
+        first_share_ratio=sharing.share_ratio(rows, 0) if len(rows) > 1 else None,
+    )
+
+
+def alone_bins(record: FlowRecord) -> tuple[int, int]:
+    """The bins in which the first guest sends alone: (first, one past the last); equal: none."""
+    asked = record.requested
+    own = [flow for flow in record.flows if record.senders and flow.guest == record.senders[0].guest]
+    others = [flow for flow in record.flows if flow not in own]
+    begun = [flow.first_at_ns for flow in own]
+    joined = [flow.first_at_ns for flow in others if flow.first_at_ns is not None]
+    if not asked.second_after_s or record.origin_ns is None or not joined or not begun or None in begun:
+        return 0, 0
+    latest = max(each for each in begun if each is not None)
+    return whole_bins(latest, min(joined), record.origin_ns, round(asked.bin_s * 1e9))
+
+
+def _attained(record: FlowRecord, rates: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    asked = record.requested
+    if not asked.limits_bps:
+        return {}
+    layers = (asked.payload_bytes + HEADER_BYTES) / asked.payload_bytes
+    found = {}
+    for place, (guest, values) in enumerate(rates.items()):
+        limit_bps = asked.limits_bps[place % len(asked.limits_bps)]
+        ratio = sharing.attained_ratio([each * layers for each in values], limit_bps)
+        if ratio is not None:
+            found[guest] = ratio
+    return found

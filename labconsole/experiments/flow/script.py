@@ -1,0 +1,69 @@
+"""What a guest's shell is told to send, and how its answer is read.
+
+The datagrams go to an address that nobody has, by a permanent neighbour entry: so nothing answers them, and the sink's
+kernel drops what the capture has counted. Whatever shell and arp busybox has will do, and iperf 2.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+SINK_ADDRESS = "198.18.127.1"
+"""In the guests' network, beyond what timekeepers are given."""
+
+SINK_PORT = 5001
+"""iperf's own."""
+
+FIRST_SOURCE_PORT, PORTS_PER_GUEST = 20_000, 32
+OUTPUT_BYTES = 400
+_ANSWER = re.compile(r"^LCFLOW (.*) ST (\d{1,3})\|?$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """What one guest, counted from 0, is to send. ``neighbour``: the sink's MAC address, where the guest has to be told
+    it: one without a network stack of its own is not.
+    """
+
+    guest: int
+    address: str
+    flows: int
+    offered_bps: int
+    payload_bytes: int
+    duration_s: float
+    after_s: float = 0.0
+    neighbour: str | None = None
+
+    @property
+    def ports(self) -> range:
+        """The UDP ports that its flows come from."""
+        first = FIRST_SOURCE_PORT + PORTS_PER_GUEST * self.guest
+        return range(first, first + self.flows)
+
+    def line(self) -> str:
+        """The line that sends. A guest's neighbour entry is taken back, for one that is not ours keeps it."""
+        flows = f" -P {self.flows} --incr-srcport" if self.flows > 1 else ""
+        work = (
+            f"iperf -c {SINK_ADDRESS} -p {SINK_PORT} -u -l {self.payload_bytes} -b {self.offered_bps} "
+            f"-t {self.duration_s:g} -B {self.address}:{self.ports[0]}{flows} --no-udp-fin"
+        )
+        wait = f"sleep {self.after_s:g}; " if self.after_s else ""
+        tell = "" if self.neighbour is None else f"busybox arp -s {SINK_ADDRESS} {self.neighbour}; "
+        forget = "" if self.neighbour is None else f"busybox arp -d {SINK_ADDRESS} >/dev/null 2>&1; "
+        said = f"o=$({{ {work}; echo \" ST $?\"; }} 2>&1 | tail -c {OUTPUT_BYTES} | tr '\\n' '|'); "
+        return f'{tell}{wait}{said}{forget}printf "%s\\n" "LCFLOW $o"'
+
+
+@dataclass(frozen=True, slots=True)
+class SenderAnswer:
+    """How sending ended in a guest; None: it did not say in a readable way."""
+
+    exit_status: int | None = None
+    output: str = ""
+
+
+def read_answer(printed: str) -> SenderAnswer:
+    """What a guest said."""
+    found = _ANSWER.search(printed.replace("\r", ""))
+    return SenderAnswer() if found is None else SenderAnswer(int(found[2]), found[1].strip(" |"))

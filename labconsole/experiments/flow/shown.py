@@ -1,0 +1,44 @@
+"""What the figures and tables of flows have in common. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from labconsole.contracts.report import Cell
+from labconsole.experiments.flow.summary import FlowPointFound, FlowsSummary, summarize_flows
+from labconsole.measure.statistics.set_ups import SetUpMean
+from labconsole.model.record.flow import FlowRecord
+from labconsole.report.material import Material
+from labconsole.report.words import UNKNOWN, number
+
+MEGA = 1e6
+
+
+def records_of(material: Material) -> list[FlowRecord]:
+    """All flows that the report is of."""
+    return [record for record in material.of("flow") if isinstance(record, FlowRecord)]
+
+
+def summary_of(material: Material) -> FlowsSummary:
+    """What they come to."""
+    return summarize_flows(records_of(material))
+
+
+def plain(points: Sequence[FlowPointFound]) -> list[FlowPointFound]:
+    """Those of guests that only send: no limit, no greed, all from the beginning."""
+    return [
+        point for point in points if not point.key.limits_bps and point.key.greedy == 1 and not point.key.second_after_s
+    ]
+
+
+def interval(found: SetUpMean | None) -> tuple[Cell, Cell, Cell]:
+    """Mean and interval, as cells."""
+    return (None, None, None) if found is None else (found.mean, found.ci_low, found.ci_high)
+
+
+def words(found: SetUpMean | None, unit: float = MEGA, places: int = 2) -> str:
+    """``mean ± half width``."""
+    if found is None:
+        return UNKNOWN
+    half = "" if found.half_width is None else f" ± {number(found.half_width / unit, places)}"
+    return f"{number(found.mean / unit, places)}{half}"

@@ -1,0 +1,60 @@
+"""Flows out of guests as steps of a plan: one trial each, in the order that the plan draws."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from labconsole.contracts.experiment import Stage
+from labconsole.engine.crew_step import of_plan, stored_of_blocks, trials_at
+from labconsole.model.inventory import Inventory
+from labconsole.model.plan.flows import FlowTrial, flow_hash
+from labconsole.model.plan.plan import Plan
+from labconsole.model.record.flow import FlowRecord
+from labconsole.model.record.kinds.flow import KIND as FLOW
+
+if TYPE_CHECKING:
+    from labconsole.experiments.flow.procedure import FlowStep, FlowStore
+
+
+class Flows:
+    """The kind of experiment that a plan's key ``flow`` asks for."""
+
+    def __init__(self, store: FlowStore) -> None:
+        self._store = store
+
+    def steps(self, plan: Plan, only: frozenset[int] | None = None, salt: str = "") -> Sequence[FlowStep]:
+        """Every trial of a plan that is resolved for its testbed; ``only`` on the platforms that these points have."""
+        if plan.flows is None:
+            return []
+        from labconsole.experiments.flow.procedure import FlowStep
+
+        flows = plan.flows
+
+        def hash_of(trial: FlowTrial) -> str:
+            return flow_hash(flows.factors, trial, salt)
+
+        return [
+            of_plan(FlowStep, plan, trial, hash_of, factors=flows.factors, store=self._store)
+            for trial in trials_at(plan, flows.trials, only)
+        ]
+
+    def stored(self, steps: Sequence[FlowStep], testbed_fingerprint: str) -> Mapping[str, FlowRecord]:
+        """See stored_of_blocks()."""
+        return stored_of_blocks(self._store, FLOW, steps, testbed_fingerprint)
+
+    def earlier(self, testbed_fingerprint: str) -> Sequence[tuple[FlowStep, FlowRecord]]:
+        """None: a trial of an earlier time is shown among its results."""
+        return []
+
+    def refuse(self, plan: Plan, inventory: Inventory, stage: Stage) -> None:
+        """Refuse beforehand crews that a platform cannot have. Raises ConfigError."""
+        if plan.flows is None:
+            return
+        from labconsole.experiments.flow.procedure import flow_members
+
+        for point in {point.crew: point for point in plan.flows.points}.values():
+            stage.refuse(point.platform, flow_members(point, plan.flows.factors, ()))
+
+
+EXPERIMENT = Flows

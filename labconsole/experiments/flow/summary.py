@@ -1,0 +1,197 @@
+"""What trials of flows come to: rates and quantities of each point, with intervals over set-ups; guests by themselves.
+
+Only valid trials enter, of each the newest. Trials of one crew are one set-up (docs/statistics.md). Pure.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from labconsole.experiments.flow.figures import bin_rates
+from labconsole.experiments.flow.quantities import SharingFound, quantities
+from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
+from labconsole.measure.trials_of_guests import newest_trials, uut_kernel
+from labconsole.model.record.flow import FlowRecord
+from labconsole.units import format_target
+
+
+class FlowPointKey(NamedTuple):
+    """What a point is. ``limits_bps`` empty: none. ``kernel``: of the unit under test."""
+
+    testbed_fingerprint: str
+    platform: str
+    guests: int
+    cpu: str
+    offered_bps: int
+    limits_bps: tuple[int, ...]
+    greedy: int
+    second_after_s: float
+    payload_bytes: int
+    duration_s: float
+    bin_s: float
+    memory_mib: int | None = None
+    kernel: str = ""
+
+    @property
+    def scenario(self) -> str:
+        """What is asked of the guests, in words, without their number and platform."""
+        limits = ", ".join(map(format_target, self.limits_bps))
+        words = [f"limit {limits}" if limits else "no limit"]
+        words += [f"{self.greedy} flows to one"] if self.greedy > 1 else []
+        words += [f"the first alone for {self.second_after_s:g} s"] if self.second_after_s else []
+        words += [{"same": "same CPU", "own": "own CPUs"}[self.cpu]] if self.cpu != "any" else []
+        words += [f"payload {self.payload_bytes} B"] if self.payload_bytes != 1472 else []
+        return ", ".join(words)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestFound:
+    """One guest at a point: payload rate while all send, what it reached of its limit, its deviation over bins, and
+    the mean of every bin from the first packet of any on.
+    """
+
+    guest: str
+    shared_bps: SetUpMean | None
+    attained_ratio: SetUpMean | None
+    spread_bps: SetUpMean | None
+    lost_packets: SetUpMean | None
+    bins_bps: tuple[SetUpMean, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowPointFound:
+    """A point. ``median_id``: the trial whose longest dominance is the median one, by which it is drawn as a path.
+
+    ``left_out``: trials that do not enter, by the code that keeps them out; ``flow_ids``: of those that enter.
+    """
+
+    key: FlowPointKey
+    sum_bps: SetUpMean | None
+    line_ratio: SetUpMean | None
+    jain: SetUpMean | None
+    interference_ratio: SetUpMean | None
+    alone_spread_bps: SetUpMean | None
+    dominant_ratio: SetUpMean | None
+    dominant_s: SetUpMean | None
+    starved_ratio: SetUpMean | None
+    first_share_ratio: SetUpMean | None
+    guests: tuple[GuestFound, ...]
+    median_id: str | None
+    left_out: Mapping[str, int]
+    flow_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowsSummary:
+    """Everything that follows from these trials. ``testbeds``: fingerprint to name. ``superseded``: trials of which a
+    newer one is stored.
+    """
+
+    points: tuple[FlowPointFound, ...]
+    testbeds: Mapping[str, str]
+    superseded: int
+
+    def name_of(self, key: FlowPointKey) -> str:
+        """The platform, and what tells it from others of this name."""
+        keys = {each.key for each in self.points}
+        words = [key.platform]
+        words += [f"{key.memory_mib} MiB"] if key.memory_mib is not None else []
+        words += [f"Linux {key.kernel or 'not known'}"] if len({each.kernel for each in keys}) > 1 else []
+        if len({each.testbed_fingerprint for each in keys}) > 1:
+            words.append(f"on {self.testbeds[key.testbed_fingerprint]}")
+        return ", ".join(words)
+
+
+def flow_key(record: FlowRecord) -> FlowPointKey:
+    """Which point a trial belongs to."""
+    asked = record.requested
+    return FlowPointKey(
+        record.testbed_fingerprint, asked.platform, asked.guests, asked.cpu, asked.offered_bps, asked.limits_bps,
+        asked.greedy, asked.second_after_s, asked.payload_bytes, asked.duration_s, asked.bin_s, asked.memory_mib,
+        uut_kernel(record),
+    )  # fmt: skip
+
+
+def summarize_flows(records: Iterable[FlowRecord]) -> FlowsSummary:
+    """By point."""
+    every = sorted(records, key=lambda each: (each.started_at, each.flow_id))
+    newest = newest_trials(every)
+    by_point: dict[FlowPointKey, list[FlowRecord]] = {}
+    for record in newest:
+        by_point.setdefault(flow_key(record), []).append(record)
+    order = sorted(by_point, key=lambda key: tuple(map(_sortable, key)))
+    return FlowsSummary(
+        points=tuple(_point(key, by_point[key]) for key in order),
+        testbeds={each.testbed_fingerprint: each.testbed for each in newest},
+        superseded=len(every) - len(newest),
+    )
+
+
+def _sortable(value: object) -> tuple[int, object]:
+    return (0, 0) if value is None else (1, value)
+
+
+def _point(key: FlowPointKey, every: Sequence[FlowRecord]) -> FlowPointFound:
+    entered = [each for each in every if each.verdict.status == "valid"]
+    known = {each.flow_id: quantities(each) for each in entered}
+
+    def mean(take: Callable[[FlowRecord, SharingFound], float | None]) -> SetUpMean | None:
+        values: dict[str, list[float]] = {}
+        for each in entered:
+            if (value := take(each, known[each.flow_id])) is not None:
+                values.setdefault(each.set_up.id, []).append(value)
+        return mean_over_set_ups(values) if values else None
+
+    names = [sender.guest for sender in entered[0].senders] if entered else []
+    left_out = Counter(
+        each.verdict.reasons[0].code for each in every if each.verdict.status != "valid" and each.verdict.reasons
+    )
+    return FlowPointFound(
+        key=key,
+        sum_bps=mean(lambda record, found: record.sum_bps),
+        line_ratio=mean(lambda record, found: record.line_ratio),
+        jain=mean(lambda record, found: record.jain),
+        interference_ratio=mean(lambda record, found: found.interference_ratio),
+        alone_spread_bps=mean(lambda record, found: found.alone_spread_bps),
+        dominant_ratio=mean(lambda record, found: found.dominant_ratio),
+        dominant_s=mean(lambda record, found: found.dominant_s),
+        starved_ratio=mean(lambda record, found: found.starved_ratio),
+        first_share_ratio=mean(lambda record, found: found.first_share_ratio),
+        guests=tuple(_guest(place, name, key, entered, mean) for place, name in enumerate(names)),
+        median_id=_median_id(entered, known),
+        left_out=dict(left_out),
+        flow_ids=tuple(each.flow_id for each in entered),
+    )
+
+
+def _guest(
+    place: int,
+    name: str,
+    key: FlowPointKey,
+    entered: Sequence[FlowRecord],
+    mean: Callable[[Callable[[FlowRecord, SharingFound], float | None]], SetUpMean | None],
+) -> GuestFound:
+    bins = max(1, round(key.duration_s / key.bin_s))
+    over_time = {each.flow_id: bin_rates(each.flows, name, bins, key.payload_bytes, key.bin_s) for each in entered}
+    found = [mean(lambda record, _, number=number: over_time[record.flow_id][number]) for number in range(bins)]  # type: ignore[misc]
+    return GuestFound(
+        guest=name,
+        shared_bps=mean(lambda record, _: record.senders[place].shared_bps),
+        attained_ratio=mean(lambda _, found: found.attained.get(name)),
+        spread_bps=mean(lambda _, found: found.spread_bps.get(name)),
+        lost_packets=mean(lambda record, _: record.senders[place].lost_packets),
+        bins_bps=tuple(each for each in found if each is not None),
+    )
+
+
+def _median_id(entered: Sequence[FlowRecord], known: Mapping[str, SharingFound]) -> str | None:
+    """The lower median, and of equal ones the first that was taken."""
+    order = sorted(
+        (found, place, each.flow_id)
+        for place, each in enumerate(entered)
+        if (found := known[each.flow_id].dominant_s) is not None
+    )
+    return order[(len(order) - 1) // 2][2] if order else None

@@ -1,0 +1,187 @@
+"""Whether guests that share one NIC are kept apart (Adamczyk and Chydzinski, sections IV and V): over time, in figures
+of their numbers, and in a table of how they share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from labconsole.contracts.report import Cell, Figure, Mark, Panel, PlottedCurve, ReportUnit, Table
+from labconsole.experiments.flow.figures import bin_rates
+from labconsole.experiments.flow.shown import MEGA, interval, records_of, summary_of, words
+from labconsole.experiments.flow.summary import FlowPointFound
+from labconsole.report.captions import caption, mark_of
+from labconsole.report.material import Material
+from labconsole.report.words import UNKNOWN
+
+PAPER = "adamczyk"
+Y_LABEL = "Mbit/s of payload"
+X_LABEL = "seconds since the first packet"
+
+
+def _alike(point: FlowPointFound) -> bool:
+    return len(set(point.key.limits_bps)) == 1
+
+
+def _different(point: FlowPointFound) -> bool:
+    return len(set(point.key.limits_bps)) > 1
+
+
+def _unlimited(point: FlowPointFound) -> bool:
+    return not point.key.limits_bps and point.key.greedy == 1 and point.key.guests > 1
+
+
+def _greedy(point: FlowPointFound) -> bool:
+    return point.key.greedy > 1
+
+
+def over_time(material: Material, name: str, title: str, of: Callable[[FlowPointFound], bool]) -> Figure | None:
+    """A panel a point, a curve a guest: the mean of every bin over the trials, with its interval."""
+    summary = summary_of(material)
+    panels = []
+    for point in filter(of, summary.points):
+        curves = tuple(
+            PlottedCurve(
+                guest.guest,
+                tuple(mark_of((number + 0.5) * point.key.bin_s, each) for number, each in enumerate(guest.bins_bps)),
+            )
+            for guest in point.guests
+        )
+        if curves:
+            panels.append(Panel(f"{summary.name_of(point.key)}, {point.key.scenario}", curves))
+    if not panels:
+        return None
+    return Figure(
+        name=name,
+        title=title,
+        kind="curves",
+        x_label=X_LABEL,
+        y_label=Y_LABEL,
+        panels=tuple(panels),
+        caption=caption("Payload that came to the sink of each guest, bin by bin", panels),
+        ideal=False,
+    )
+
+
+def one_path(material: Material, name: str, title: str, of: Callable[[FlowPointFound], bool]) -> Figure | None:
+    """A panel a point: the trial of median dominance, as it went."""
+    summary, records = summary_of(material), {record.flow_id: record for record in records_of(material)}
+    panels = []
+    for point in filter(of, summary.points):
+        record = records.get(point.median_id or "")
+        if record is None:
+            continue
+        asked = record.requested
+        bins = round(asked.duration_s / asked.bin_s)
+        curves = tuple(
+            PlottedCurve(
+                sender.guest,
+                tuple(
+                    Mark((number + 0.5) * asked.bin_s, rate / MEGA, None, None, 1)
+                    for number, rate in enumerate(
+                        bin_rates(record.flows, sender.guest, bins, asked.payload_bytes, asked.bin_s)
+                    )
+                ),
+            )
+            for sender in record.senders
+        )
+        panels.append(Panel(f"{summary.name_of(point.key)}, {point.key.scenario}", curves))
+    if not panels:
+        return None
+    return Figure(
+        name=name,
+        title=title,
+        kind="curves",
+        x_label=X_LABEL,
+        y_label=Y_LABEL,
+        panels=tuple(panels),
+        caption="Payload that came to the sink of each guest, bin by bin, in a single trial: the one whose longest "
+        "dominance of one guest is the median of all trials of its point.",
+        ideal=False,
+    )
+
+
+def sharing(material: Material) -> Table | None:
+    """Every point in numbers."""
+    summary = summary_of(material)
+    rows: list[tuple[Cell, ...]] = []
+    shown: list[tuple[str, ...]] = []
+    for point in summary.points:
+        key = point.key
+        out = ", ".join(f"{times} {code}" for code, times in point.left_out.items())
+        attained = [guest.attained_ratio for guest in point.guests if guest.attained_ratio is not None]
+        least = min(attained, key=lambda each: each.mean, default=None)
+        spreads = [guest.spread_bps for guest in point.guests if guest.spread_bps is not None]
+        widest = max(spreads, key=lambda each: each.mean, default=None)
+        found = (
+            point.sum_bps, point.line_ratio, point.jain, least, point.interference_ratio, widest, point.dominant_ratio,
+            point.dominant_s, point.starved_ratio, point.first_share_ratio,
+        )  # fmt: skip
+        limits = " ".join(map(str, key.limits_bps))
+        asked = (
+            key.platform, key.guests, key.cpu, key.offered_bps, limits, key.greedy, key.second_after_s,
+            key.payload_bytes,
+        )  # fmt: skip
+        cells = [cell for each in found for cell in interval(each)]
+        testbed = summary.testbeds[key.testbed_fingerprint]
+        rows.append((*asked, *cells, len(point.flow_ids), out, testbed, key.kernel))
+        shown.append(
+            (
+                summary.name_of(key),
+                str(key.guests),
+                key.scenario,
+                words(point.sum_bps),
+                UNKNOWN if point.jain is None or key.guests < 2 else words(point.jain, 1, 4),
+                words(least, 1, 4),
+                words(point.interference_ratio, 0.01),
+                words(widest),
+                words(point.dominant_s, 1, 1),
+                words(point.first_share_ratio, 1, 3),
+                str(len(point.flow_ids)),
+                out or "none",
+            )
+        )
+    if not rows:
+        return None
+    quantities = (
+        "sum_bps", "line_ratio", "jain", "least_attained_ratio", "interference_ratio", "widest_spread_bps",
+        "dominant_ratio", "longest_dominance_s", "starved_ratio", "first_share_ratio",
+    )  # fmt: skip
+    return Table(
+        name="flow-sharing",
+        title="How guests share one NIC",
+        columns=(
+            "platform", "guests", "cpu", "offered_bps", "limits_bps", "first_guest_flows", "second_after_s",
+            "payload_bytes", *(column for name in quantities for column in (name, f"{name}_ci_low", f"{name}_ci_high")),
+            "trials", "left_out_codes", "testbed", "kernel",
+        ),
+        rows=tuple(rows),
+        headings=(
+            "platform", "guests", "scenario", "sum, Mbit/s", "Jain", "least attained of its limit",
+            "interference, %", "widest spread, Mbit/s", "longest dominance, s", "first guest's share", "trials",
+            "left out",
+        ),
+        shown=tuple(shown),
+        note="Of payload, in the bins in which all guests send; mean ± half the 95 % interval over set-ups. Attained: "
+        "of the limit, both in whole frames. Interference: what the first guest loses of its rate alone when others "
+        "send. Spread: standard deviation over bins. Dominance: bins in which one guest has over 90 % of what came.",
+    )  # fmt: skip
+
+
+def _unit(number: int, title: str, of: Callable[[FlowPointFound], bool], *, path: bool = False) -> ReportUnit[Material]:
+    name, draw = f"{PAPER}-{number}", one_path if path else over_time
+    return ReportUnit(
+        name=name,
+        place=120 + number,
+        paper=(PAPER, f"figure {number}"),
+        make=lambda material: draw(material, name, title, of),
+    )
+
+
+UNITS = (
+    _unit(5, "Guests held to equal rates", _alike),
+    _unit(6, "Guests held to different rates", _different),
+    _unit(7, "Guests without limits", _unlimited, path=True),
+    _unit(8, "A greedy guest beside another", _greedy),
+    ReportUnit(name="flow-sharing", place=121, make=sharing),
+)

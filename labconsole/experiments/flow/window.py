@@ -1,0 +1,141 @@
+"""What one window of sending gave, and what of a record follows from it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from labconsole.experiments.flow.figures import own_rate
+from labconsole.experiments.flow.script import SINK_ADDRESS, SINK_PORT, SenderAnswer, Sending, read_answer
+from labconsole.model.record.flow import FlowSeen, LimiterSeen, SenderSeen, SinkSeen
+from labconsole.verdict.observed import Snapshot
+from labconsole.wire.capture import CaptureResult
+from labconsole.wire.codec import STAT_NAMES
+from labconsole.wire.flows import CountedFlow
+from labconsole.wire.guests import AskedGuest, AskedGuests
+
+_RX = STAT_NAMES.index("rx_packets")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowSender:
+    """A guest as it is known: where its packets come from, and the interface on the UUT that they come in at."""
+
+    name: str
+    address: str
+    mac: str
+    host_interface: str | None
+    sending: Sending
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowWindow:
+    """``before`` and ``after``: counters of the UUT and of the sink. ``capture`` None: ``capture_failure`` says why."""
+
+    answered: AskedGuests
+    before: tuple[Snapshot, Snapshot]
+    after: tuple[Snapshot, Snapshot]
+    limiters: Mapping[str, LimiterSeen] = field(default_factory=dict)
+    capture: CaptureResult | None = None
+    capture_failure: str = ""
+
+    def said(self, guest: str) -> AskedGuest | None:
+        """What a guest's console gave."""
+        return next((each for each in self.answered.guests if each.guest == guest), None)
+
+    @property
+    def origin_ns(self) -> int | None:
+        """When the first packet of a flow came to the sink."""
+        return None if self.capture is None or self.capture.flows is None else self.capture.flows.origin_ns
+
+
+def flows_seen(senders: Sequence[FlowSender], window: FlowWindow) -> tuple[FlowSeen, ...]:
+    """Every flow of the crew, also those of which nothing came; none where nothing was captured."""
+    if window.capture is None or window.capture.flows is None:
+        return ()
+    counted = {
+        (each.mac.lower(), each.udp_source_port, each.udp_sink_port): each for each in window.capture.flows.flows
+    }
+    return tuple(
+        _flow_seen(sender.name, number, port, counted.get((sender.mac, port, SINK_PORT)))
+        for sender in senders
+        for number, port in enumerate(sender.sending.ports, 1)
+    )
+
+
+def _flow_seen(guest: str, number: int, port: int, counted: CountedFlow | None) -> FlowSeen:
+    bins: list[int] = []
+    if counted is not None and counted.bins:
+        bins = [0] * (counted.bins[-1] + 1)
+        for place, packets in zip(counted.bins, counted.bin_packets, strict=True):
+            bins[place] = packets
+    return FlowSeen(
+        guest=guest,
+        flow=number,
+        udp_source_port=port,
+        packets=0 if counted is None else counted.packets,
+        bytes=0 if counted is None else counted.bytes,
+        first_at_ns=None if counted is None else counted.first_at_ns,
+        last_at_ns=None if counted is None else counted.last_at_ns,
+        bin_packets=tuple(bins),
+        outside_packets=0 if counted is None else counted.outside_packets,
+    )
+
+
+def sender_seen(
+    sender: FlowSender, flows: Sequence[FlowSeen], window: FlowWindow, payload_bytes: int, shared_bps: float | None
+) -> SenderSeen:
+    """What is known of one guest."""
+    said = window.said(sender.name)
+    answer = SenderAnswer() if said is None or said.printed is None else read_answer(said.printed)
+    packets = sum(flow.packets for flow in flows if flow.guest == sender.name)
+    host_packets = None if sender.host_interface is None else _received(window, 0, sender.host_interface)
+    return SenderSeen(
+        guest=sender.name,
+        address=sender.address,
+        mac=sender.mac,
+        host_interface=sender.host_interface,
+        host_packets=host_packets,
+        limiter=window.limiters.get(sender.name),
+        exit_status=answer.exit_status,
+        output=answer.output,
+        packets=packets,
+        lost_packets=None if host_packets is None or window.capture is None else host_packets - packets,
+        payload_bps=own_rate(flows, sender.name, payload_bytes),
+        shared_bps=shared_bps,
+    )
+
+
+def sink_seen(node: str, interface: str, mac: str, flows: Sequence[FlowSeen], window: FlowWindow) -> SinkSeen | None:
+    """What the sink counted of everybody; None: it did not capture."""
+    capture = window.capture
+    if capture is None or capture.flows is None:
+        return None
+    of_flows = sum(flow.packets for flow in capture.flows.flows) + capture.flows.unlisted_packets
+    return SinkSeen(
+        node=node,
+        interface=interface,
+        address=SINK_ADDRESS,
+        mac=mac,
+        captured_packets=capture.flows.packets,
+        dropped_packets=capture.dropped_kernel_packets,
+        nic_packets=_received(window, 1, interface),
+        other_packets=capture.flows.other_packets,
+        foreign_packets=of_flows - sum(flow.packets for flow in flows),
+        fragments=capture.flows.fragments,
+    )
+
+
+def silent_guests(window: FlowWindow) -> Iterator[tuple[str, str]]:
+    """Guests that did not say that they had sent all, and why."""
+    for each in window.answered.guests:
+        if each.code:
+            yield each.guest, each.message or each.code
+
+
+def _received(window: FlowWindow, node: int, interface: str) -> int | None:
+    """Packets that came in at an interface in the window; None: it was not there all the time."""
+    before, after = (side[node].get(("", interface)) for side in (window.before, window.after))
+    if before is None or after is None or after.values[_RX] < before.values[_RX]:
+        return None
+    return after.values[_RX] - before.values[_RX]

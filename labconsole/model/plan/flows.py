@@ -1,0 +1,193 @@
+"""A plan of flows out of guests that share one NIC: its factors, its points, and by what each trial is known.
+
+A point is a number of guests on a platform that send at once, each as much as it is told, held to a limit or not. All
+points with the same guests are measured in one crew, which is set up anew in each block.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+
+from pydantic import Field, PlainValidator, model_validator
+
+from labconsole.model.plan.crews import DIFFERENT, CrewTrial, GuestCounts, MemoryMib, PlannedCrews
+from labconsole.model.strict import StrictModel
+from labconsole.units import format_target, parse_rate_bps
+
+Placing = Literal["same", "own", "any"]
+"""same: all guests on one CPU of the UUT; own: one each, in turn; any: as the UUT's scheduler likes."""
+
+Limits = tuple[int, ...]
+"""In bit/s, of the guests in turn; none: no limit."""
+
+HASH_PREFIX = "flow-"
+MOST_FLOWS = 16
+LEAST_PAYLOAD_BYTES, MOST_PAYLOAD_BYTES = 18, 1472
+"""Less is padded to the shortest frame, more is fragmented on a link of 1500 bytes."""
+
+
+def _rate(value: Any) -> int:
+    try:
+        return parse_rate_bps(value if isinstance(value, int) else str(value))
+    except ValueError as exc:
+        raise ValueError(f"is not a rate | allowed: {exc}") from None
+
+
+def _offered(value: Any) -> int | Literal["line"]:
+    return "line" if value == "line" else _rate(value)
+
+
+def _limits(value: Any) -> Limits:
+    if value in ("none", None, False):
+        return ()
+    values = value if isinstance(value, (list, tuple)) else [value]
+    if not values:
+        raise ValueError("lists no rate | allowed: none, a rate such as 30Mbit, or a list of rates, the guests in turn")
+    return tuple(_rate(each) for each in values)
+
+
+Offered = Annotated[int | Literal["line"], PlainValidator(_offered, json_schema_input_type=int | str)]
+LimitsWish = Annotated[Limits, PlainValidator(_limits, json_schema_input_type=int | str | list[int | str] | None)]
+Late = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0, le=3600)]
+
+
+class FlowFactors(StrictModel):
+    """What is varied, and what every crew has.
+
+    ``offered``: payload per flow, ``line`` is as much as the link's speed; ``limits``: what each guest may send, in
+    whole frames; ``greedy``: how many flows the first guest has, where all others have one; ``second_after_s``: how
+    much later than the first guest all others begin. ``bin_s``: over which a rate is a mean.
+    """
+
+    guests: GuestCounts = (1,)
+    cpu: Annotated[tuple[Placing, ...], Field(min_length=1), DIFFERENT] = ("any",)
+    offered: Annotated[tuple[Offered, ...], Field(min_length=1, max_length=100), DIFFERENT] = ("line",)
+    limits: Annotated[tuple[LimitsWish, ...], Field(min_length=1, max_length=100), DIFFERENT] = ((),)
+    greedy: Annotated[
+        tuple[Annotated[int, Field(strict=True, ge=1, le=MOST_FLOWS)], ...], Field(min_length=1), DIFFERENT
+    ] = (1,)
+    second_after_s: Annotated[tuple[Late, ...], Field(min_length=1, max_length=100), DIFFERENT] = (0.0,)
+    payload_bytes: Annotated[
+        tuple[Annotated[int, Field(strict=True, ge=LEAST_PAYLOAD_BYTES, le=MOST_PAYLOAD_BYTES)], ...],
+        Field(min_length=1, max_length=100), DIFFERENT,
+    ] = (1472,)  # fmt: skip
+    duration_s: Annotated[float, Field(strict=True, allow_inf_nan=False, ge=1, le=3600)] = 10.0
+    bin_s: Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0.01, le=60)] = 1.0
+    memory_mib: MemoryMib | None = None
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if self.bin_s * 2 > self.duration_s:
+            raise ValueError("bin_s leaves fewer than two bins in duration_s | allowed: at most half of it")
+        if max(self.second_after_s) + 2 * self.bin_s > self.duration_s:
+            raise ValueError(
+                "second_after_s leaves no two bins in which all guests send | allowed: two bins less than duration_s"
+            )
+        return self
+
+
+class FlowCrew(NamedTuple):
+    """What has to be set up anew when it changes."""
+
+    platform: str
+    guests: int
+    cpu: Placing
+
+
+@dataclass(frozen=True, slots=True)
+class FlowPoint:
+    """One design point. ``index`` counts from 0 in the plan's product of factors."""
+
+    index: int
+    platform: str
+    guests: int
+    cpu: Placing
+    offered: int | Literal["line"]
+    limits: Limits
+    greedy: int
+    second_after_s: float
+    payload_bytes: int
+
+    @property
+    def crew(self) -> FlowCrew:
+        return FlowCrew(self.platform, self.guests, self.cpu)
+
+    def limit_of(self, guest: int) -> int | None:
+        """What a guest, from 0, may send in bit/s; None: as much as it can."""
+        return self.limits[guest % len(self.limits)] if self.limits else None
+
+    def flows_of(self, guest: int) -> int:
+        """How many flows a guest has, from 0."""
+        return self.greedy if guest == 0 else 1
+
+    def words(self) -> str:
+        """``lxc: 2 guests offer 100Mbit each, limits 30Mbit, 40Mbit``."""
+        each = "line rate" if self.offered == "line" else format_target(self.offered)
+        words = f"{self.platform}: {self.guests} guest{'s offer' if self.guests > 1 else ' offers'} {each}"
+        words += " a flow" if self.greedy > 1 else ""
+        words += f", the first in {self.greedy} flows" if self.greedy > 1 else ""
+        words += f", limit{'s' if len(self.limits) > 1 else ''} " if self.limits else ""
+        words += ", ".join(map(format_target, self.limits))
+        words += f", all but the first {self.second_after_s:g} s later" if self.second_after_s else ""
+        words += {"same": ", on the same CPU", "own": ", each on a CPU of its own", "any": ""}[self.cpu]
+        return words + ("" if self.payload_bytes == MOST_PAYLOAD_BYTES else f", payload {self.payload_bytes} B")
+
+
+FlowTrial = CrewTrial[FlowPoint]
+
+
+@dataclass(frozen=True)
+class PlannedFlows(PlannedCrews[FlowFactors, FlowPoint]):
+    """What a plan has guests send."""
+
+    noun: ClassVar[str] = "flow"
+
+    @cached_property
+    def points(self) -> tuple[FlowPoint, ...]:
+        """The full cross product."""
+        return flow_points(self.factors, self.platforms)
+
+    def hash_of(self, trial: CrewTrial[FlowPoint]) -> str:
+        """See flow_hash()."""
+        return flow_hash(self.factors, trial)
+
+
+def flow_points(factors: FlowFactors, platforms: Sequence[str]) -> tuple[FlowPoint, ...]:
+    """The full cross product, but for what one guest cannot have: limits of further guests, and a later second."""
+    found: dict[tuple[Any, ...], FlowPoint] = {}
+    for platform in platforms:
+        for cpu in factors.cpu:
+            for guests in factors.guests:
+                for offered in factors.offered:
+                    for limits in factors.limits:
+                        for greedy in factors.greedy:
+                            for late_s in factors.second_after_s:
+                                for payload_bytes in factors.payload_bytes:
+                                    own = limits[:guests]
+                                    after_s = late_s if guests > 1 else 0.0
+                                    key = (platform, guests, cpu, offered, own, greedy, after_s, payload_bytes)
+                                    if key not in found:
+                                        found[key] = FlowPoint(len(found), *key)
+    return tuple(found.values())
+
+
+def flow_hash(factors: FlowFactors, trial: FlowTrial, salt: str = "") -> str:
+    """Hash of what one trial measures and which one it is, for resume; ``salt`` makes one that nobody resumes."""
+    point = trial.point
+    meaning = {
+        "version": 1,
+        "point": [
+            point.platform, point.guests, point.cpu, point.offered, point.limits, point.greedy, point.second_after_s,
+            point.payload_bytes,
+        ],
+        "window": [factors.duration_s, factors.bin_s],
+        "crew": [factors.memory_mib],
+        "trial": [trial.block, trial.repetition],
+        "salt": salt,
+    }  # fmt: skip
+    return HASH_PREFIX + hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]

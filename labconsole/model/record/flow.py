@@ -1,0 +1,154 @@
+"""The record of one trial of flows out of guests, format 1: what each flow brought to the sink over time, what each
+guest handed over, and what surrounded them.
+
+Rates are of payload unless their name says otherwise. docs/flows.md explains every field.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from labconsole.model.record.crew_trial import Bytes, CrewTrialRef, Ns, Seconds
+from labconsole.model.record.kind import ExperimentRecord
+from labconsole.model.record.run import Environment, Figures, InForce, SetUp, Verdict
+from labconsole.model.strict import StrictModel
+
+FLOW_FORMAT = 1
+
+Packets = Annotated[int, Field(ge=0, lt=2**63)]
+Rate = Annotated[float, Field(ge=0, le=1e18, allow_inf_nan=False)]
+Ratio = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
+
+
+class FlowRequested(StrictModel):
+    """The design point. ``offered_bps``: payload of each flow; ``limits_bps``: of the guests in turn, in whole frames
+    without check sequence, empty: none; ``greedy``: flows of the first guest.
+    """
+
+    platform: str
+    guests: Annotated[int, Field(ge=1)]
+    cpu: Literal["same", "own", "any"]
+    offered_bps: int
+    limits_bps: tuple[int, ...]
+    greedy: Annotated[int, Field(ge=1)]
+    second_after_s: float
+    payload_bytes: int
+    duration_s: float
+    bin_s: float
+    memory_mib: int | None = None
+
+
+class FlowSeen(StrictModel):
+    """One flow at the sink, by the sink's capture: of a guest, and a port of it.
+
+    ``bin_packets``: of every bin from the first packet of any flow on, up to the last that is not empty.
+    ``outside_packets``: in none of the bins.
+    """
+
+    guest: str
+    flow: int
+    udp_source_port: int
+    packets: Packets
+    bytes: Bytes
+    first_at_ns: Ns | None
+    last_at_ns: Ns | None
+    bin_packets: tuple[Packets, ...]
+    outside_packets: Packets = 0
+
+
+class LimiterSeen(StrictModel):
+    """What held a guest to its limit, as its own kernel has it. None: not read back."""
+
+    kind: str
+    interface: str
+    rate_bps: int | None
+    burst_bytes: int | None
+    passed_packets: Packets | None
+    dropped_packets: Packets | None
+
+
+class SenderSeen(StrictModel):
+    """One guest. ``host_packets``: what came from it to its interface on the UUT, the second witness, with whatever
+    else it sends; None: it has none there. ``payload_bps``: what its flows brought to the sink, between the first and
+    the last of their packets; ``shared_bps``: the mean over the bins in which all guests send.
+    """
+
+    guest: str
+    address: str
+    mac: str
+    host_interface: str | None
+    host_packets: Packets | None
+    limiter: LimiterSeen | None
+    exit_status: int | None
+    output: str
+    packets: Packets
+    lost_packets: int | None
+    payload_bps: Rate | None
+    shared_bps: Rate | None
+
+
+class SinkSeen(StrictModel):
+    """What the sink's capture and its NIC counted: packets of all kinds. ``other_packets``: of no flow of ours;
+    ``foreign_packets``: of flows that are nobody's of the crew.
+    """
+
+    node: str
+    interface: str
+    address: str
+    mac: str
+    captured_packets: Packets
+    dropped_packets: Packets | None
+    nic_packets: Packets | None
+    other_packets: Packets
+    foreign_packets: Packets
+    fragments: Packets
+
+
+class FlowRecord(ExperimentRecord):
+    """One trial. ``status`` failed: nothing can be concluded from it, and ``failure`` says why.
+
+    ``origin_ns``: when the first packet of a flow came to the sink, by its wall clock: there bin 0 begins.
+    ``shared_from``, ``shared_to``: the bins in which all guests send all the time, the second not included.
+    ``sum_bps`` of all guests in them, ``jain`` how equal their shares are there, ``line_ratio`` what the sum is of
+    what the link can carry of such payload.
+    """
+
+    flow_id: str
+    format: int = FLOW_FORMAT
+    started_at: str
+    finished_at: str
+    testbed: str
+    testbed_fingerprint: str
+    emulated: bool
+    operator: str
+    labconsole_version: str
+    plan: CrewTrialRef
+    requested: FlowRequested
+    set_up: SetUp
+    link_speed_bps: int
+    line_bps: Rate
+    origin_ns: Ns | None
+    flows: tuple[FlowSeen, ...]
+    senders: tuple[SenderSeen, ...]
+    sink: SinkSeen | None
+    shared_from: int | None
+    shared_to: int | None
+    sum_bps: Rate | None
+    jain: Ratio | None
+    line_ratio: Ratio | None
+    start_skew_s: Seconds | None
+    swapped_pages: int | None
+    in_force: InForce | None = None
+    verdict: Verdict
+    attestation: Environment
+    influences: tuple[Figures, ...] = ()
+    environment: Environment
+    status: Literal["done", "failed"]
+    failure: str | None = None
+
+    @property
+    def timekeeper(self) -> SinkSeen | None:
+        """The node outside: the sink."""
+        return self.sink

@@ -1,0 +1,15 @@
+"""Flows out of guests, as a store keeps them."""
+
+from __future__ import annotations
+
+from labconsole.model.record.flow import FLOW_FORMAT, FlowRecord
+from labconsole.model.record.kind import RecordKind, columns_of
+
+KIND = RecordKind(
+    name="flow",
+    plural="flows",
+    record=FlowRecord,
+    format=FLOW_FORMAT,
+    columns=lambda record: columns_of(record.flow_id, record),
+    run_ids=lambda record: [],
+)

@@ -1,0 +1,107 @@
+"""Records of flows out of guests whose numbers follow from each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from labconsole.experiments.flow.figures import HEADER_BYTES, line_bps, own_rate, shared, start_skew_s
+from labconsole.experiments.flow.limiters import KIND
+from labconsole.experiments.flow.script import SINK_ADDRESS, Sending
+from labconsole.experiments.flow.verdict import shown_reasons
+from labconsole.model.record.crew_trial import CrewTrialRef
+from labconsole.model.record.flow import FlowRecord, FlowRequested, FlowSeen, LimiterSeen, SenderSeen, SinkSeen
+from labconsole.model.record.run import InForce, SetUp
+from labconsole.model.tolerances import Tolerances
+from labconsole.verdict.consequences import weighed
+
+ORIGIN_NS = 1_790_000_000_000_000_000
+PAYLOAD_BYTES = 1472
+
+
+def flow(guest: str, packets: Sequence[int], *, port: int, begin_bin: int = 0, bin_s: float = 1.0) -> FlowSeen:
+    """``packets``: in every bin from ``begin_bin`` on, spread evenly over each."""
+    bin_ns = round(bin_s * 1e9)
+    total, last_bin = sum(packets), begin_bin + len(packets)
+    return FlowSeen(
+        guest=guest,
+        flow=1,
+        udp_source_port=port,
+        packets=total,
+        bytes=total * (PAYLOAD_BYTES + HEADER_BYTES),
+        first_at_ns=ORIGIN_NS + begin_bin * bin_ns if total else None,
+        last_at_ns=ORIGIN_NS + last_bin * bin_ns - 1 + 1 if total else None,
+        bin_packets=(*([0] * begin_bin), *packets) if total else (),
+    )
+
+
+def flow_record(
+    packets: Sequence[Sequence[int]],
+    *,
+    begin_bins: Sequence[int] = (),
+    limits_bps: tuple[int, ...] = (),
+    found_limits: Sequence[int | None] | None = None,
+    second_after_s: float = 0.0,
+    bin_s: float = 1.0,
+    platform: str = "lxc",
+    block: int = 1,
+    repetition: int = 1,
+    flow_id: str = "20260101T000000000000Z-0001",
+    **changes: Any,
+) -> FlowRecord:
+    """``packets``: of each guest in each bin, from its ``begin_bins`` on."""
+    names = [f"g{number}" for number in range(1, len(packets) + 1)]
+    begin = begin_bins or [0] * len(packets)
+    ports = [Sending(place, "198.18.64.1", 1, 1, PAYLOAD_BYTES, 1.0).ports[0] for place in range(len(packets))]
+    flows = tuple(
+        flow(name, own, port=port, begin_bin=first, bin_s=bin_s)
+        for name, own, port, first in zip(names, packets, ports, begin, strict=True)
+    )
+    bins = max(first + len(own) for own, first in zip(packets, begin, strict=True))
+    requested = FlowRequested(
+        platform=platform, guests=len(names), cpu="any", offered_bps=100_000_000, limits_bps=limits_bps, greedy=1,
+        second_after_s=second_after_s, payload_bytes=PAYLOAD_BYTES, duration_s=bins * bin_s, bin_s=bin_s,
+    )  # fmt: skip
+    common = shared(flows, names, ORIGIN_NS, PAYLOAD_BYTES, bin_s)
+    told = found_limits if found_limits is not None else [
+        limits_bps[place % len(limits_bps)] if limits_bps else None for place in range(len(names))
+    ]  # fmt: skip
+    senders = tuple(
+        SenderSeen(
+            guest=each.guest, address=f"198.18.64.{place + 1}", mac=f"02:6c:77:00:00:{place:02x}",
+            host_interface=f"lcg{place + 1}", host_packets=each.packets,
+            limiter=LimiterSeen(kind=KIND, interface=f"lcq{place + 1}", rate_bps=told[place], burst_bytes=3028,
+                                passed_packets=each.packets, dropped_packets=0) if limits_bps else None,
+            exit_status=0, output="", packets=each.packets, lost_packets=0,
+            payload_bps=own_rate(flows, each.guest, PAYLOAD_BYTES),
+            shared_bps=(common.each_bps or {}).get(each.guest),
+        )
+        for place, each in enumerate(flows)
+    )  # fmt: skip
+    total = sum(each.packets for each in flows)
+    sink = SinkSeen(
+        node="snk1", interface="eth0", address=SINK_ADDRESS, mac="02:00:00:00:00:09", captured_packets=total,
+        dropped_packets=0, nic_packets=total, other_packets=0, foreign_packets=0, fragments=0,
+    )  # fmt: skip
+    skew_s = None if second_after_s else start_skew_s(flows, names)
+    limits = Tolerances()
+    verdict = weighed(
+        shown_reasons(requested, flows, senders, sink, start_skew_s=skew_s, swapped_pages=0, limits=limits)
+    )
+    most_bps = line_bps(100_000_000, PAYLOAD_BYTES)
+    values: dict[str, Any] = {
+        "flow_id": flow_id, "started_at": f"2026-01-01T00:00:{block:02d}.{repetition:06d}Z",
+        "finished_at": "2026-01-01T00:01:00.000000Z", "testbed": "lab", "testbed_fingerprint": "f" * 16,
+        "emulated": False, "operator": "ann", "labconsole_version": "0",
+        "plan": CrewTrialRef(name="p", hash=f"flow-{platform}{limits_bps}{len(names)}{second_after_s}{block}{repetition}",
+                             point=0, block=block, repetition=repetition, position=1, seed=1, set_ups=3, repetitions=1),
+        "requested": requested, "link_speed_bps": 100_000_000, "line_bps": most_bps, "origin_ns": ORIGIN_NS,
+        "set_up": SetUp(id=f"set-up-{platform}-{block}", started_at="2026-01-01T00:00:00.000000Z", setup_s=1.0, trial=1),
+        "flows": flows, "senders": senders, "sink": sink, "shared_from": common.first, "shared_to": common.stop,
+        "sum_bps": common.sum_bps, "jain": common.jain,
+        "line_ratio": None if common.sum_bps is None else common.sum_bps / most_bps, "start_skew_s": skew_s,
+        "swapped_pages": 0, "verdict": verdict, "attestation": {}, "environment": {},
+        "in_force": InForce(tolerances=limits.model_dump(), settle_s=None, drain_s=None),
+        "status": "failed" if verdict.status == "invalid" else "done",
+    }  # fmt: skip
+    return FlowRecord(**(values | changes))
