@@ -146,6 +146,20 @@ class RecordRuns:
         return layout.base_ns + high * layout.high_ns + low * layout.low_ns
 
 
+def ascends(words: Any) -> bool:
+    """Whether an array of 32-bit words never falls, as far as is seen at a glance: not of words from 2 ** 31 on.
+
+    All differences at once, as in ``_count_times``.
+    """
+    lanes, gaps = words.tobytes(), len(words) - 1
+    if _BIG_ENDIAN_MACHINE or gaps < 1 or not lanes[3::4].isascii():
+        return False
+    guard, mask = _guard_and_mask(gaps)
+    times = int.from_bytes(lanes, "little")
+    differences = ((times >> 32 | guard) - (times & mask)).to_bytes(4 * gaps, "little")
+    return differences[3::4].translate(None, _HIGH_BYTES) == b""
+
+
 def _array_of(little_endian: Buffer) -> Any:
     words = array("I")
     words.frombytes(little_endian)

@@ -13,9 +13,9 @@ import struct
 import sys
 from array import array
 from collections import Counter
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from labconsole.packets.columns import FEW_RECORDS, RecordRuns
+from labconsole.packets.columns import FEW_RECORDS, RecordRuns, ascends
 from labconsole.packets.pcap import LINK_ETHERNET, Buffer, CaptureReader, RecordLayout
 
 MAX_FLOWS = 256
@@ -29,6 +29,7 @@ _KEY_BYTES = tuple(range(6, 12)) + tuple(range(34, 38))
 _DECIDING = (12, 13, 14, 20, 21, 23)
 _LEAST_BYTES = 42
 _FEW_AT_ONCE = 32
+_FEW_VALUES = 16
 _MF_AND_HIGH_OFFSET = 0x3F
 _COUNTING_KINDS = ((1, "B"), (2, "H"), (4, "I"), (8, "Q"))
 
@@ -146,7 +147,8 @@ class FlowBins:
             return
         if self.origin_ns is None:
             self.origin_ns = base_ns + lows[0] * layout.low_ns
-        first, last = (self._bin_of(base_ns + low * layout.low_ns) for low in (min(lows), max(lows)))
+        ends = (lows[0], lows[-1]) if ascends(lows) else (min(lows), max(lows))
+        first, last = (self._bin_of(base_ns + low * layout.low_ns) for low in ends)
         if first == last:
             self._add_bin(buffer, start, stride, layout, base_ns, lows)
             return
@@ -168,6 +170,12 @@ class FlowBins:
 
         if not differing:
             add(0, records - 1, records)
+            return
+        apart = _told_apart(differing)
+        if apart is not None:
+            column, counts = apart
+            for value, packets in counts.items():
+                add(column.index(value), column.rindex(value), packets)
             return
         words = _side_by_side(differing, records)
         backwards = words[::-1]
@@ -288,6 +296,40 @@ def _words_of(buffer: Buffer, start: int, stride: int, records: int, layout: Rec
     if layout.little is not (sys.byteorder == "little"):
         words.byteswap()
     return words
+
+
+def _told_apart(columns: List[Buffer]) -> Optional[Tuple[Buffer, Dict[int, int]]]:
+    """(a column by whose value alone all are known, how often it has each value); None: there is none, or it has many
+    values, which are faster counted otherwise.
+    """
+    best: Optional[Tuple[Buffer, Dict[int, int]]] = None
+    for column in columns:
+        counts = _counts_of(column)
+        if counts is None:
+            return None
+        if best is None or len(counts) > len(best[1]):
+            best = (column, counts)
+    assert best is not None
+    column, counts = best
+    for other in columns:
+        table = bytearray(256)
+        for value in counts:
+            table[value] = other[column.index(value)]
+        if column.translate(bytes(table)) != other:
+            return None
+    return best
+
+
+def _counts_of(column: Buffer) -> Optional[Dict[int, int]]:
+    """Value to how often it is there; None: there are many values. Deleting one from bytes costs 0.3 ns each."""
+    counts: Dict[int, int] = {}
+    while column:
+        if len(counts) == _FEW_VALUES:
+            return None
+        others = column.translate(None, bytes(column[:1]))
+        counts[column[0]] = len(column) - len(others)
+        column = others
+    return counts
 
 
 def _side_by_side(columns: List[Any], records: int) -> Any:

@@ -27,6 +27,7 @@ from labconsole.platforms.base.inside import DONE
 from labconsole.verdict.observed import Snapshot, TrialObservations, parse_snapshot
 from labconsole.wire.capture import StartCapture, StopCapture
 from labconsole.wire.changes import AnyChange
+from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.counters import ReadCounters
 from labconsole.wire.guests import AskGuests, GuestLine
 from labconsole.wire.links import ReadLinks
@@ -36,6 +37,10 @@ SNAP_BYTES = 64
 LONGER_S = 60.0
 """How much later than it should a guest may say that it has sent all."""
 
+MOST_DRAIN_S = 10.0
+"""So long packets may wait in queues after the last was sent."""
+
+_RX = STAT_NAMES.index("rx_packets")
 CLOSE_S = 300.0
 """How long a sink may take to count what its capture still holds."""
 
@@ -166,8 +171,7 @@ class FlowTaking:
                 self._bench.stage,
                 crew.uut.ask(AskGuests(asked=lines, until=DONE, timeout_s=timeout_s), timeout_s=timeout_s + 30),
             )
-            await asyncio.sleep(self._bench.inventory.defaults.drain_s)
-            after = await self._counters()
+            after = await self._counters_at_rest()
             queues = {
                 sender.name: queue_name(number)
                 for number, sender in enumerate(senders, 1)
@@ -212,6 +216,17 @@ class FlowTaking:
         replies = await asyncio.gather(self._crew.uut.ask(ReadCounters()), self._crew.timekeeper.ask(ReadCounters()))
         uut, sink = map(parse_snapshot, replies)
         return uut, sink
+
+    async def _counters_at_rest(self) -> tuple[Snapshot, Snapshot]:
+        """Once nothing comes to the sink any more: what waits in queues on the way is not lost."""
+        drain_s, port = self._bench.inventory.defaults.drain_s, ("", self._crew.stream.sink.interface)
+        found = await self._counters()
+        for _ in range(max(1, round(MOST_DRAIN_S / drain_s))):
+            await asyncio.sleep(drain_s)
+            former, found = found, await self._counters()
+            if port in found[1] and port in former[1] and found[1][port].values[_RX] == former[1][port].values[_RX]:
+                break
+        return found
 
     def _show(self, senders: Sequence[FlowSender]) -> None:
         words = f"{len(senders)} guest{'s send' if len(senders) > 1 else ' sends'} for {self._factors.duration_s:g} s"

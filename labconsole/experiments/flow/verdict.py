@@ -78,7 +78,10 @@ def shown_reasons(
 
 
 def _sender(sender: SenderSeen) -> Iterator[Reason]:
-    if sender.exit_status is not None and sender.exit_status != 0:
+    if sender.exit_status is None:
+        detail = f"{sender.guest}: did not say in a readable way how sending ended"
+        yield reason("guests_missing", detail, guest=sender.guest)
+    elif sender.exit_status != 0:
         why = f": {sender.output}" if sender.output else ""
         detail = f"{sender.guest}: iperf ended with status {sender.exit_status}{why}"
         yield reason("generator_failed", detail, guest=sender.guest, exit_status=sender.exit_status)

@@ -1,0 +1,87 @@
+"""What two papers say of guests that send, beside one's own findings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from labconsole.contracts.report import Cell, ReportUnit, Table
+from labconsole.experiments.flow.shown import plain, summary_of, words
+from labconsole.experiments.flow.summary import FlowPointFound, FlowsSummary
+from labconsole.report.material import Material
+from labconsole.report.reference import CAUTION
+
+TOPICS = {
+    "mattos": ("endpoint", "sending"),
+    "adamczyk": ("equal limits", "unequal limits", "no limit", "greedy guest"),
+}
+
+
+def make(material: Material, paper_name: str) -> Table | None:
+    """A row for each sentence of the paper on a topic that was measured here, whatever platform it is of."""
+    paper = material.paper
+    if paper is None or paper.name != paper_name:
+        return None
+    summary = summary_of(material)
+    rows: list[tuple[Cell, ...]] = []
+    for topic, point in _topics(summary):
+        if topic not in TOPICS[paper_name]:
+            continue
+        own = summary.name_of(point.key)
+        theirs = material.paper_names.get(point.key.platform)
+        for said in paper.tables["shapes"]:
+            if said["topic"] == topic and (theirs is None or said["platform"] in (theirs, "all")):
+                rows.append(
+                    (topic, own, point.key.guests, point.key.scenario, _found(point), said["platform"], said["shape"],
+                     said["where"])
+                )  # fmt: skip
+    if not rows:
+        return None
+    return Table(
+        name=f"{paper_name}-flow-beside",
+        title="Flows out of guests beside the paper's",
+        columns=("topic", "platform", "guests", "scenario", "finding", "paper_platform", "paper", "where"),
+        rows=tuple(rows),
+        headings=("topic", "platform", "guests", "scenario", "own finding", "paper's platform", "the paper", "where"),
+        shown=tuple(tuple(str(cell) for cell in row) for row in rows),
+        note=f"Paper: {paper.source.replace(', {table}', '')}; its sentences in short. {CAUTION}",
+        beside_paper=True,
+    )
+
+
+def _topics(summary: FlowsSummary) -> Iterator[tuple[str, FlowPointFound]]:
+    without = plain(summary.points)
+    for point in summary.points:
+        limits = point.key.limits_bps
+        if point in without:
+            yield ("endpoint" if point.key.guests == 1 else "sending"), point
+        if limits:
+            yield ("equal limits" if len(set(limits)) == 1 else "unequal limits"), point
+        elif point.key.greedy > 1:
+            yield "greedy guest", point
+        elif point.key.guests > 1:
+            yield "no limit", point
+
+
+def _found(point: FlowPointFound) -> str:
+    """What there is to say, in short."""
+    found = [f"sum {words(point.sum_bps)} Mbit/s"]
+    found += [f"{words(point.line_ratio, 0.01)} % of the line"] if point.line_ratio is not None else []
+    if point.key.guests > 1:
+        found += [f"Jain {words(point.jain, 1, 4)}"]
+    attained = [guest.attained_ratio for guest in point.guests if guest.attained_ratio is not None]
+    if attained:
+        found.append(f"attained {words(min(attained, key=lambda each: each.mean), 1, 4)} of the limit")
+    if point.interference_ratio is not None:
+        found.append(f"interference {words(point.interference_ratio, 0.01)} %")
+    if point.dominant_s is not None:
+        found.append(f"longest dominance {words(point.dominant_s, 1, 1)} s")
+    if point.key.greedy > 1:
+        found.append(f"first guest's share {words(point.first_share_ratio, 1, 3)}")
+    return ", ".join(found)
+
+
+UNITS = tuple(
+    ReportUnit(name=f"{paper}-flow-beside", place=place, make=partial(make, paper_name=paper))
+    for place, paper in enumerate(TOPICS, 175)
+)

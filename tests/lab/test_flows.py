@@ -1,0 +1,252 @@
+"""Flows out of guests, through the command, on a real lab: what the link carries, what a limit lets through, who is
+told to have lost what was dropped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from labconsole.experiments.flow.verify import recompute_flow
+from labconsole.lab import commands as lab
+from labconsole.lab.spec import LabSpec
+from labconsole.model.record.flow import FlowRecord
+from support.live_lab import COMMAND, labconsole, wait_until
+from support.requirements import require
+
+SPEED_BPS = 100_000_000
+LINE_BPS = SPEED_BPS * 1472 / 1538
+FRAMES = 1514 / 1472
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A lab of one source with links of 100 Mbit/s, whose UUT has containers."""
+    require("iperf", "busybox")
+    name = f"flows{os.getpid()}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("flows")))
+        spec = LabSpec(name=name, sources=1, link_speed_bps=SPEED_BPS, platforms=("raw", "container"), jobs=True)
+        try:
+            yield lab.up(spec).hosts_file
+        finally:
+            lab.down(name)
+
+
+def taken(hosts: Path, store: Path, *words: str, status: int = 0, platform: str = "container") -> list[FlowRecord]:
+    told = ("experiment", "flow", "--platforms", platform, "--json", *words)
+    done = labconsole(*told, hosts=hosts, store=store)
+    assert done.returncode == status, done.stderr + done.stdout[:3000]
+    return [FlowRecord.model_validate(json.loads(line)["flow"]) for line in done.stdout.splitlines()]
+
+
+def stored(store: Path) -> list[FlowRecord]:
+    done = labconsole("experiment", "flow", "--list", "--json", store=store)
+    return [FlowRecord.model_validate(json.loads(line)["flow"]) for line in reversed(done.stdout.splitlines())]
+
+
+def on(hosts: Path, node: str, *argv: str) -> str:
+    done = lab.execute(hosts.parent.name, node, list(argv))
+    assert done.status == 0, done.stderr
+    return done.stdout
+
+
+def nothing_left(hosts: Path) -> None:
+    """No limiter, no guest's interface, no neighbour, no address of the guests' network."""
+    links = on(hosts, "uut", "ip", "-o", "link")
+    assert "lcq" not in links and "lcg" not in links
+    assert "ingress" not in on(hosts, "uut", "tc", "qdisc", "show")
+    for node in ("uut", "snk1"):
+        assert "198.18.127.1" not in on(hosts, node, "ip", "neigh")
+        assert "198.18.64." not in on(hosts, node, "ip", "-4", "-o", "address")
+
+
+def sound(record: FlowRecord) -> None:
+    """Every packet is accounted for, and everything follows from what was counted."""
+    sink = record.sink
+    assert sink is not None
+    assert sum(flow.packets for flow in record.flows) + sink.other_packets == sink.captured_packets
+    assert sink.nic_packets == sink.captured_packets
+    assert (sink.foreign_packets, sink.dropped_packets, sink.fragments) == (0, 0, 0)
+    assert recompute_flow(record) == []
+
+
+@pytest.mark.alone
+def test_guests_that_send_at_once_get_what_the_link_carries(hosts: Path, tmp_path: Path):
+    records = taken(hosts, tmp_path / "s.sqlite", "--guests", "1,2,4", "--duration", "4", "--bin", "0.5")
+    assert [record.requested.guests for record in records] == [1, 2, 4]
+    for record in records:
+        sound(record)
+        assert record.verdict.status != "invalid", record.verdict
+        assert record.sum_bps == pytest.approx(LINE_BPS, rel=0.005)
+        assert record.line_bps == pytest.approx(95.709e6, rel=1e-4)
+        for sender in record.senders:
+            assert sender.host_packets is not None
+            assert sender.host_packets >= sender.packets > 0
+    nothing_left(hosts)
+
+
+@pytest.mark.alone
+def test_a_limit_is_what_comes_through_and_the_other_guest_is_left_alone(hosts: Path, tmp_path: Path):
+    (record,) = taken(
+        hosts, tmp_path / "s.sqlite", "--guests", "2", "--limits", "30Mbit,20Mbit", "--offered", "50Mbit",
+        "--duration", "4", "--bin", "0.5",
+    )  # fmt: skip
+    sound(record)
+    for sender, limit_bps in zip(record.senders, (30e6, 20e6), strict=True):
+        assert sender.shared_bps is not None and sender.limiter is not None
+        assert sender.shared_bps * FRAMES == pytest.approx(limit_bps, rel=0.01)
+        assert sender.limiter.rate_bps == limit_bps
+        assert sender.lost_packets == sender.limiter.dropped_packets, "nothing is lost but in the limiter"
+    nothing_left(hosts)
+
+
+@pytest.mark.alone
+def test_a_second_guest_takes_its_half_when_it_begins(hosts: Path, tmp_path: Path):
+    (record,) = taken(
+        hosts, tmp_path / "s.sqlite", "--guests", "2", "--second-after", "2", "--duration", "5", "--bin", "0.5"
+    )
+    sound(record)
+    first, second = record.flows
+    assert first.first_at_ns is not None and second.first_at_ns is not None
+    assert (second.first_at_ns - first.first_at_ns) / 1e9 == pytest.approx(2.0, abs=0.3)
+    assert record.shared_from is not None and record.shared_from >= 4
+    assert record.sum_bps == pytest.approx(LINE_BPS, rel=0.01)
+    shown = labconsole("experiment", "flow", "--show", record.flow_id, store=tmp_path / "s.sqlite").stdout
+    assert "interference with the first guest" in shown
+
+
+@pytest.mark.alone
+def test_a_greedy_guest_has_as_many_flows_as_it_is_told(hosts: Path, tmp_path: Path):
+    (record,) = taken(
+        hosts, tmp_path / "s.sqlite", "--guests", "2", "--greedy", "3", "--offered", "10Mbit", "--duration", "3"
+    )
+    sound(record)
+    assert [flow.guest for flow in record.flows] == ["g1", "g1", "g1", "g2"]
+    assert [sender.shared_bps for sender in record.senders] == [
+        pytest.approx(30e6, rel=0.02),
+        pytest.approx(10e6, rel=0.02),
+    ]
+
+
+@pytest.mark.alone
+def test_the_bare_host_sends_too(hosts: Path, tmp_path: Path):
+    (record,) = taken(hosts, tmp_path / "s.sqlite", "--offered", "20Mbit", "--duration", "2", platform="raw")
+    sound(record)
+    assert record.senders[0].payload_bps == pytest.approx(20e6, rel=0.01)
+    nothing_left(hosts)
+
+
+def during(hosts: Path, store: Path, *words: str) -> subprocess.Popen[str]:
+    """A trial of containers that has begun to send."""
+    process = subprocess.Popen(
+        [*COMMAND, "experiment", "flow", "--platforms", "container", "--json", *words, "--hosts", str(hosts),
+         "--store", str(store)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+    def arrived() -> int:
+        assert process.poll() is None, process.stderr and process.stderr.read()
+        return int(on(hosts, "snk1", "cat", "/sys/class/net/eth1/statistics/rx_packets"))
+
+    base = arrived()
+    wait_until(lambda: arrived() > base + 1000, timeout_s=60, what="nothing was sent")
+    return process
+
+
+def test_what_is_dropped_behind_one_guest_is_told_for_that_guest(hosts: Path, tmp_path: Path):
+    """Every 14th packet, exactly, by a rule that counts."""
+    store = tmp_path / "s.sqlite"
+    process = during(hosts, store, "--guests", "3", "--offered", "5Mbit", "--duration", "5")
+    rules = (
+        "table netdev dropping { counter lost { }; chain in { type filter hook ingress device lcg2 priority 0; "
+        "numgen inc mod 14 == 0 counter name lost drop; }; }"
+    )
+    try:
+        on(hosts, "uut", "nft", rules)
+        time.sleep(2)
+        told = json.loads(on(hosts, "uut", "nft", "-j", "list", "counter", "netdev", "dropping", "lost"))
+        assert told
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        counted = lab.execute(hosts.parent.name, "uut", ["nft", "-j", "list", "counters"]).stdout
+        lab.execute(hosts.parent.name, "uut", ["nft", "delete", "table", "netdev", "dropping"])
+    record = FlowRecord.model_validate(json.loads(out.splitlines()[0])["flow"])
+    sound(record)
+    lost = [sender.lost_packets for sender in record.senders]
+    assert (lost[0], lost[2]) == (0, 0)
+    dropped = [
+        each["counter"]["packets"] for each in json.loads(counted or "{}").get("nftables", []) if "counter" in each
+    ]
+    if dropped:  # the rule goes with the guest's interface where that is gone already
+        assert lost[1] == dropped[0]
+    assert lost[1] is not None and lost[1] > 100
+
+
+def test_a_guest_that_is_killed_voids_the_trial_and_leaves_nothing(hosts: Path, tmp_path: Path):
+    store = tmp_path / "s.sqlite"
+    process = during(hosts, store, "--guests", "2", "--offered", "5Mbit", "--limits", "30Mbit", "--duration", "6")
+    killing = threading.Timer(0.5, lambda: on(hosts, "uut", "pkill", "-KILL", "-f", "iperf.*198.18.64.2:"))
+    killing.start()
+    process.communicate(timeout=120)
+    killing.join()
+    first = stored(store)[0]
+    assert first.status == "failed"
+    assert {"generator_failed", "guests_missing"} & {reason.code for reason in first.verdict.reasons}
+    nothing_left(hosts)
+
+
+def test_a_limiter_that_somebody_takes_away_voids_the_trial(hosts: Path, tmp_path: Path):
+    store = tmp_path / "s.sqlite"
+    process = during(hosts, store, "--guests", "2", "--offered", "5Mbit", "--limits", "30Mbit", "--duration", "4")
+    on(hosts, "uut", "tc", "qdisc", "del", "dev", "lcq2", "root")
+    process.communicate(timeout=120)
+    first = stored(store)[0]
+    assert "limiter_missing" in {reason.code for reason in first.verdict.reasons}
+    nothing_left(hosts)
+
+
+def test_a_console_that_is_killed_leaves_nothing(hosts: Path, tmp_path: Path):
+    process = during(hosts, tmp_path / "s.sqlite", "--guests", "2", "--limits", "30Mbit", "--duration", "60")
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+
+    def gone() -> bool:
+        return "lcq" not in on(hosts, "uut", "ip", "-o", "link")
+
+    wait_until(gone, timeout_s=15, what="the limiters are still there")
+    wait_until(lambda: "lcg" not in on(hosts, "uut", "ip", "-o", "link"), timeout_s=15, what="guests are still there")
+    nothing_left(hosts)
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (("--guests", "0"), "guests"),
+        (("--offered", "much"), "is not a rate"),
+        (("--limits", "30Mbit,fast"), "is not a rate"),
+        (("--payload-bytes", "9000"), "payload-bytes"),
+        (("--duration", "1", "--bin", "1"), "bin"),
+        (("--second-after", "9.5"), "second_after_s"),
+        (("--greedy", "100"), "greedy"),
+        (("--platforms", "nowhere"), "is not in the inventory"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_in_one_line(hosts: Path, tmp_path: Path, words: Any, complaint: str):
+    done = labconsole(
+        "experiment", "flow", "--platforms", "container", *words, hosts=hosts, store=tmp_path / "s.sqlite"
+    )
+    assert done.returncode == 2
+    assert complaint in done.stderr
+    assert "Traceback" not in done.stderr
+    assert len([line for line in done.stderr.splitlines() if line.startswith("labconsole: ")]) == 1
