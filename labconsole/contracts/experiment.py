@@ -18,6 +18,7 @@ from labconsole.model.plan.plan import Plan
 from labconsole.model.record.kind import R, RecordKind
 from labconsole.model.record.run import Environment, PlanRef, RunRecord, Status
 from labconsole.model.record.summary import RunFilter
+from labconsole.wire.counters import CountersSampled
 from labconsole.wire.marks import TimeMark
 
 
@@ -50,6 +51,9 @@ class Stage(Protocol):
 
     on_mark: Callable[[TimeMark], None] | None
     """Is told of every mark that the timekeeper sees, as it comes."""
+
+    on_counters: Callable[[CountersSampled], None] | None
+    """Is told of every sample of the UUT's counters, as it comes."""
 
     async def guest_cpus(self, platform: str) -> Sequence[int]:
         """The processors of the UUT that this platform's guests are spread over, in their order.

@@ -86,6 +86,25 @@ class PictureGuest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PictureCurve:
+    """One guest over time: ``values[i]`` is the mean over what ends at ``seconds[i]``."""
+
+    name: str
+    seconds: tuple[float, ...]
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverTime:
+    """Guests over the same time, on one scale. ``moments``: seconds, and what happened then in a few words."""
+
+    title: str
+    unit: str
+    curves: tuple[PictureCurve, ...]
+    moments: tuple[tuple[float, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepPicture:
     """A step as it stands. ``found``: what is known, in words, a part each. ``coming``: what follows the trial that is
     under way, in words. ``left_trials``: how many that takes about, on a unit that behaves; ``most_left_trials``: at
@@ -100,6 +119,7 @@ class StepPicture:
     left_trials: int | None = None
     most_left_trials: int | None = None
     guests: tuple[PictureGuest, ...] = ()
+    over_time: OverTime | None = None
 
     def bounds_of(self, part: int) -> tuple[Between, ...]:
         """What the trials of a part support so far, of each of its criteria."""

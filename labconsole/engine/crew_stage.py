@@ -41,7 +41,7 @@ from labconsole.model.record.run import Environment, SetUp
 from labconsole.network.links import LinkUp
 from labconsole.network.routing import Address
 from labconsole.wire.changes import AnyChange, ApplyChanges, UndoChanges
-from labconsole.wire.counters import StartCounters
+from labconsole.wire.counters import CountersSampled, StartCounters
 from labconsole.wire.execution import Execute
 from labconsole.wire.marks import MarkSeen, TimeMark
 from labconsole.wire.message import AgentEvent
@@ -94,6 +94,7 @@ class CrewStage:
         self._driver_for, self._emit, self._stop = driver_for, emit, stop
         self._guest_processes = guest_processes
         self.on_mark: Callable[[TimeMark], None] | None = None
+        self.on_counters: Callable[[CountersSampled], None] | None = None
         self._stands: tuple[Hashable, list[Undo], StandingCrew | None] | None = None
         self._changing = asyncio.Lock()
         self._owed = OwedRestores(inventory, pool, emit)
@@ -143,9 +144,11 @@ class CrewStage:
         await self._stop.wait()
 
     def hear(self, node: str, event: AgentEvent) -> None:
-        """An agent says something: marks of the timekeeper's are passed on."""
+        """An agent says something: marks of the timekeeper's are passed on, and the UUT's counters."""
         if isinstance(event, MarkSeen) and self.on_mark is not None and node == self._stream.sink.node:
             self.on_mark(event.mark)
+        elif isinstance(event, CountersSampled) and self.on_counters is not None and node == self.inventory.uut:
+            self.on_counters(event)
 
     def environment(self, standing: StandingCrew | Ground) -> Environment:
         return {

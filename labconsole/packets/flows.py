@@ -65,7 +65,7 @@ class FlowBins:
     Bin k is from k * ``bin_ns`` to (k + 1) * ``bin_ns`` after the time stamp of the first packet of any flow.
     """
 
-    def __init__(self, bin_ns: int, bins: int) -> None:
+    def __init__(self, bin_ns: int, bins: int, runs: Optional[RecordRuns] = None) -> None:
         self.bin_ns, self._bins = bin_ns, min(bins, MAX_BINS)
         self.flows: Dict[FlowKey, FlowCounts] = {}
         self.packets = 0
@@ -75,7 +75,7 @@ class FlowBins:
         self.origin_ns: Optional[int] = None
         self._cells = 0
         self._reader = CaptureReader()
-        self._runs = RecordRuns()
+        self._runs = RecordRuns() if runs is None else runs
         self._run_limit = 64
         self._singly = 0
         self._failures = 0
@@ -108,7 +108,7 @@ class FlowBins:
                 alike = self._runs.matching(buffer, start, stride, limit, columns)
                 if alike >= FEW_RECORDS:
                     self._failures = 0
-                    self._run_limit = min(2 * alike if alike == limit else alike + 64, RecordRuns.chunk_records)
+                    self._run_limit = min(2 * alike if alike == limit else alike + 64, self._runs.chunk_records)
                     self.packets += alike
                     self._add_alike(buffer, start, stride, alike, layout)
                     return start + alike * stride

@@ -14,10 +14,12 @@ from typing import Any
 from labconsole.cli.commands import About
 from labconsole.cli.options import add_common
 from labconsole.cli.output import answer
-from labconsole.errors import CaptureFormatError
+from labconsole.errors import CaptureFormatError, ConfigError
 
 NUMPY_PAYS_FROM_BYTES = 160_000_000
 """Measured: loading numpy costs 0.1 s, in which the standard library counts some 2 million packets."""
+
+LEAST_BIN_S, MOST_BIN_S = 0.001, 3600.0
 
 about = About(150, "count the packets of a capture as a trial would")
 
@@ -26,22 +28,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Its options."""
     add_common(parser, "--json")
     parser.add_argument("file", type=Path, help="pcap or pcapng")
+    parser.add_argument(
+        "--flows",
+        type=float,
+        metavar="S",
+        help="count UDP flows, too, by source MAC and ports, in bins of S seconds",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Print what the file holds."""
     from labconsole.cli.text.analysis import analysis_lines
 
-    report = analyze_path(args.file)
+    if args.flows is not None and not LEAST_BIN_S <= args.flows <= MOST_BIN_S:
+        allowed = f"{LEAST_BIN_S:g} to {MOST_BIN_S:g}"
+        raise ConfigError("is not a length for bins", key="--flows", value=args.flows, allowed=allowed)
+    report = analyze_path(args.file, flow_bin_s=args.flows)
     answer(report, analysis_lines(report), as_json=args.json)
     return 0
 
 
-def analyze_path(path: str | os.PathLike[str], *, use_numpy: bool | None = None) -> dict[str, Any]:
+def analyze_path(
+    path: str | os.PathLike[str], *, use_numpy: bool | None = None, flow_bin_s: float | None = None
+) -> dict[str, Any]:
     """Count a capture file: the object that ``labconsole analyze --json`` prints (docs/analyze.md).
 
-    ``use_numpy`` None picks by the size of the file. Raises CaptureFormatError.
+    ``use_numpy`` None picks by the size of the file. ``flow_bin_s``: flows are counted, too. Raises CaptureFormatError.
     """
+    from labconsole.packets.flows import MAX_BINS, FlowBins
     from labconsole.packets.follower import CaptureFollower
     from labconsole.packets.pcap import NotACapture
 
@@ -49,13 +63,14 @@ def analyze_path(path: str | os.PathLike[str], *, use_numpy: bool | None = None)
     try:
         if use_numpy is None:
             use_numpy = Path(name).stat().st_size >= NUMPY_PAYS_FROM_BYTES
-        follower = CaptureFollower(name, _numpy_runs() if use_numpy else None)
-        report = follower.finish()
+        runs = _numpy_runs() if use_numpy else None
+        flows = None if flow_bin_s is None else FlowBins(round(flow_bin_s * 1e9), MAX_BINS, runs)
+        report = CaptureFollower(name, runs, flows=flows).finish()
     except NotACapture as exc:
         raise CaptureFormatError(f"{name} {exc}; allowed: pcap (µs or ns) and pcapng, not compressed") from exc
     except OSError as exc:
         raise CaptureFormatError(f"{name} cannot be read: {exc.strerror or exc}") from exc
-    return {"file": name, **report}
+    return {"file": name, **report, **({} if flows is None else {"flows": flows.report()})}
 
 
 def _numpy_runs() -> Any:

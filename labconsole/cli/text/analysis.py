@@ -33,6 +33,27 @@ def analysis_lines(report: dict[str, Any]) -> list[str]:
         )
     for stream in report["streams"]:
         lines += ["", *_format_stream(stream)]
+    if "flows" in report:
+        lines += ["", *_format_flows(report["flows"])]
+    return lines
+
+
+def _format_flows(found: dict[str, Any]) -> list[str]:
+    """Flows, those with most packets first; how they went over time is in the JSON."""
+    lines = [f"flows        {len(found['flows'])} of UDP, in bins of {found['bin_ns'] / 1e9:g} s"]
+    for flow in sorted(found["flows"], key=lambda each: -each["packets"]):
+        busiest = max(flow["bin_bytes"], default=0) * 8e9 / found["bin_ns"]
+        lines.append(
+            f"  {flow['mac']} {flow['udp_source_port']} > {flow['udp_sink_port']}  {_thin(flow['packets'])} packets, "
+            f"{len(flow['bins'])} bins, at most {_bits(busiest)} of frames"
+        )
+    for key, text in (
+        ("other_packets", "of no such flow"),
+        ("fragments", "of them fragments"),
+        ("unlisted_packets", "of further flows"),
+    ):
+        if found[key]:
+            lines.append(f"             {_thin(found[key])} packets {text}")
     return lines
 
 

@@ -14,6 +14,7 @@ from labconsole.engine.crew_step import CrewStep, failure_of
 from labconsole.engine.crew_taking import pinned
 from labconsole.errors import Aborted, LabError, MeasurementError, NodeLost
 from labconsole.experiments.flow.figures import line_bps, shared, start_skew_s
+from labconsole.experiments.flow.live import picture_of
 from labconsole.experiments.flow.taking import FlowTaking, FlowTrialSeen
 from labconsole.experiments.flow.verdict import judge
 from labconsole.experiments.flow.window import flows_seen, sender_seen, sink_seen
@@ -150,8 +151,7 @@ class FlowStep(CrewStep[FlowPoint, FlowRecord]):
         """What it came to, in words."""
         if not isinstance(record, FlowRecord):
             return StepPicture()
-        guests = tuple(PictureGuest(name=sender.guest, state=CopyState.DONE) for sender in record.senders)
-        return StepPicture(found=tuple(result_words(record)), guests=guests)
+        return picture_of(record, result_words(record))
 
 
 def offered_of(point: FlowPoint, inventory: Inventory) -> int:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -16,6 +16,7 @@ from labconsole.engine.trial.window import Readings
 from labconsole.errors import MeasurementError, NodeError, NodeLost
 from labconsole.experiments.flow.figures import HEADER_BYTES
 from labconsole.experiments.flow.limiters import held, limit_of, queue_name, read_limiters
+from labconsole.experiments.flow.live import SendingWatch, moments_of
 from labconsole.experiments.flow.script import SINK_ADDRESS, Sending
 from labconsole.experiments.flow.window import FlowSender, FlowWindow, silent_guests
 from labconsole.model.identity import new_run_id, utc_now
@@ -28,7 +29,7 @@ from labconsole.verdict.observed import Snapshot, TrialObservations, parse_snaps
 from labconsole.wire.capture import StartCapture, StopCapture
 from labconsole.wire.changes import AnyChange
 from labconsole.wire.codec import STAT_NAMES
-from labconsole.wire.counters import ReadCounters
+from labconsole.wire.counters import CountersSampled, ReadCounters
 from labconsole.wire.guests import AskGuests, GuestLine
 from labconsole.wire.links import ReadLinks
 
@@ -166,11 +167,11 @@ class FlowTaking:
             before = await self._counters()
             timeout_s = self._factors.duration_s + LONGER_S
             lines = [GuestLine(guest=sender.name, line=sender.sending.line()) for sender in senders]
-            self._show(senders)
-            answered = await unless_stopped(
-                self._bench.stage,
-                crew.uut.ask(AskGuests(asked=lines, until=DONE, timeout_s=timeout_s), timeout_s=timeout_s + 30),
-            )
+            with self._watched(senders, await self._indices(senders)):
+                answered = await unless_stopped(
+                    self._bench.stage,
+                    crew.uut.ask(AskGuests(asked=lines, until=DONE, timeout_s=timeout_s), timeout_s=timeout_s + 30),
+                )
             after = await self._counters_at_rest()
             queues = {
                 sender.name: queue_name(number)
@@ -228,7 +229,30 @@ class FlowTaking:
                 break
         return found
 
-    def _show(self, senders: Sequence[FlowSender]) -> None:
+    async def _indices(self, senders: Sequence[FlowSender]) -> dict[int, str]:
+        """Of the guests' interfaces on the UUT."""
+        names = {sender.host_interface: sender.name for sender in senders if sender.host_interface is not None}
+        links = (await self._crew.uut.ask(ReadLinks())).links
+        return {link.index: names[link.name] for link in links if link.name in names and not link.namespace}
+
+    @contextmanager
+    def _watched(self, senders: Sequence[FlowSender], indices: Mapping[int, str]) -> Iterator[None]:
+        """Meanwhile whoever watches sees what each guest sends."""
         words = f"{len(senders)} guest{'s send' if len(senders) > 1 else ' sends'} for {self._factors.duration_s:g} s"
         guests = tuple(PictureGuest(name=sender.name, state=CopyState.WORKS) for sender in senders)
-        self._bench.show(StepPicture(found=(words,), guests=guests))
+        watch, moments = SendingWatch(indices), moments_of(self._point.second_after_s)
+
+        def show() -> None:
+            over_time = watch.over_time(moments) if indices else None
+            self._bench.show(StepPicture(found=(words,), guests=guests, over_time=over_time))
+
+        def hear(sample: CountersSampled) -> None:
+            if watch.see(sample):
+                show()
+
+        show()
+        self._bench.stage.on_counters = hear
+        try:
+            yield
+        finally:
+            self._bench.stage.on_counters = None

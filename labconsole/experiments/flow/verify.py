@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from labconsole.experiments.flow.figures import line_bps, own_rate, shared, start_skew_s
 from labconsole.experiments.flow.verdict import shown_reasons
 from labconsole.measure.recompute.discrepancy import Discrepancy, Number, against, same
 from labconsole.measure.recompute.judged_again import judged_again, limits_of
-from labconsole.model.record.flow import FlowRecord
+from labconsole.model.record.flow import FlowRecord, FlowSeen
 
 SHOWN_ONLY = frozenset({"no_packets", "generator_failed", "limiter_missing", "start_skew", "swapped"})
 """Codes that nothing gives but what the record holds."""
@@ -44,27 +43,64 @@ def _counts(record: FlowRecord) -> Iterator[Discrepancy]:
 
 
 def _rates(record: FlowRecord) -> Iterator[Discrepancy]:
-    asked, names = record.requested, [sender.guest for sender in record.senders]
-    common = shared(record.flows, names, record.origin_ns, asked.payload_bytes, asked.bin_s)
-    most_bps = line_bps(record.link_speed_bps, asked.payload_bytes)
-    skew_s = None if asked.second_after_s else start_skew_s(record.flows, names)
+    """The formulas of docs/flow.md once more, without the functions by which the record was made."""
+    asked = record.requested
+    bits, window = 8 * asked.payload_bytes, _shared_bins(record)
+    each_bps: dict[str, float] = {}
+    if window is not None:
+        for sender in record.senders:
+            counts = [each.bin_packets[window.start : window.stop] for each in _of(record, sender.guest)]
+            each_bps[sender.guest] = sum(map(sum, counts)) * bits / (len(window) * asked.bin_s)
+    total_bps = sum(each_bps.values()) if each_bps else None
+    squares = sum(rate * rate for rate in each_bps.values())
+    wire_bytes = asked.payload_bytes + 66  # Ethernet 14, IPv4 20, UDP 8, check sequence 4, preamble and gap 20
+    most_bps = record.link_speed_bps * asked.payload_bytes / wire_bytes
+    firsts = [_least(each.first_at_ns for each in _of(record, sender.guest)) for sender in record.senders]
+    known = [first for first in firsts if first is not None]
+    skew_s = (max(known) - min(known)) / 1e9 if len(known) > 1 and not asked.second_after_s else None
     wanted: dict[str, tuple[Number, Number]] = {
         "line_bps": (record.line_bps, most_bps),
-        "shared_from": (record.shared_from, common.first),
-        "shared_to": (record.shared_to, common.stop),
-        "sum_bps": (record.sum_bps, common.sum_bps),
-        "jain": (record.jain, common.jain),
-        "line_ratio": (record.line_ratio, None if common.sum_bps is None else common.sum_bps / most_bps),
+        "shared_from": (record.shared_from, None if window is None else window.start),
+        "shared_to": (record.shared_to, None if window is None else window.stop),
+        "sum_bps": (record.sum_bps, total_bps),
+        "jain": (record.jain, total_bps * total_bps / (len(each_bps) * squares) if total_bps and squares else None),
+        "line_ratio": (record.line_ratio, None if total_bps is None else total_bps / most_bps),
         "start_skew_s": (record.start_skew_s, skew_s),
     }
     for index, sender in enumerate(record.senders):
-        own_bps = own_rate(record.flows, sender.guest, asked.payload_bytes)
+        own = _of(record, sender.guest)
+        first, packets = _least(each.first_at_ns for each in own), sum(each.packets for each in own)
+        last = max((each.last_at_ns for each in own if each.last_at_ns is not None), default=None)
+        took_ns = None if first is None or last is None else last - first
+        own_bps = (packets - 1) * bits / (took_ns / 1e9) if took_ns else None
         wanted[f"senders[{index}].payload_bps"] = sender.payload_bps, own_bps
-        shared_bps = None if common.each_bps is None else common.each_bps.get(sender.guest)
-        wanted[f"senders[{index}].shared_bps"] = sender.shared_bps, shared_bps
+        wanted[f"senders[{index}].shared_bps"] = sender.shared_bps, each_bps.get(sender.guest)
     for where, (stored, again) in wanted.items():
         if not same(stored, again):
             yield Discrepancy(where=where, stored=stored, recomputed=again)
+
+
+def _of(record: FlowRecord, guest: str) -> list[FlowSeen]:
+    return [each for each in record.flows if each.guest == guest]
+
+
+def _least(times: Iterable[int | None]) -> int | None:
+    return min((each for each in times if each is not None), default=None)
+
+
+def _shared_bins(record: FlowRecord) -> range | None:
+    """Those that begin after the first packet of every flow, and end before the last of every one; None: none."""
+    bin_ns, origin_ns = round(record.requested.bin_s * 1e9), record.origin_ns
+    begun, ended = [each.first_at_ns for each in record.flows], [each.last_at_ns for each in record.flows]
+    if origin_ns is None or not begun or None in begun or None in ended:
+        return None
+    inside = [
+        number
+        for number in range(max(len(each.bin_packets) for each in record.flows))
+        if all(first is not None and origin_ns + number * bin_ns >= first for first in begun)
+        and all(last is not None and origin_ns + (number + 1) * bin_ns <= last for last in ended)
+    ]
+    return range(inside[0], inside[-1] + 1) if inside else None
 
 
 def _verdict(record: FlowRecord) -> Iterator[Discrepancy]:

@@ -23,6 +23,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 import breaking  # noqa: E402
 import commanded  # noqa: E402
 import drills  # noqa: E402
+import flows  # noqa: E402
 import guests  # noqa: E402
 import instrument  # noqa: E402
 import intervals  # noqa: E402
@@ -60,6 +61,7 @@ def tables(deadline: Deadline, options: argparse.Namespace) -> dict[str, Callabl
         "jobs": lambda: guests.known_times(deadline),
         "crews": lambda: guests.crews(deadline),
         "starts": lambda: guests.starts_and_disks(deadline),
+        "flows": lambda: flows.flows(deadline),
     }
 
 
@@ -133,7 +135,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a few rows in half a minute; needs --out")
     parser.add_argument(
         "--only", action="append", metavar="TABLE",
-        help="loss, intervals, observer, faults, limits, drills, jobs, crews, starts; of what is simulated set-ups, losses, maxima, null, "
+        help="loss, intervals, observer, faults, limits, drills, jobs, crews, starts, flows; of what is simulated set-ups, losses, maxima, null, "
         "contrast, power, equivalence, command, or simulated for all of it; may be given again; needs --out",
     )  # fmt: skip
     parser.add_argument(

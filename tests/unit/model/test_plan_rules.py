@@ -199,12 +199,20 @@ SHIPPED = {
     "local-platforms": (7, 30 * 60, None),
     "local-evaluation": (7, 50 * 60, None),
     "local-machine": (4, 20 * 60, None),
-    "paper-dedicated": (5, None, 5 * 4 * 9 * 3 * (1 + 9)),
-    "paper-shared-cpu": (4, None, 4 * 4 * 5 * 4 * (1 + 9)),
-    "paper-shared-network": (4, None, 4 * 4 * 5 * 4 * (1 + 9)),
+    "paper-dedicated": (7, None, 7 * 4 * 9 * 3 * (1 + 9)),
+    "paper-shared-cpu": (6, None, 6 * 4 * 9 * 4 * (1 + 9)),
+    "paper-shared-network": (7, None, 7 * 4 * 9 * 4 * (1 + 9)),
     "rfc2544": (2, None, 2 * 7 * 10),
 }
-DRIVERS = {"uml": "uml", "lxc": "lxc", "container": "container", "kvm": "libvirt", "xen": "xl"}
+DRIVERS = {
+    "uml": "uml",
+    "lxc": "lxc",
+    "container": "container",
+    "kvm": "libvirt",
+    "xen": "xl",
+    "openvz": "openvz",
+    "virtualbox": "virtualbox",
+}
 
 
 def a_testbed_with(platforms) -> Inventory:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -12,6 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from labconsole.cli.main import main
+from labconsole.measure.numpy_columns import NumpyRuns
 from labconsole.packets import flows
 from labconsole.packets.flows import FlowBins, FlowKey
 from support.capture_samples import Packet, pcap, pcapng
@@ -113,8 +117,8 @@ def naive(packets: Sequence[FlowPacket], unit_ns: int, bin_ns: int, bins: int) -
     }
 
 
-def fed_in_pieces(content: bytes, random: Random, largest: int, bin_ns: int, bins: int) -> FlowBins:
-    counted, kept, at = FlowBins(bin_ns, bins), bytearray(), 0
+def fed_in_pieces(content: bytes, random: Random, largest: int, bin_ns: int, bins: int, runs: Any = None) -> FlowBins:
+    counted, kept, at = FlowBins(bin_ns, bins, runs), bytearray(), 0
     while at < len(content):
         size = random.randrange(1, largest)
         kept += content[at : at + size]
@@ -146,6 +150,7 @@ def test_flows_are_counted_as_a_naive_count_of_the_packets_says(
     content = container(list(made), order=order, unit_ns=unit_ns)
     report = fed_in_pieces(content, random, largest_piece, bin_ns, bins).report()
     assert report == naive(made, unit_ns, bin_ns, bins)
+    assert fed_in_pieces(content, random, largest_piece, bin_ns, bins, NumpyRuns()).report() == report
     assert report["packets"] == sum(flow["packets"] for flow in report["flows"]) + report["other_packets"]
 
 
@@ -163,3 +168,15 @@ def test_bins_beyond_what_is_kept_leave_the_packets_counted(monkeypatch: pytest.
     (flow,) = fed_in_pieces(pcap(list(made)), Random(2), 10**6, 10**8, 1000).report()["flows"]
     assert flow["packets"] == 200 == sum(flow["bin_packets"]) + flow["outside_packets"]
     assert len(flow["bins"]) == 5
+
+
+def test_the_command_says_what_a_file_holds_of_flows(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    made = list(interleaved(Random(1), 300, flows=3, trouble=0.0, gap_ns=2_000_000))
+    path = tmp_path / "flows.pcap"
+    path.write_bytes(pcap(list(made), unit_ns=1))
+    assert main(["analyze", str(path), "--flows", "0.1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["flows"] == naive(made, 1, 10**8, 20_000)
+    assert main(["analyze", str(path), "--flows", "0.1"]) == 0
+    assert "flows        3 of UDP, in bins of 0.1 s" in capsys.readouterr().out
+    assert main(["analyze", str(path), "--flows", "0"]) == 2
+    assert "is not a length for bins" in capsys.readouterr().err

@@ -23,6 +23,7 @@ from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.guests_table import GuestsTable
 from labconsole.tui.parts.key_bar import KeyBar
 from labconsole.tui.parts.lines import entitle
+from labconsole.tui.parts.over_time_chart import OverTimeChart
 from labconsole.tui.parts.pick import Pick
 from labconsole.tui.parts.quick_filter import QuickFilter
 from labconsole.tui.parts.rate_chart import RateChart
@@ -119,6 +120,7 @@ class BenchScreen(Searching):
             with Container(id="right"):
                 yield StreamsTable(inventory, telemetry, self.state)
                 yield RateChart(telemetry, self.state, inventory.uut)
+                yield OverTimeChart(id="over-time")
                 yield GuestsTable(id="guests")
         yield RepetitionsTable(inventory, self.state)  # wide: eight quantities beside each other, at any size
         with Container(id="lower"):
@@ -188,6 +190,8 @@ class BenchScreen(Searching):
             self.set_class(has_crew, "-crew")
             if focused:
                 self.set_focus(shown)
+        self.set_class(has_crew and picture is not None and picture.over_time is not None, "-over-time")
+        self.query_one(OverTimeChart).show(picture)
         crew.show(picture)
 
     @property

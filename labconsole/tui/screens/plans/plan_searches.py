@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from textual.widget import Widget
+
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.steps import StepState
 from labconsole.model.jobs import JOBS
@@ -40,6 +42,14 @@ def step_words(plan: Plan, execution: PlanExecution | None) -> list[Words]:
         takes = f"about {span(steps.left_s)}, {count(steps.reckoned_trials)} trials or more{after}"
         words.append(("", takes, "strong"))
     return words
+
+
+def make_room(right: Widget, plan: Plan | None) -> None:
+    """For what there is of a grid, of searches and of guests: the classes by which the screen is laid out."""
+    right.set_class(plan is not None and plan.of_guests is not None, "-jobs")
+    right.set_class(plan is not None and plan.flows is not None, "-flows")
+    right.set_class(plan is not None and plan.step_count > 0, "-searches")
+    right.set_class(plan is not None and not plan.grid, "-no-grid")
 
 
 def _job_words(jobs: PlannedJobs) -> list[Words]:

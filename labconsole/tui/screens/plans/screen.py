@@ -32,6 +32,7 @@ from labconsole.tui.parts.ask_text import AskText
 from labconsole.tui.parts.confirm import Confirm, take_over_question
 from labconsole.tui.parts.guests_table import GuestsTable
 from labconsole.tui.parts.key_bar import KeyBar
+from labconsole.tui.parts.over_time_chart import OverTimeChart
 from labconsole.tui.parts.plan_files import PlanEntry
 from labconsole.tui.parts.screen import PAUSE, Application, ConsoleScreen
 from labconsole.tui.parts.status import EventLines, Tab
@@ -41,6 +42,7 @@ from labconsole.tui.parts.table import LineTable
 from labconsole.tui.screens.plans.grid import GridLegend, GridTable
 from labconsole.tui.screens.plans.plan_details import PlanDetails
 from labconsole.tui.screens.plans.plan_notes import PlanNotes
+from labconsole.tui.screens.plans.plan_searches import make_room
 from labconsole.tui.screens.plans.plans_table import PlansTable
 from labconsole.tui.screens.plans.searches_table import SearchesTable
 
@@ -93,6 +95,7 @@ class PlansScreen(ConsoleScreen):
                 yield SearchesTable()
                 yield StepTrials(id="search-trials")
                 yield GuestsTable(id="plan-guests")
+                yield OverTimeChart(id="plan-over-time")
                 yield StepWords(id="search-words")
                 yield GridLegend(id="grid-legend")
         yield EventLines(self.state)
@@ -200,7 +203,7 @@ class PlansScreen(ConsoleScreen):
     def _show_chosen(self) -> None:
         execution = self._chosen[1]
         grid = self.query_one(GridTable)
-        self._make_room(execution.plan if execution is not None else None)
+        make_room(self.query_one("#plans-right"), execution.plan if execution is not None else None)
         grid.show(execution)
         self.query_one(SearchesTable).show(execution)
         self._show_search()
@@ -210,7 +213,8 @@ class PlansScreen(ConsoleScreen):
     def _show_search(self) -> None:
         execution, seen = self._chosen[1], self.query_one(SearchesTable).seen
         title = seen.step.describe() if seen is not None else ""
-        self.query_one(GuestsTable).show(seen.picture if seen is not None else None)
+        for shows in (self.query_one(GuestsTable), self.query_one(OverTimeChart)):
+            shows.show(seen.picture if seen is not None else None)
         self.query_one("#search-trials", StepTrials).show(seen, title)
         held = execution is not None and execution.status in HELD
         self.query_one("#search-words", StepWords).show(seen, held=held)
@@ -222,13 +226,6 @@ class PlansScreen(ConsoleScreen):
         self.app.push_screen(
             StepScreen(self.console_app, lambda: SeenSteps.of(self._executions.get(path)), event.index)
         )
-
-    def _make_room(self, plan: Plan | None) -> None:
-        """For what there is of a grid and of searches."""
-        right = self.query_one("#plans-right")
-        right.set_class(plan is not None and plan.of_guests is not None, "-jobs")
-        right.set_class(plan is not None and plan.step_count > 0, "-searches")
-        right.set_class(plan is not None and not plan.grid, "-no-grid")
 
     @on(LineTable.Chosen, "#grid")
     def _show_trial(self) -> None:
