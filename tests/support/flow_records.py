@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from labconsole.experiments.flow.figures import HEADER_BYTES, line_bps, own_rate, shared, start_skew_s
+from labconsole.experiments.flow.figures import HEADER_BYTES, line_bps, offered_bps, own_rate, shared, start_skew_s
 from labconsole.experiments.flow.limiters import KIND
 from labconsole.experiments.flow.script import SINK_ADDRESS, Sending
 from labconsole.experiments.flow.verdict import shown_reasons
@@ -70,6 +70,7 @@ def flow_record(
         SenderSeen(
             guest=each.guest, address=f"198.18.64.{place + 1}", mac=f"02:6c:77:00:00:{place:02x}",
             host_interface=f"lcg{place + 1}", host_packets=each.packets,
+            offered_bps=offered_bps(each.packets, requested, place),
             limiter=LimiterSeen(kind=KIND, interface=f"lcq{place + 1}", rate_bps=told[place], burst_bytes=3028,
                                 passed_packets=each.packets, dropped_packets=0) if limits_bps else None,
             exit_status=0, output="", packets=each.packets, lost_packets=0,
@@ -85,10 +86,12 @@ def flow_record(
     )  # fmt: skip
     skew_s = None if second_after_s else start_skew_s(flows, names)
     limits = Tolerances()
-    verdict = weighed(
-        shown_reasons(requested, flows, senders, sink, start_skew_s=skew_s, swapped_pages=0, limits=limits)
-    )
     most_bps = line_bps(100_000_000, PAYLOAD_BYTES)
+    verdict = weighed(
+        shown_reasons(
+            requested, flows, senders, sink, line_bps=most_bps, start_skew_s=skew_s, swapped_pages=0, limits=limits
+        )
+    )
     values: dict[str, Any] = {
         "flow_id": flow_id, "started_at": f"2026-01-01T00:00:{block:02d}.{repetition:06d}Z",
         "finished_at": "2026-01-01T00:01:00.000000Z", "testbed": "lab", "testbed_fingerprint": "f" * 16,

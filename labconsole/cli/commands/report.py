@@ -128,7 +128,7 @@ def _request(args: argparse.Namespace) -> ReportRequest:
     return ReportRequest(
         filter=tuple(args.filter),
         plan_names=tuple(names),
-        plan_files=tuple(files),
+        plan_files=tuple(sorted(files, key=lambda path: path.name)),  # the order in which a bundle has them
         platforms=None if args.platforms is None else tuple(args.platforms),
         testbed=args.testbed,
         select_by_outcome=args.select_by_outcome,

@@ -70,10 +70,9 @@ def _guest_line(sender: SenderSeen) -> str:
     rate = DASH if sender.payload_bps is None else format_rate_bps(sender.payload_bps)
     words = f"{sender.guest:<6} {rate} of payload in {sender.packets} packets"
     if sender.host_packets is not None:
-        words += (
-            f"; {sender.host_packets} came out of it, {DASH if sender.lost_packets is None else sender.lost_packets}"
-        )
-        words += " did not arrive"
+        offered = DASH if sender.offered_bps is None else format_rate_bps(sender.offered_bps)
+        lost = DASH if sender.lost_packets is None else sender.lost_packets
+        words += f"; it sent {offered} in {sender.host_packets}, of which {lost} did not arrive"
     if sender.limiter is not None and sender.limiter.rate_bps is not None:
         dropped = sender.limiter.dropped_packets
         words += f"; limit {format_rate_bps(sender.limiter.rate_bps)} in frames"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from labconsole.measure.sharing import whole_bins
 from labconsole.measure.statistics.repetitions import jain_index
 from labconsole.model.design_point import FCS_BYTES, PREAMBLE_AND_GAP_BYTES
-from labconsole.model.record.flow import FlowSeen
+from labconsole.model.record.flow import FlowRequested, FlowSeen
 
 HEADER_BYTES = 14 + 20 + 8
 """Ethernet, IPv4, UDP."""
@@ -50,6 +50,18 @@ def own_rate(flows: Sequence[FlowSeen], guest: str, payload_bytes: int) -> float
     if not firsts or not lasts or (took_ns := max(lasts) - min(firsts)) <= 0:
         return None
     return (packets - 1) * payload_bytes * 8e9 / took_ns
+
+
+def sending_s(requested: FlowRequested, place: int) -> float:
+    """How long the guest at this place, from 0, was told to send."""
+    return requested.duration_s - (requested.second_after_s if place else 0.0)
+
+
+def offered_bps(host_packets: int | None, requested: FlowRequested, place: int) -> float | None:
+    """Payload that came out of a guest, in the time that it was told to send."""
+    if host_packets is None:
+        return None
+    return host_packets * requested.payload_bytes * 8 / sending_s(requested, place)
 
 
 def shared(

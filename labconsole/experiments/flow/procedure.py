@@ -93,10 +93,10 @@ class FlowStep(CrewStep[FlowPoint, FlowRecord]):
         common = shared(flows, names, seen.window.origin_ns, point.payload_bytes, factors.bin_s)
         each_bps = common.each_bps or {}
         senders = tuple(
-            sender_seen(sender, flows, seen.window, point.payload_bytes, each_bps.get(sender.name))
-            for sender in seen.senders
+            sender_seen(sender, flows, seen.window, requested, each_bps.get(sender.name)) for sender in seen.senders
         )
         sink = sink_seen(crew.timekeeper.name, crew.stream.sink.interface, seen.sink_mac, flows, seen.window)
+        most_bps = line_bps(crew.stream.link_speed_bps, point.payload_bytes)
         skew_s = None if point.second_after_s else start_skew_s(flows, names)
         verdict = judge(
             seen.observations,
@@ -104,6 +104,7 @@ class FlowStep(CrewStep[FlowPoint, FlowRecord]):
             flows,
             senders,
             sink,
+            line_bps=most_bps,
             capture_failure=seen.window.capture_failure,
             start_skew_s=skew_s,
             swapped_pages=seen.swapped_pages,
@@ -112,7 +113,6 @@ class FlowStep(CrewStep[FlowPoint, FlowRecord]):
             inventory=inventory,
         )
         told: list[Figures] = list(influences(seen.observations, (), inventory.uut))
-        most_bps = line_bps(crew.stream.link_speed_bps, point.payload_bytes)
         return FlowRecord(
             flow_id=seen.observations.run_id,
             started_at=seen.observations.started_at,

@@ -29,6 +29,7 @@ def judge(
     senders: Sequence[SenderSeen],
     sink: SinkSeen | None,
     *,
+    line_bps: float,
     capture_failure: str,
     start_skew_s: float | None,
     swapped_pages: int | None,
@@ -41,8 +42,9 @@ def judge(
     if capture_failure:
         found.append(reason("not_measured", f"the sink's capture cannot be counted: {capture_failure}"))
     found += shown_reasons(
-        requested, flows, senders, sink, start_skew_s=start_skew_s, swapped_pages=swapped_pages, limits=limits
-    )
+        requested, flows, senders, sink, line_bps=line_bps, start_skew_s=start_skew_s, swapped_pages=swapped_pages,
+        limits=limits,
+    )  # fmt: skip
     found += changes(seen, limits, inventory.uut)
     found += doubts(seen, (), limits, inventory.uut, emulated=inventory.emulated)
     return weighed(found)
@@ -54,6 +56,7 @@ def shown_reasons(
     senders: Sequence[SenderSeen],
     sink: SinkSeen | None,
     *,
+    line_bps: float,
     start_skew_s: float | None,
     swapped_pages: int | None,
     limits: Tolerances,
@@ -63,6 +66,7 @@ def shown_reasons(
     for number, sender in enumerate(senders):
         found += _sender(sender)
         found += _limiter(requested, number, sender)
+        found += _offered(requested, number, sender, line_bps, limits)
     if sink is not None:
         found += (
             reason("no_packets", f"{flow.guest}: nothing of its flow {flow.flow} came to the sink", guest=flow.guest)
@@ -88,6 +92,18 @@ def _sender(sender: SenderSeen) -> Iterator[Reason]:
     if sender.host_packets is not None and sender.packets > sender.host_packets:
         detail = f"{sender.guest}: {sender.host_packets} packets came out of it, and {sender.packets} came to the sink"
         yield reason("witnesses_disagree", detail, guest=sender.guest)
+
+
+def _offered(
+    requested: FlowRequested, number: int, sender: SenderSeen, line_bps: float, limits: Tolerances
+) -> Iterator[Reason]:
+    """What would fit on the link, and the guest did not send: more than fits is asked for to see what it can."""
+    intended_bps = requested.offered_bps * (requested.greedy if number == 0 else 1)
+    if sender.offered_bps is None or intended_bps > line_bps:
+        return
+    if sender.offered_bps < (1 - limits.offered_ratio) * intended_bps:
+        detail = f"{sender.guest}: sent {sender.offered_bps:.0f} bit/s of payload, of {intended_bps} that it was told"
+        yield reason("offered_short", detail, guest=sender.guest, offered_bps=sender.offered_bps)
 
 
 def _limiter(requested: FlowRequested, number: int, sender: SenderSeen) -> Iterator[Reason]:

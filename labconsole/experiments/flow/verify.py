@@ -9,7 +9,7 @@ from labconsole.measure.recompute.discrepancy import Discrepancy, Number, agains
 from labconsole.measure.recompute.judged_again import judged_again, limits_of
 from labconsole.model.record.flow import FlowRecord, FlowSeen
 
-SHOWN_ONLY = frozenset({"no_packets", "generator_failed", "limiter_missing", "start_skew", "swapped"})
+SHOWN_ONLY = frozenset({"no_packets", "generator_failed", "limiter_missing", "start_skew", "swapped", "offered_short"})
 """Codes that nothing gives but what the record holds."""
 
 
@@ -74,6 +74,9 @@ def _rates(record: FlowRecord) -> Iterator[Discrepancy]:
         took_ns = None if first is None or last is None else last - first
         own_bps = (packets - 1) * bits / (took_ns / 1e9) if took_ns else None
         wanted[f"senders[{index}].payload_bps"] = sender.payload_bps, own_bps
+        told_s = asked.duration_s - (asked.second_after_s if index else 0)
+        offered_bps = None if sender.host_packets is None else sender.host_packets * bits / told_s
+        wanted[f"senders[{index}].offered_bps"] = sender.offered_bps, offered_bps
         wanted[f"senders[{index}].shared_bps"] = sender.shared_bps, each_bps.get(sender.guest)
     for where, (stored, again) in wanted.items():
         if not same(stored, again):
@@ -110,6 +113,7 @@ def _verdict(record: FlowRecord) -> Iterator[Discrepancy]:
         record.flows,
         record.senders,
         record.sink,
+        line_bps=record.line_bps,
         start_skew_s=record.start_skew_s,
         swapped_pages=record.swapped_pages,
         limits=limits_of(record.in_force),

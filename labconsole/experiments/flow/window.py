@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from labconsole.experiments.flow.figures import own_rate
+from labconsole.experiments.flow.figures import offered_bps, own_rate
 from labconsole.experiments.flow.script import SINK_ADDRESS, SINK_PORT, SenderAnswer, Sending, read_answer
-from labconsole.model.record.flow import FlowSeen, LimiterSeen, SenderSeen, SinkSeen
+from labconsole.model.record.flow import FlowRequested, FlowSeen, LimiterSeen, SenderSeen, SinkSeen
 from labconsole.verdict.observed import Snapshot
 from labconsole.wire.capture import CaptureResult
 from labconsole.wire.codec import STAT_NAMES
@@ -83,7 +83,11 @@ def _flow_seen(guest: str, number: int, port: int, counted: CountedFlow | None) 
 
 
 def sender_seen(
-    sender: FlowSender, flows: Sequence[FlowSeen], window: FlowWindow, payload_bytes: int, shared_bps: float | None
+    sender: FlowSender,
+    flows: Sequence[FlowSeen],
+    window: FlowWindow,
+    requested: FlowRequested,
+    shared_bps: float | None,
 ) -> SenderSeen:
     """What is known of one guest."""
     said = window.said(sender.name)
@@ -96,12 +100,13 @@ def sender_seen(
         mac=sender.mac,
         host_interface=sender.host_interface,
         host_packets=host_packets,
+        offered_bps=offered_bps(host_packets, requested, sender.sending.guest),
         limiter=window.limiters.get(sender.name),
         exit_status=answer.exit_status,
         output=answer.output,
         packets=packets,
         lost_packets=None if host_packets is None or window.capture is None else host_packets - packets,
-        payload_bps=own_rate(flows, sender.name, payload_bytes),
+        payload_bps=own_rate(flows, sender.name, requested.payload_bytes),
         shared_bps=shared_bps,
     )
 

@@ -50,9 +50,11 @@ MEMORY = 2  # its place among what a crew is held to
 def panel_words(summary: JobsSummary, key: PointKey, *, guests: bool = False) -> str:
     """Of a panel, in which every platform occurs once.
 
-    Memory is left out where all guests have as much: the bare host, whose processes are held to none, stands beside.
+    Memory is left out where all guests that have this job have as much: the bare host, whose processes are held to
+    none, stands beside.
     """
-    had = {(each.key.platform, memory_of(each.key)) for each in summary.points}
+    job = (key.job, key.size)
+    had = {(each.key.platform, memory_of(each.key)) for each in summary.points if (each.key.job, each.key.size) == job}
     alike = len(had) == len({name for name, _ in had}) and len({size for _, size in had} - {None}) <= 1
     return f"{job_words(key)}, {settings_words(summary, key, guests=guests, memory=not alike)}"
 

@@ -71,7 +71,8 @@ class LimiterSeen(StrictModel):
 
 class SenderSeen(StrictModel):
     """One guest. ``host_packets``: what came from it to its interface on the UUT, the second witness, with whatever
-    else it sends; None: it has none there. ``payload_bps``: what its flows brought to the sink, between the first and
+    else it sends; None: it has none there. ``offered_bps``: payload of so many, in the time that it was told to send;
+    ``payload_bps``: what its flows brought to the sink, between the first and
     the last of their packets; ``shared_bps``: the mean over the bins in which all guests send.
     """
 
@@ -80,6 +81,7 @@ class SenderSeen(StrictModel):
     mac: str
     host_interface: str | None
     host_packets: Packets | None
+    offered_bps: Rate | None
     limiter: LimiterSeen | None
     exit_status: int | None
     output: str

@@ -180,6 +180,20 @@ def test_a_bundle_of_a_plan_of_jobs_has_its_note_and_says_what_is_missing(
     assert not [each for each in told if "report" in each.get("problem", "") or "manifest" in each.get("problem", "")]
 
 
+def test_plans_are_reported_in_one_order_so_that_a_bundle_verifies_however_they_were_listed(
+    planned: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, store = planned
+    first = tmp_path / "first.yaml"
+    first.write_text(PLAN.replace("waits", "first").replace("size: 3", "size: 4"))
+    bundle = tmp_path / "b.tar.gz"
+    assert main(["report", "--store", store, "--plan", str(path), "--plan", str(first), "--bundle", str(bundle)]) == 0
+    capsys.readouterr()
+    main(["verify", str(bundle), "--json"])
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert not [each for each in told if "report" in each.get("problem", "") or "manifest" in each.get("problem", "")]
+
+
 def words_in(svg: Path) -> str:
     """What a figure says: titles are in several lines where they are long."""
     return " ".join(re.findall(r"<text[^>]*>([^<]*)</text>", svg.read_text()))
@@ -214,6 +228,10 @@ def test_the_bare_host_stands_in_one_panel_with_guests_of_one_memory(tmp_path: P
                 changed = {"job": "cpu-sqrt2", "size": 2000, "memory_mib": memory_mib}
                 asked = record.requested.model_copy(update=changed)
                 opened.save_experiment(JOB, record.model_copy(update={"requested": asked}))
+            # another job in guests of no set memory is another panel, and changes nothing in this one
+            other = taken([3.0], platform="qemu-virtio", guests=1, working="one", block=9)
+            asked = other.requested.model_copy(update={"job": "cpu-sqrt2", "size": 3000})
+            opened.save_experiment(JOB, other.model_copy(update={"requested": asked}))
         drawn = words_in(reported(url, tmp_path / name) / "mattos-1.svg")
         assert ("MiB each" in drawn) == (name != "one")
         assert "256 MiB each" in (tmp_path / name / "job-trials.md").read_text()
