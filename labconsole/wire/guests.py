@@ -56,7 +56,8 @@ class AskGuest(Request[GuestAnswer], op="guest.ask"):
 class AskedGuest(Message):
     """One guest's answer: what it printed up to ``until`` (the last 4 KiB), or ``code`` and ``message``: why not.
 
-    Times are those of the node's CLOCK_MONOTONIC. ``asked_ns``: when the line was written, None if it was not.
+    Times are those of the node's CLOCK_MONOTONIC. ``asked_ns``: when the line was written, or the empty one that it
+    waited for; None if it was not.
     """
 
     guest: Name
@@ -104,12 +105,14 @@ class AskGuests(Request[AskedGuests], op="guest.ask_all"):
     """Write a line to each of these guests' consoles, one directly after the other, and wait for all answers.
 
     A guest that somebody is asking already is not asked (``busy``). One that does not answer keeps none of the others
-    from it.
+    from it. ``waits``: what each prints when it has read its line, to begin with another, empty one: that is written to
+    all, one directly after the other, once every guest has said so or is given up.
     """
 
     asked: Annotated[List[GuestLine], Most(MAX_GUESTS)]
     until: Word
     timeout_s: Annotated[float, Rule(above(0, MAX_WORK_S))]
+    waits: Optional[Word] = None
 
 
 class GuestState(Message):

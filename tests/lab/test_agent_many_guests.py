@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from labconsole.platforms.base.inside import DONE, LOOP, READY
+from labconsole.platforms.base.inside import DONE, LOOP, READY, WAITS, at_once
 from labconsole.wire.guests import MAX_GUESTS, MAX_PRINTED_BYTES, AskedGuest, AskedGuests
 from support.agent_process import AgentProcess, Net, eventually
 from support.requirements import require
@@ -150,6 +151,37 @@ def test_each_guest_is_asked_a_line_of_its_own(agent: AgentProcess) -> None:
     lines = [{"guest": "two", "line": "echo $N 2"}, {"guest": "one", "line": "echo $N 1"}]
     told = answers(agent, agent.post("guest.ask_all", asked=lines, until=DONE, timeout_s=60))
     assert [each.printed for each in told] == ["two 2\n", "one 1\n"]
+
+
+def test_guests_that_wait_for_each_other_begin_together(net: Net, agent: AgentProcess) -> None:
+    """The slowest to read its line takes half a second; what each says of its beginning is the kernel's uptime."""
+    stand(agent, ["slow", *MANY[:9]])
+    begin = "read begun rest </proc/uptime; sleep 0.3; echo begun $begun"
+    lines = [
+        {"guest": name, "line": at_once([begin] * copies)} for name, copies in zip(MANY[:9], [1, 2, 3] * 3, strict=True)
+    ]
+    lines.insert(0, {"guest": "slow", "line": "sleep 0.5; " + at_once([begin])})
+    told = answers(agent, agent.post("guest.ask_all", asked=lines, until=DONE, timeout_s=60, waits=WAITS))
+    begun = [float(said) for each in told for said in re.findall(r"begun ([\d.]+)", each.printed or "")]
+    assert len(begun) == 19
+    assert max(begun) - min(begun) <= 0.2
+    for each in told:
+        assert each.asked_ns is not None and each.answered_ns is not None
+        assert each.answered_ns - each.asked_ns < 2e9
+        assert each.asked_ns / 1e9 > min(begun) - 0.2  # of the beginning, not of the line
+
+
+def test_a_guest_that_does_not_wait_keeps_none_of_the_others_from_beginning(net: Net, agent: AgentProcess) -> None:
+    stand(agent, ["one", "two", "three"])
+    lines = [
+        {"guest": "one", "line": "kill -9 $PPID"},
+        {"guest": "two", "line": at_once(["echo $N"])},
+        {"guest": "three", "line": "sleep 30"},
+    ]
+    told = answers(agent, agent.post("guest.ask_all", asked=lines, until=DONE, timeout_s=2, waits=WAITS))
+    assert [each.code for each in told] == ["guest_ended", None, "guest_silent"]
+    assert (told[1].printed or "").split()[-1] == "two"
+    assert agent.ok("guest.ask", guest="two", line="echo $N", until=DONE, timeout_s=60)["printed"] == "two\n"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import os
 import re
 import subprocess
 import time
-from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence, Union
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Union
 
 from labconsole.agent.operations.answering import answers
 from labconsole.agent.processes import children
@@ -37,6 +37,9 @@ CONSOLE_BYTES = 65536
 """How much of a console is kept: the last part."""
 
 STOP_S = 0.3
+TOGETHER_S = 60.0
+"""After this a guest that has not read its line does not begin with the others."""
+
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}\Z")
 
 
@@ -205,16 +208,23 @@ class Guests:
             raise WireError("bad_request", "guests must be different names, at least one")
         begun_cpu_s = time.process_time()
         written = [self._write(each.guest, each.line) for each in request.asked]
-        waiting = [asyncio.ensure_future(_answer(name, each, request)) for name, each in zip(names, written)]
-        idle_s, idle_cpu_s = time.monotonic(), time.process_time()
+        waiting: List["asyncio.Future[AskedGuest]"] = []
         try:
-            working = [answer for answer, each in zip(waiting, written) if not isinstance(each, WireError)]
+            ready = (
+                written if request.waits is None else await _begun_together(written, request.waits, request.timeout_s)
+            )
+            waiting = [asyncio.ensure_future(_answer(name, each, request)) for name, each in zip(names, ready)]
+            idle_s, idle_cpu_s = time.monotonic(), time.process_time()
+            working = [answer for answer, each in zip(waiting, ready) if not isinstance(each, WireError)]
             await asyncio.wait(working or waiting, return_when=asyncio.FIRST_COMPLETED)
             waited_s, waited_cpu_s = time.monotonic() - idle_s, time.process_time() - idle_cpu_s
             guests = list(await asyncio.gather(*waiting))
         finally:
             for answer in waiting:
                 answer.cancel()
+            for line in written:
+                if not isinstance(line, WireError):
+                    line.guest.working = False
         return AskedGuests(
             guests=guests, waited_s=waited_s, waited_cpu_s=waited_cpu_s, cpu_s=time.process_time() - begun_cpu_s
         )
@@ -286,6 +296,30 @@ async def _answer(name: str, written: Union[_Written, WireError], request: AskGu
         code=None,
         message=None,
     )
+
+
+async def _begun_together(
+    written: Sequence[Union[_Written, WireError]], marker: str, timeout_s: float
+) -> List[Union[_Written, WireError]]:
+    """Let all guests begin that have read their line and wait for another, once each has said so or is given up."""
+
+    async def waits(each: Union[_Written, WireError]) -> Union[_Written, WireError]:
+        if isinstance(each, WireError):
+            return each
+        try:
+            await each.guest.wait_for(marker.encode("utf-8", "surrogateescape"), each.position, limit_s)
+        except WireError as exc:
+            return exc
+        return each
+
+    limit_s = min(timeout_s, TOGETHER_S)
+    begun: List[Union[_Written, WireError]] = []
+    for each in await asyncio.gather(*map(waits, written)):
+        if not isinstance(each, WireError):
+            each = each._replace(asked_ns=time.monotonic_ns())
+            each.guest.write("")
+        begun.append(each)
+    return begun
 
 
 def _not_answered(name: str, asked_ns: Optional[int], why: WireError) -> AskedGuest:

@@ -24,7 +24,7 @@ from labconsole.model.plan.flows import FlowFactors, FlowPoint
 from labconsole.model.record.run import SetUp
 from labconsole.network.routing import Neighbour
 from labconsole.packets.flows import MAX_BINS
-from labconsole.platforms.base.inside import DONE
+from labconsole.platforms.base.inside import DONE, WAITS, at_once
 from labconsole.verdict.observed import Snapshot, TrialObservations, parse_snapshot
 from labconsole.wire.capture import StartCapture, StopCapture
 from labconsole.wire.changes import AnyChange
@@ -166,11 +166,13 @@ class FlowTaking:
         try:
             before = await self._counters()
             timeout_s = self._factors.duration_s + LONGER_S
-            lines = [GuestLine(guest=sender.name, line=sender.sending.line()) for sender in senders]
+            lines = [GuestLine(guest=sender.name, line=at_once([sender.sending.line()])) for sender in senders]
             with self._watched(senders, await self._indices(senders)):
                 answered = await unless_stopped(
                     self._bench.stage,
-                    crew.uut.ask(AskGuests(asked=lines, until=DONE, timeout_s=timeout_s), timeout_s=timeout_s + 30),
+                    crew.uut.ask(
+                        AskGuests(asked=lines, until=DONE, timeout_s=timeout_s, waits=WAITS), timeout_s=timeout_s + 30
+                    ),
                 )
             after = await self._counters_at_rest()
             queues = {

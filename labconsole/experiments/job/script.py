@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from labconsole.measure.outside_clock import Nonce
+from labconsole.platforms.base.inside import at_once
 from labconsole.platforms.base.marks import mark_line
 
 OUTPUT_BYTES = 600
@@ -39,7 +40,7 @@ class CopyAnswer:
 def guest_line(
     command: str, copies: Sequence[tuple[Nonce, Nonce]], timekeeper: str, disk: tuple[str, int] | None = None
 ) -> str:
-    """The line that runs so many copies of a job at once, each between its two marks.
+    """The line that runs so many copies of a job at once, each between its two marks, when it is given another one.
 
     ``disk``: where in the guest its disk is, and how many MiB a file there may have: each copy is begun in a directory
     of its own (disks.py makes it).
@@ -48,7 +49,7 @@ def guest_line(
     for number, (start, end) in enumerate(copies, 1):
         place = "" if disk is None else f"cd {disk[0]}/{number} && ulimit -f {disk[1] * BLOCKS_PER_MIB} || exit 1; "
         each.append(_copy(place + command, number, start, end, timekeeper))
-    return each[0] if len(each) == 1 else " ".join(f"( {line} ) &" for line in each) + " wait"
+    return at_once(each)
 
 
 def _copy(command: str, number: int, start: Nonce, end: Nonce, timekeeper: str) -> str:

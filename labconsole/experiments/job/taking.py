@@ -30,7 +30,7 @@ from labconsole.model.plan.jobs import JobPoint
 from labconsole.model.record.crew_trial import TimekeeperSeen
 from labconsole.model.record.job import CopySeen, DiskSeen, EmptyJobs, ProgramSeen
 from labconsole.model.record.run import SetUp
-from labconsole.platforms.base.inside import DONE
+from labconsole.platforms.base.inside import DONE, WAITS
 from labconsole.platforms.base.marks import nonces
 from labconsole.verdict.observed import TrialObservations
 from labconsole.verdict.reasons import reason
@@ -249,7 +249,9 @@ class JobTaking:
         try:
             answered = await unless_stopped(
                 self._bench.stage,
-                crew.uut.ask(AskGuests(asked=lines, until=DONE, timeout_s=limit_s), timeout_s=limit_s + 30),
+                crew.uut.ask(
+                    AskGuests(asked=lines, until=DONE, timeout_s=limit_s, waits=WAITS), timeout_s=limit_s + 30
+                ),
             )
         finally:
             self._bench.stage.on_mark = None

@@ -81,7 +81,7 @@ marked() {
 [ "$mark" ] && marked $(echo "$mark" | tr , ' ') >/dev/null 2>&1
 echo "LABCONSOLE-GUEST-READY $(uname -r)"
 while read -r line; do
-  sh -c "$line"
+  sh -c "$line" 3<&0
   echo "LABCONSOLE-DONE $?"
 done
 """

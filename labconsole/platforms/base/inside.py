@@ -39,9 +39,25 @@ _MAX_TOLD = 300
 _ALLOWED_CPUS = "while read -r k v; do case $k in Cpus_allowed_list:) echo $v;; esac; done </proc/self/status"
 LOOP = (
     f"echo {READY[:10]}''{READY[10:]}; "
-    f'while read -r line; do sh -c "$line" </dev/null 2>&1; echo {DONE[:10]}"{DONE[10:]} $?"; done'
+    f'while read -r line; do sh -c "$line" 3<&0 </dev/null 2>&1; echo {DONE[:10]}"{DONE[10:]} $?"; done'
 )
-"""Both marks quoted apart: a console may echo what it is given while nobody reads it yet."""
+"""Both marks quoted apart: a console may echo what it is given while nobody reads it yet. Descriptor 3 is the console,
+for a line that waits for another (at_once)."""
+
+WAITS = "LABCONSOLE-WAITS"
+"""What a guest prints that has read its line, and begins once it is given another."""
+
+
+def at_once(lines: Sequence[str]) -> str:
+    """One line that runs these side by side once the console is given another, empty one: several guests begin together
+    that way. The line is read, and the shells are started, by then.
+    """
+    waits = f"echo {WAITS[:10]}''{WAITS[10:]}"
+    if len(lines) == 1:
+        return f"{waits}; read -r go <&3; exec 3<&-; {lines[0]}"
+    go = "; ".join("echo" for _ in lines)
+    each = " ".join(f"( read -r go <&3; exec 3<&-; {line} ) &" for line in lines)
+    return f"{{ read -r go <&3; {go}; }} | {{ exec 3<&0 </dev/null; {each} {waits}; wait; }}"
 
 
 def pinned_to(cpus: str | None) -> list[str]:
