@@ -42,8 +42,9 @@ screenshots: packages-screenshots $(VENV)/.installed-test
 soak: packages-test $(VENV)/.installed-test
 	$(BIN)/python tests/programs/soak.py $(SOAK_ARGS)
 
-# Reported against true, on labs of its own and by simulation, some half an hour; writes docs/validation.md. Exit status 1 when a
+# Reported against true, on labs of its own and by simulation, an hour; writes docs/validation.md. Exit status 1 when a
 # row fails. A part: make validate VALIDATE_ARGS="--out x.md --only simulated --share 0.05"
+# Some tables anew: make validate VALIDATE_ARGS="--renew jobs --renew flows"
 validate: packages-test $(VENV)/.installed-test
 	$(BIN)/python tests/programs/validation/run.py $(VALIDATE_ARGS)
 

@@ -49,7 +49,8 @@ class Figure:
     """One figure. ``kind``: curves over x, or bars grouped by x with the names in ``x_names``.
 
     ``reference_line``: height of a line to compare with (1 for ratios). ``ideal``: of curves, whether y equal to x
-    means that nothing was lost. ``number``: in its paper; the report takes it from the unit.
+    means that nothing was lost. ``from_zero``: whether the y axis begins at 0. ``number``: in its paper; the report
+    takes it from the unit.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Figure:
     x_names: tuple[str, ...] = ()
     reference_line: float | None = None
     ideal: bool = True
+    from_zero: bool = True
     number: str = ""
 
 

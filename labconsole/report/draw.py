@@ -135,7 +135,8 @@ def _curves(figure: Figure, panel: Panel, ax: Axes) -> None:
     if all(float(place).is_integer() for place in places) and max(places, default=0) <= MOST_COUNTED:
         ax.locator_params(axis="x", integer=True)
     ax.set_xlim(left=0)
-    ax.set_ylim(bottom=0)
+    if figure.from_zero:
+        ax.set_ylim(bottom=0)
 
 
 def _dots(ax: Axes, found: Sequence[tuple[float, tuple[float, ...]]], colour: str) -> None:

@@ -13,6 +13,7 @@ pytestmark = pytest.mark.alone
 PROGRAM = Path(__file__).resolve().parents[1] / "programs" / "validation" / "run.py"
 sys.path.insert(0, str(PROGRAM.parent))
 
+import document  # noqa: E402
 import loss  # noqa: E402
 from tables import NO, YES, Table  # noqa: E402
 
@@ -97,3 +98,26 @@ def test_a_part_does_not_take_the_place_of_the_whole_document():
     done = subprocess.run([sys.executable, str(PROGRAM), "--quick"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "--out" in done.stderr
+
+
+def test_a_table_is_renewed_among_those_that_stay():
+    first, third = (Table(f"{number}. T{number}", ("a", "b")) for number in (1, 3))
+    first.add("x", "1")
+    third.add("y", "2", failure="found 3")
+    text = document.whole(
+        "above\n<!-- validation: begin -->\n<!-- validation: end -->\nbelow\n", ["then"], [first, third]
+    )
+    assert "\nthen\n\n**1 failures** in 2 rows.\n" in text
+    second, mended = (Table(f"{number}. T{number}", ("a", "b")) for number in (2, 3))
+    second.add("z", "4")
+    second.add("z", "5")
+    mended.add("y", "3")
+    again = document.renewed(text, ["later,", "", "elsewhere"], [mended, second])
+    assert [line for line in again.splitlines() if line.startswith("### ")] == ["### 1. T1", "### 2. T2", "### 3. T3"]
+    assert "\nthen\n\nNo failures in 4 rows.\n" in again
+    assert again.count("Measured apart from the others: later, elsewhere") == 2
+    assert "| x | 1 |" in again and "found 3" not in again
+    assert again.startswith("above\n") and again.endswith("<!-- validation: end -->\nbelow\n")
+    assert document.renewed(again, ["later,", "", "elsewhere"], [mended, second]) == again
+    with pytest.raises(ValueError, match="markers"):
+        document.renewed("no markers", [], [first])

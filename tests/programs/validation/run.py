@@ -22,6 +22,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 import breaking  # noqa: E402
 import commanded  # noqa: E402
+import document  # noqa: E402
 import drills  # noqa: E402
 import flows  # noqa: E402
 import guests  # noqa: E402
@@ -39,7 +40,6 @@ from tables import Deadline, Table  # noqa: E402
 
 from labconsole import __version__  # noqa: E402
 
-BEGIN, END = "<!-- validation: begin -->\n", "<!-- validation: end -->\n"
 DEFAULT = ROOT / "docs" / "validation.md"
 SIMULATED = "simulated"
 
@@ -120,15 +120,6 @@ def _first_line(*argv: str) -> str:
     return next(iter(_said(*argv).splitlines()), f"{argv[0]} not known")
 
 
-def write(path: Path, lines: list[str]) -> None:
-    """Between the markers of a document, or as a new one."""
-    text = path.read_text() if path.exists() else f"# Validation\n\n{BEGIN}{END}"
-    head, begin, rest = text.partition(BEGIN)
-    if not begin or END not in rest:
-        raise SystemExit(f"{path} has no markers to write between")
-    path.write_text(head + BEGIN + "\n".join(lines) + "\n" + END + rest.partition(END)[2])
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="the document; its prose is kept (default: docs/validation.md)")
@@ -137,6 +128,10 @@ def main() -> int:
         "--only", action="append", metavar="TABLE",
         help="loss, intervals, observer, faults, limits, drills, jobs, crews, starts, flows; of what is simulated set-ups, losses, maxima, null, "
         "contrast, power, equivalence, command, or simulated for all of it; may be given again; needs --out",
+    )  # fmt: skip
+    parser.add_argument(
+        "--renew", action="append", metavar="TABLE",
+        help="this one only, in the place of what the document has of it, with when and on what it was measured; may be given again",
     )  # fmt: skip
     parser.add_argument(
         "--minutes", type=float, default=60.0, help="begin nothing new on a lab after so long (default: 60)"
@@ -150,9 +145,18 @@ def main() -> int:
         parser.error("a part of the document would take the place of the whole: name another with --out")
     deadline, began, load = Deadline.after(options.minutes), time.monotonic(), os.getloadavg()
     wanted = tables(deadline, options)
-    if unknown := sorted(set(options.only or ()) - {*wanted, SIMULATED}):
-        parser.error(f"--only {unknown[0]}: use {', '.join((*wanted, SIMULATED))}")
-    only = set(options.only or wanted) | (set(simulations(options)) if SIMULATED in (options.only or ()) else set())
+    if options.only and options.renew:
+        parser.error("--only writes a document of its own, and --renew changes one: give either")
+    named = set(options.only or options.renew or ())
+    if unknown := sorted(named - {*wanted, SIMULATED}):
+        parser.error(f"{unknown[0]} is no table: use {', '.join((*wanted, SIMULATED))}")
+    only = (named or set(wanted)) | (set(simulations(options)) if SIMULATED in named else set())
+    path = options.out or DEFAULT
+    text = path.read_text() if path.exists() else f"# Validation\n\n{document.BEGIN}{document.END}"
+    try:
+        document.inside(text)
+    except ValueError as exc:
+        parser.error(f"{path}: {exc}")
     made: list[Table] = []
     with tempfile.TemporaryDirectory() as home:
         for variable in ("XDG_STATE_HOME", "XDG_DATA_HOME"):
@@ -164,10 +168,7 @@ def main() -> int:
     failures = [f"{table.title}: {failure}" for table in made for failure in table.failures]
     rows = sum(len(table.rows) for table in made)
     finding = f"**{len(failures)} failures**" if failures else "No failures"
-    lines = [*conditions(began, load), "", f"{finding} in {rows} rows.", ""]
-    for table in made:
-        lines += table.lines()
-    write(options.out or DEFAULT, lines)
+    path.write_text((document.renewed if options.renew else document.whole)(text, conditions(began, load), made))
     print("\n".join([*failures, f"{finding} in {rows} rows, {time.monotonic() - began:.0f} s"]))
     return 1 if failures else 0
 

@@ -1,0 +1,258 @@
+"""A model of stored runs: the time that a packet takes, c0 + c1 · s, from each platform's maxima over frame sizes.
+
+At its maximum r packets a second pass, so that one takes 1/r. c0 is what a packet costs whatever it holds, c1 what each
+of its bytes adds: copying, or the link. (Schlosser, Duelli and Goll, section 6, leave such a model to further work.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from labconsole.contracts.report import Cell, Figure, Mark, MethodNote, Panel, PlottedCurve, ReportUnit, Table
+from labconsole.measure.statistics.least_squares import Line, fit_line
+from labconsole.measure.statistics.set_ups import mean_over_set_ups
+from labconsole.model.design_point import FrameSize
+from labconsole.report.captions import caption, mark_of
+from labconsole.report.material import Material
+from labconsole.report.points import (
+    DEDICATED,
+    MaximumReading,
+    PointSummary,
+    Setting,
+    background_order,
+    platform_order,
+)
+from labconsole.report.words import UNKNOWN, count, number, p_words, share_words, size_cells, size_number, target_words
+
+LEAST_SIZES = 3
+"""Through fewer frame sizes a line goes whatever the truth is."""
+
+NS = 1e9
+PERCENT = 100.0
+
+Replicates = list[tuple[float, float]]
+"""Frame size in bytes without check sequence, and ns a packet: one for each set-up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PacketCost:
+    """One platform with a number of sources beside a background. ``setting``: of its smallest frame.
+
+    ``worst_ratio``: of the rates that the model foretells of a size it was not given, the one farthest from what was
+    measured, as predicted over measured - 1; None: fewer than four sizes.
+    """
+
+    setting: Setting
+    readings: tuple[MaximumReading, ...]
+    values: Replicates
+    line: Line
+    worst_ratio: float | None
+
+    def ns(self, frame_bytes: float) -> float:
+        """What a packet of so many bytes takes."""
+        return self.line.constant + self.line.slope * frame_bytes
+
+
+def costs(material: Material) -> Iterator[PacketCost]:
+    """Of settings whose maximum was reached: where the highest load was still carried, no packet's time shows."""
+    groups: dict[Setting, list[MaximumReading]] = {}
+    for reading in material.evaluation.maxima:
+        if reading.at_least is False and reading.rate.mean > 0:
+            key = reading.setting._replace(frame=FrameSize(0))
+            groups.setdefault(key, []).append(reading)
+    for key in sorted(
+        groups, key=lambda each: (platform_order(each.platform), each.sources, background_order(each.background))
+    ):
+        readings = sorted(groups[key], key=lambda each: each.setting.frame.pkt_size_bytes)
+        if len({each.setting.frame.pkt_size_bytes for each in readings}) < LEAST_SIZES:
+            continue
+        values = [value for reading in readings for value in _replicates(reading)]
+        line = fit_line(values)
+        if line is not None:
+            yield PacketCost(
+                setting=readings[0].setting,
+                readings=tuple(readings),
+                values=values,
+                line=line,
+                worst_ratio=_worst(readings),
+            )
+
+
+def _replicates(reading: MaximumReading) -> Replicates:
+    frame = reading.setting.frame
+    return [
+        (float(frame.pkt_size_bytes), NS / frame.rate_pps(mean_bps))
+        for mean_bps in reading.means_bps.values()
+        if mean_bps > 0
+    ]
+
+
+def _worst(readings: Sequence[MaximumReading]) -> float | None:
+    """Each size foretold from all others."""
+    found: list[float] = []
+    if len(readings) <= LEAST_SIZES:
+        return None
+    for left_out in readings:
+        line = fit_line([value for each in readings if each is not left_out for value in _replicates(each)])
+        size = left_out.setting.frame.pkt_size_bytes
+        own = _replicates(left_out)
+        if line is None or not own or (foretold_ns := line.constant + line.slope * size) <= 0:
+            return None
+        measured_pps = sum(NS / ns for _, ns in own) / len(own)
+        found.append(NS / foretold_ns / measured_pps - 1)
+    return max(found, key=abs)
+
+
+def table(material: Material) -> Table | None:
+    """Both parts with their intervals, and how far the model can be trusted."""
+    rows: list[tuple[Cell, ...]] = []
+    shown: list[tuple[str, ...]] = []
+    for each in costs(material):
+        s, line = each.setting, each.line
+        rows.append(
+            (
+                s.platform, s.sources, s.background, line.places, line.values, line.constant, line.constant_low,
+                line.constant_high, line.slope, line.slope_low, line.slope_high, line.lack_of_fit_p, each.worst_ratio,
+            )
+        )  # fmt: skip
+        shown.append(
+            (
+                s.platform, str(s.sources), s.background, str(line.places),
+                _reach(line.constant, line.constant_low, line.constant_high, 0),
+                _reach(line.slope, line.slope_low, line.slope_high, 2), p_words(line.lack_of_fit_p),
+                UNKNOWN if each.worst_ratio is None else number(PERCENT * each.worst_ratio),
+            )
+        )  # fmt: skip
+    if not rows:
+        return None
+    return Table(
+        name="packet-cost",
+        title="What a packet costs: a constant part, and one by its bytes",
+        columns=(
+            "platform", "sources", "background", "sizes", "values", "constant_ns", "constant_ci_low_ns",
+            "constant_ci_high_ns", "per_byte_ns", "per_byte_ci_low_ns", "per_byte_ci_high_ns", "lack_of_fit_p",
+            "worst_prediction_ratio",
+        ),
+        rows=tuple(rows),
+        headings=(
+            "platform", "sources", "background", "sizes", "c0, ns", "c1, ns a byte", "p, lack of fit",
+            "worst foretold rate, %",
+        ),
+        shown=tuple(shown),
+        note="Least squares over the set-ups' means at the maximum of each frame size; ± half the 95 % interval. A "
+        "small p says that a line is not enough. Worst foretold rate: of each size from all others, the farthest from "
+        "what was measured. Only maxima that were reached enter.",
+    )  # fmt: skip
+
+
+def _reach(value: float, low: float | None, high: float | None, places: int) -> str:
+    half = "" if low is None or high is None else f" ± {number((high - low) / 2, places)}"
+    return number(value, places) + half
+
+
+def beyond(material: Material) -> Table | None:
+    """Loss beyond what the model says is the most, foretold and measured, load by load."""
+    rows: list[tuple[Cell, ...]] = []
+    shown: list[tuple[str, ...]] = []
+    for each in costs(material):
+        for reading in each.readings:
+            frame = reading.setting.frame
+            if (ns := each.ns(frame.pkt_size_bytes)) <= 0:
+                continue
+            most_bps = frame.rate_bps(NS / ns)
+            for point in _beyond(material.evaluation.settings[reading.setting].by_load.values(), most_bps):
+                assert point.missing_ratio is not None
+                foretold = 1 - most_bps / point.offered_bps.mean
+                s = reading.setting
+                rows.append(
+                    (
+                        *size_cells(frame), s.platform, s.sources, s.background, point.offered_bps.mean, most_bps,
+                        foretold, point.missing_ratio,
+                    )
+                )  # fmt: skip
+                shown.append(
+                    (
+                        size_number(frame), s.platform, str(s.sources), s.background, target_words(point.target_bps),
+                        number(point.offered_bps.mean / 1e6), share_words(foretold), share_words(point.missing_ratio),
+                    )
+                )  # fmt: skip
+    if not rows:
+        return None
+    return Table(
+        name="packet-cost-loss",
+        title="Loss beyond the maximum: foretold by the model, and measured",
+        columns=(
+            "frame_size_bytes", "frame_size_includes_fcs", "platform", "sources", "background", "offered_mean_bps",
+            "foretold_maximum_bps", "foretold_loss_ratio", "missing_ratio",
+        ),
+        rows=tuple(rows),
+        headings=(
+            "size, B", "platform", "sources", "background", "target, Mbit/s", "offered, Mbit/s", "foretold loss",
+            "lost or late",
+        ),
+        shown=tuple(shown),
+        note="Foretold: that everything beyond the model's maximum is lost, and nothing else. A platform that "
+        "collapses loses more.",
+    )  # fmt: skip
+
+
+def _beyond(points: Iterable[PointSummary], most_bps: float) -> list[PointSummary]:
+    found = [point for point in points if point.offered_bps.mean > most_bps and point.missing_ratio is not None]
+    return sorted(found, key=lambda point: point.load)
+
+
+def figure(material: Material) -> Figure | None:
+    """A panel for each number of sources, beside no second guest: times over the frame size, and the lines."""
+    found = [each for each in costs(material) if each.setting.background == DEDICATED]
+    panels = []
+    for sources in sorted({each.setting.sources for each in found}):
+        curves = []
+        for each in found:
+            if each.setting.sources != sources:
+                continue
+            marks = []
+            for reading in each.readings:
+                size = float(reading.setting.frame.pkt_size_bytes)
+                own = {number: [ns] for number, (_, ns) in enumerate(_replicates(reading))}
+                marks.append(mark_of(size, mean_over_set_ups(own), [ns for (ns,) in own.values()], scale=1.0))
+            curves.append(PlottedCurve(each.setting.platform, tuple(marks)))
+            ends = (marks[0].x, marks[-1].x)
+            drawn = tuple(Mark(size, each.ns(size), None, None, each.line.values, each.line.values) for size in ends)
+            curves.append(PlottedCurve(f"{each.setting.platform}: c0 + c1 · s", drawn))
+        panels.append(Panel(count(sources, "source"), tuple(curves)))
+    if not panels:
+        return None
+    measured = [
+        Panel(panel.title, tuple(curve for curve in panel.curves if ":" not in curve.label)) for panel in panels
+    ]
+    return Figure(
+        name="packet-cost",
+        title="What a packet costs, over its size",
+        kind="curves",
+        x_label="frame size in bytes without check sequence",
+        y_label="ns a packet at the maximum",
+        panels=tuple(panels),
+        caption=caption("Mean time a packet takes at the maximum, and the line fitted to it", measured),
+        ideal=False,
+    )
+
+
+def method(material: Material) -> MethodNote | None:
+    """What the model rests on."""
+    if not any(True for _ in costs(material)):
+        return None
+    return MethodNote(
+        "Cost of a packet",
+        "At a maximum that was reached, r packets a second pass in all, and one takes 1/r. Over the frame sizes of a "
+        "platform a line c0 + c1 · s is fitted to the set-ups' means by least squares; its test for lack of fit, and "
+        "each size foretold from all others, say how far it holds.",
+    )
+
+
+UNITS = (
+    ReportUnit(name="packet-cost-figure", place=62, make=figure),
+    ReportUnit(name="packet-cost", place=62, make=table),
+    ReportUnit(name="packet-cost-loss", place=63, make=beyond),
+    ReportUnit(name="packet-cost-words", place=62, make=method),
+)

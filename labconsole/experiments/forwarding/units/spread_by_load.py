@@ -1,0 +1,61 @@
+"""How far trials of one point lie apart: every repetition a dot, over the offered load."""
+
+from __future__ import annotations
+
+from labconsole.contracts.report import Figure, Mark, Panel, PlottedCurve, ReportUnit
+from labconsole.report.captions import MEGA, platforms_of, sizes_of
+from labconsole.report.material import Material
+from labconsole.report.points import DEDICATED, PointSummary
+from labconsole.report.words import count, size_words
+
+PERCENT = 100.0
+
+
+def make(material: Material) -> list[Figure]:
+    """A figure for each number of sources: of points beside no second guest that have two trials or more."""
+    points = [p for p in material.evaluation.points if p.background == DEDICATED and p.n > 1 and p.rate_bps.mean > 0]
+    figures = []
+    for sources in sorted({p.sources for p in points}):
+        chosen = [p for p in points if p.sources == sources]
+        panels = []
+        for size in sizes_of(chosen):
+            here = [p for p in chosen if p.frame == size]
+            curves = tuple(
+                PlottedCurve(
+                    platform,
+                    tuple(_mark(p) for p in sorted(here, key=lambda p: p.offered_bps.mean) if p.platform == platform),
+                )
+                for platform in platforms_of(chosen)
+                if any(p.platform == platform for p in here)
+            )
+            panels.append(Panel(size_words(size), curves))
+        figures.append(_figure(sources, tuple(panels), chosen))
+    return figures
+
+
+def _mark(point: PointSummary) -> Mark:
+    """At 0, the mean of its trials, which are the dots."""
+    values = point.trial_values_bps
+    mean = sum(values) / len(values)
+    dots = tuple(PERCENT * (value / mean - 1) for value in values)
+    return Mark(point.offered_bps.mean / MEGA, 0.0, None, None, point.n, point.set_ups, dots)
+
+
+def _figure(sources: int, panels: tuple[Panel, ...], points: list[PointSummary]) -> Figure:
+    trials = sum(point.n for point in points)
+    return Figure(
+        name=f"spread-{sources}-source{'s' if sources > 1 else ''}",
+        title=f"How far trials of one point lie apart, {count(sources, 'source')}",
+        kind="curves",
+        x_label="offered bandwidth in Mbit/s on the wire",
+        y_label="a trial's rate from its point's mean, %",
+        panels=panels,
+        caption=f"Every dot is one trial, {trials} in all, of {count(len(points), 'point')} with two trials or more; "
+        "0 is the mean of its point's trials. Trials of all set-ups stand together: the table on spread tells "
+        "between set-ups and within them.",
+        ideal=False,
+        from_zero=False,
+    )
+
+
+UNITS = (ReportUnit(name="spread-by-load", place=151, make=make),)

@@ -1,0 +1,133 @@
+"""What each stream of a trial with several brings, at the setting's maximum, with its interval over set-ups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from labconsole.contracts.report import Cell, Figure, Panel, PlottedCurve, ReportUnit, Table
+from labconsole.measure.statistics.set_ups import SetUpMean, set_up_means
+from labconsole.report.captions import caption, mark_of
+from labconsole.report.claim_cells import SETTING_COLUMNS, finding_words, setting_cells
+from labconsole.report.material import Material
+from labconsole.report.points import DEDICATED, MaximumReading, Values, mean_of_point
+from labconsole.report.words import UNKNOWN, number, setting_words, size_number, target_cell, with_interval
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamRate:
+    """One stream at its setting's maximum. ``finding``: what the test of its share against an equal one says."""
+
+    reading: MaximumReading
+    stream: str
+    rate: SetUpMean
+    means_bps: tuple[float, ...]
+    finding: str
+
+
+def rates(material: Material) -> Iterator[StreamRate]:
+    """Of trials whose streams were offered the same, as the shares are."""
+    made, facts = material.evaluation, material.digest.facts
+    said = {(each.reading.setting, each.stream): finding_words(each.claim, made.claims) for each in made.streams}
+    for setting, points in made.settings.items():
+        if setting.sources < 2:
+            continue
+        reading = points.read()
+        values: dict[str, Values] = {}
+        for run_id, block, total_bps in zip(
+            reading.point.run_ids, reading.point.blocks_of_runs, reading.point.trial_values_bps, strict=True
+        ):
+            known = facts.get(run_id)
+            if known is None or known.shares is None or block not in reading.means_bps:
+                continue
+            for name, share in known.shares.items():
+                values.setdefault(name, {}).setdefault(block, []).append(share * total_bps)
+        for name in sorted(values):
+            # Of two streams the first says it for both.
+            finding = said.get((setting, name)) or said.get((setting, min(values)), UNKNOWN)
+            yield StreamRate(
+                reading=reading,
+                stream=name,
+                rate=mean_of_point(values[name]),
+                means_bps=tuple(set_up_means(values[name]).values()),
+                finding=finding,
+            )
+
+
+def table(material: Material) -> Table | None:
+    """A row a stream, with its rate and what the test of equal shares says."""
+    found = list(rates(material))
+    rows: list[tuple[Cell, ...]] = []
+    shown: list[tuple[str, ...]] = []
+    for each in found:
+        r, rate = each.reading, each.rate
+        rows.append(
+            (
+                *setting_cells(r), r.setting.background, target_cell(r.point), each.stream, rate.mean, rate.ci_low,
+                rate.ci_high, rate.set_ups, rate.trials, each.finding,
+            )
+        )  # fmt: skip
+        shown.append(
+            (
+                size_number(r.setting.frame), r.setting.platform, str(r.setting.sources), r.setting.background,
+                each.stream, with_interval(rate), f"{rate.set_ups} × {number(rate.trials / rate.set_ups, 0)}",
+                each.finding,
+            )
+        )  # fmt: skip
+    if not rows:
+        return None
+    return Table(
+        name="stream-rates",
+        title="Streams of one trial: what each brings at the setting's maximum",
+        columns=(
+            *SETTING_COLUMNS, "background", "target_bps", "stream", "forwarding_mean_bps", "forwarding_ci_low_bps",
+            "forwarding_ci_high_bps", "set_ups", "trials", "equal_share",
+        ),
+        rows=tuple(rows),
+        headings=(
+            "size, B", "platform", "sources", "background", "stream", "forwarded, Mbit/s", "set-ups × trials",
+            "against an equal share",
+        ),
+        shown=tuple(shown),
+        note="Bandwidth on the wire of each stream, of trials whose streams were offered the same; ± half the 95 % "
+        "interval. The test of equal shares is that of the table of shares, in its family of claims.",
+    )  # fmt: skip
+
+
+def figure(material: Material) -> Figure | None:
+    """A panel a setting beside no second guest, bars by platform, one a stream."""
+    found = [each for each in rates(material) if each.reading.setting.background == DEDICATED]
+    platforms = tuple(dict.fromkeys(each.reading.setting.platform for each in found))
+    panels = []
+    for words in dict.fromkeys(setting_words(each.reading.setting) for each in found):
+        here = [each for each in found if setting_words(each.reading.setting) == words]
+        curves = tuple(
+            PlottedCurve(
+                stream,
+                tuple(
+                    mark_of(platforms.index(each.reading.setting.platform), each.rate, each.means_bps)
+                    for each in here
+                    if each.stream == stream
+                ),
+            )
+            for stream in sorted({each.stream for each in here})
+        )
+        panels.append(Panel(words, curves))
+    if not panels:
+        return None
+    return Figure(
+        name="stream-rates",
+        title="What each stream of a trial brings",
+        kind="bars",
+        x_label="",
+        y_label="forwarded Mbit/s on the wire",
+        panels=tuple(panels),
+        caption=caption("Mean forwarding rate of each stream at the setting's maximum", panels),
+        x_names=platforms,
+    )
+
+
+UNITS = (
+    ReportUnit(name="stream-rates", place=71, make=table),
+    ReportUnit(name="stream-bars", place=71, make=figure),
+)
