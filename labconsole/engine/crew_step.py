@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
+from pydantic import ValidationError
+
 from labconsole.contracts.experiment import Bench, ExperimentStore
 from labconsole.errors import MeasurementError
 from labconsole.model.design_point import DesignPoint
@@ -69,7 +71,7 @@ class CrewStep(ABC, Generic[P, R]):
         while True:
             await bench.begin()
             try:
-                record = await self.attempt(bench, attempt)
+                record = await self._attempt(bench, attempt)
             except MeasurementError:
                 if attempt == self.attempts:
                     raise
@@ -83,6 +85,17 @@ class CrewStep(ABC, Generic[P, R]):
             if not again:
                 return record
             attempt += 1
+
+    async def _attempt(self, bench: Bench, attempt: int) -> R:
+        """What nodes and guests say is not trusted: numbers that no record can hold are no bug of the program."""
+        try:
+            return await self.attempt(bench, attempt)
+        except ValidationError as exc:
+            first = exc.errors(include_url=False)[0]
+            where = ".".join(map(str, first["loc"]))
+            raise MeasurementError(
+                f"{self.describe()}: what was said cannot be: {where}: {first['msg']}, got {str(first['input'])[:80]}"
+            ) from exc
 
     @abstractmethod
     async def attempt(self, bench: Bench, attempt: int) -> R:
@@ -98,7 +111,7 @@ class CrewStep(ABC, Generic[P, R]):
 
     @property
     def in_force(self) -> InForce:
-        """By what its trial is taken and judged. Nothing is captured, so that there is nothing to drain."""
+        """By what its trial is taken and judged. Where nothing is captured there is nothing to drain."""
         return InForce(tolerances=self.tolerances.model_dump(), settle_s=self.settle_s, drain_s=None)
 
     def ref(self, attempt: int) -> CrewTrialRef:

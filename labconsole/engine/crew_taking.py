@@ -11,8 +11,10 @@ from labconsole.contracts.crew import StandingCrew
 from labconsole.contracts.experiment import Stage
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import Aborted, NodeError, NodeLost
+from labconsole.model.record.crew_trial import ProgramSeen
 from labconsole.wire.execution import Execute
 
+_SHA256 = re.compile(r"^([0-9a-f]{64})\s", re.MULTILINE)
 _SWAPPED = re.compile(r"^pswp(?:in|out) (\d{1,20})$", re.MULTILINE)
 
 T = TypeVar("T")
@@ -24,6 +26,8 @@ async def unless_stopped(stage: Stage, asked: Awaitable[T]) -> T:
     try:
         await asyncio.wait((work, stop), return_when=asyncio.FIRST_COMPLETED)
         if not work.done():
+            work.cancel()  # what makes guests holds the stage until it is over
+            await asyncio.gather(work, return_exceptions=True)
             await stage.restore()
             raise Aborted("the plan was ended")
         return work.result()
@@ -38,6 +42,31 @@ async def swapped_pages(uut: AgentLink) -> int | None:
     said = await uut.ask(Execute(argv=["cat", "/proc/vmstat"], timeout_s=5))
     found = _SWAPPED.findall(said.stdout)
     return sum(map(int, found)) if len(found) == 2 else None
+
+
+async def program_seen(crew: StandingCrew, program: str, names: Sequence[str]) -> ProgramSeen:
+    """The same file everywhere? Its SHA-256 by what each of these guests says, asked once for all trials of a crew."""
+    known = crew.programs.setdefault(program, {})
+    standing = {member.name: member for member in crew.crew.members}
+    line = f"p=$(which {program}) && sha256sum $p"
+
+    async def look(name: str) -> None:
+        try:
+            said = await standing[name].ask(crew.uut, line)
+        except NodeLost:
+            raise
+        except NodeError:
+            return  # what it is asked to do will say so, in its own words
+        found = _SHA256.search(said)
+        if found is not None:
+            known[name] = found[1]
+
+    await asyncio.gather(*(look(name) for name in names if name not in known))
+    return ProgramSeen(
+        name=program,
+        sha256=tuple(sorted({known[name] for name in names if name in known})),
+        unknown=sum(name not in known for name in names),
+    )
 
 
 async def changed_since(standing: StandingCrew) -> list[str]:

@@ -1,7 +1,7 @@
 """How guests share one NIC, from what each brought through it in each bin of time.
 
 Source: Adamczyk and Chydzinski, "Performance Isolation Issues in Network Virtualization in Xen", sections IV and
-V; the definitions are docs/flows.md's. Shapes: ``rates`` has one row a guest, of one value a bin, in bit/s; all rows
+V; the definitions are docs/flow.md's. Shapes: ``rates`` has one row a guest, of one value a bin, in bit/s; all rows
 are of one length. Pure; None stands for what cannot be said of so little.
 """
 

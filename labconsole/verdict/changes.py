@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from labconsole.errors import CounterInconsistency
@@ -27,11 +27,17 @@ MAX_CHANGES = 20
 """Named in one reason."""
 
 
-def changes(seen: TrialObservations, limits: Tolerances, uut: str) -> Iterator[Reason]:
-    """Every reason that lies in a difference between begin and end."""
-    yield from _counters(seen, uut)
-    yield from _ports(seen, uut)
-    yield from _settings(seen, uut)
+Port = tuple[str, str]
+"""Node and interface."""
+
+
+def changes(seen: TrialObservations, limits: Tolerances, uut: str, ports: Sequence[Port] = ()) -> Iterator[Reason]:
+    """Every reason that lies in a difference between begin and end. ``ports``: those that numbers rest on beside the
+    streams'.
+    """
+    yield from _counters(seen, uut, ports)
+    yield from _ports(seen, uut, ports)
+    yield from _settings(seen, uut, ports)
     yield from _clocks(seen, limits)
     yield from _platform(seen)
     yield from _background(seen, limits)
@@ -43,8 +49,8 @@ def _path(seen: TrialObservations, uut: str) -> list[tuple[str, str, str]]:
     return list(dict.fromkeys(found))
 
 
-def _counters(seen: TrialObservations, uut: str) -> Iterator[Reason]:
-    for node, namespace, interface in _path(seen, uut):
+def _counters(seen: TrialObservations, uut: str, ports: Sequence[Port]) -> Iterator[Reason]:
+    for node, namespace, interface in (*_path(seen, uut), *((node, "", name) for node, name in ports)):
         first = seen.before.get(node, {}).get((namespace, interface))
         where = f"{node}/{namespace + '/' if namespace else ''}{interface}"
         evidence = {"node": node, "interface": f"{namespace}/{interface}" if namespace else interface}
@@ -68,12 +74,12 @@ def _interfaces(
     return None if before is None or after is None else (before, after)
 
 
-def _all_ports(seen: TrialObservations, uut: str) -> list[tuple[str, str]]:
-    return list(dict.fromkeys(port for raw in seen.flows for port in data_ports(raw, uut)))
+def _all_ports(seen: TrialObservations, uut: str, ports: Sequence[Port]) -> list[Port]:
+    return list(dict.fromkeys((*(port for raw in seen.flows for port in data_ports(raw, uut)), *ports)))
 
 
-def _ports(seen: TrialObservations, uut: str) -> Iterator[Reason]:
-    for node, interface in _all_ports(seen, uut):
+def _ports(seen: TrialObservations, uut: str, ports: Sequence[Port]) -> Iterator[Reason]:
+    for node, interface in _all_ports(seen, uut, ports):
         both = _interfaces(seen, node, interface)
         if both is None:
             continue
@@ -92,10 +98,10 @@ def _ports(seen: TrialObservations, uut: str) -> Iterator[Reason]:
             yield reason("mtu_changed", detail, **evidence, before=before.mtu, after=after.mtu)
 
 
-def _settings(seen: TrialObservations, uut: str) -> Iterator[Reason]:
+def _settings(seen: TrialObservations, uut: str, ports: Sequence[Port]) -> Iterator[Reason]:
     for node in seen.end:
-        ports = [interface for name, interface in _all_ports(seen, uut) if name == node]
-        found = list(settings_changes(seen, node, ports))
+        own = [interface for name, interface in _all_ports(seen, uut, ports) if name == node]
+        found = list(settings_changes(seen, node, own))
         if found:
             shown = ", ".join(f"{key} from {_word(old)} to {_word(new)}" for key, old, new in found[:MAX_CHANGES])
             more = f" and {len(found) - MAX_CHANGES} more" if len(found) > MAX_CHANGES else ""

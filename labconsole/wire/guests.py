@@ -11,6 +11,9 @@ from labconsole.wire.rules import Amount, Count, Most, Name, Rule, Sentence, Wor
 MAX_WAIT_S = 600
 MAX_WORK_S = 86400
 MAX_GUESTS = 256
+TOGETHER_S = 60.0
+"""After this a guest that has not read its line does not begin with the others."""
+
 MAX_PRINTED_BYTES = 4096
 
 Wait = Annotated[float, Rule(above(0, MAX_WAIT_S))]

@@ -28,6 +28,9 @@ LEFT: dict[str, Any] = json.loads((GOLDEN / "left.json").read_text())
 EXPORTED = gzip.decompress((GOLDEN / "runs.jsonl.gz").read_bytes())
 RUNS, SEARCHES, SERIES = 89, 4, 2
 VERDICTS = {"valid": 68, "suspect": 18, "invalid": 3}
+LATER = {"stream-rates", "idle-guest", "packet-cost", "packet-cost-loss"}
+"""Tables that reports did not have then."""
+
 TABLES, DRAWN = 37, 10
 """Files of the bundle's report: tables, which are always made again, and what only the same libraries draw alike."""
 
@@ -161,11 +164,14 @@ def test_the_report_is_made_again_byte_for_byte(golden, capsys):
     store, out = str(golden / "runs.sqlite"), golden / "again"
     assert main(["report", "--store", store, "--out", str(out), "--formats", "csv,md,tex"]) == 0
     before = {path.name: path.read_bytes() for path in (GOLDEN / "report").iterdir() if path.suffix != ".jsonl"}
-    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    made = {path.name: path.read_bytes() for path in out.iterdir()}
+    assert made.items() >= before.items()
+    assert {Path(name).stem for name in made.keys() - before.keys()} <= LATER
     capsys.readouterr()
     assert main(["report", "--store", store, "--json"]) == 0
     now, then = capsys.readouterr().out.splitlines(), (GOLDEN / "report" / "report.jsonl").read_text().splitlines()
-    assert [without_prose(line) for line in now] == [without_prose(line) for line in then]
+    known = [line for line in now if json.loads(line).get("name", json.loads(line).get("table")) not in LATER]
+    assert [without_prose(line) for line in known] == [without_prose(line) for line in then]
 
 
 def test_the_golden_bundle_verifies_as_it_did(golden, capsys):

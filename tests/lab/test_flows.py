@@ -111,6 +111,40 @@ def test_a_limit_is_what_comes_through_and_the_other_guest_is_left_alone(hosts: 
 
 
 @pytest.mark.alone
+def test_a_limit_counts_whole_frames_and_neither_datagrams_nor_payload(hosts: Path, tmp_path: Path):
+    """Of payload of 100 bytes the three differ by a tenth and more."""
+    (record,) = taken(
+        hosts, tmp_path / "s.sqlite", "--limits", "5Mbit", "--offered", "8Mbit", "--payload-bytes", "100",
+        "--duration", "4", "--bin", "0.5",
+    )  # fmt: skip
+    sound(record)
+    (sender,) = record.senders
+    assert sender.shared_bps is not None
+    assert sender.shared_bps * 142 / 100 == pytest.approx(5e6, rel=0.01)
+
+
+def test_frames_that_are_led_past_a_limiter_void_the_trial(hosts: Path, tmp_path: Path):
+    """The limiter stays, with its rate: what led frames to it is gone."""
+    store = tmp_path / "s.sqlite"
+    process = during(hosts, store, "--guests", "2", "--offered", "5Mbit", "--limits", "30Mbit", "--duration", "5")
+    on(hosts, "uut", "tc", "qdisc", "del", "dev", "lcg1", "ingress")
+    process.communicate(timeout=120)
+    first = stored(store)[0]
+    assert "limiter_missing" in {reason.code for reason in first.verdict.reasons}
+    nothing_left(hosts)
+
+
+def test_a_trial_that_is_stopped_ends_soon_and_leaves_nothing(hosts: Path, tmp_path: Path):
+    process = during(
+        hosts, tmp_path / "s.sqlite", "--guests", "2", "--offered", "5Mbit", "--limits", "30Mbit", "--duration", "60"
+    )
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=20)
+    assert process.returncode == 130
+    nothing_left(hosts)
+
+
+@pytest.mark.alone
 def test_a_second_guest_takes_its_half_when_it_begins(hosts: Path, tmp_path: Path):
     (record,) = taken(
         hosts, tmp_path / "s.sqlite", "--guests", "2", "--second-after", "2", "--duration", "5", "--bin", "0.5"
@@ -242,3 +276,50 @@ def test_what_cannot_be_asked_is_refused_in_one_line(hosts: Path, tmp_path: Path
     assert complaint in done.stderr
     assert "Traceback" not in done.stderr
     assert len([line for line in done.stderr.splitlines() if line.startswith("labconsole: ")]) == 1
+
+
+@pytest.mark.alone
+def test_guests_in_a_ring_send_to_each_other_and_a_limit_holds_one(hosts: Path, tmp_path: Path):
+    (record,) = taken(
+        hosts, tmp_path / "s.sqlite", "--pattern", "ring", "--guests", "3", "--limits", "64Mbit,200Mbit,200Mbit",
+        "--duration", "3",
+    )  # fmt: skip
+    assert record.verdict.status != "invalid", record.verdict
+    assert recompute_flow(record) == []
+    assert [(each.guest, each.to) for each in record.ring] == [("g1", "g2"), ("g2", "g3"), ("g3", "g1")]
+    first, *others = record.ring
+    assert first.out_bps == pytest.approx(64e6, rel=0.05), "a large segment has one header, its frames have many"
+    assert all(each.out_bps is not None and each.out_bps > 100e6 for each in others)
+    assert record.window_s == pytest.approx(3.0, abs=0.3)
+    nothing_left(hosts)
+    on(hosts, "uut", "sh", "-c", "! pgrep -f 'iperf -[sc].*-p 5002'")
+
+
+def test_a_broken_link_of_a_ring_voids_the_trial_and_is_named(hosts: Path, tmp_path: Path):
+    """The UUT drops what the second guest sends to the third."""
+    store = tmp_path / "s.sqlite"
+    rule = (
+        "table bridge broken { chain on { type filter hook forward priority 0; "
+        "ether saddr 02:6c:77:00:00:01 ether daddr 02:6c:77:00:00:02 ether type ip drop; }; }"
+    )
+    on(hosts, "uut", "nft", rule)
+    try:
+        labconsole(
+            "experiment", "flow", "--platforms", "container", "--pattern", "ring", "--guests", "3", "--duration", "2",
+            hosts=hosts, store=store,
+        )  # fmt: skip
+    finally:
+        on(hosts, "uut", "nft", "delete", "table", "bridge", "broken")
+    first = stored(store)[0]
+    assert first.status == "failed"
+    assert any("g2 → g3" in reason.detail for reason in first.verdict.reasons), first.verdict
+    nothing_left(hosts)
+
+
+def test_a_ring_of_processes_of_the_bare_host_is_refused(hosts: Path, tmp_path: Path):
+    done = labconsole(
+        "experiment", "flow", "--platforms", "raw", "--pattern", "ring", "--guests", "2", hosts=hosts,
+        store=tmp_path / "s.sqlite",
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "network stack" in done.stderr and "Traceback" not in done.stderr

@@ -11,6 +11,7 @@ from labconsole.experiments.boot.figures import clock_error_s, deviation_s, gues
 from labconsole.experiments.boot.memory import GuestsMemory
 from labconsole.measure.outside_clock import Marks, MarkSender, MarksFound, Nonce
 from labconsole.model.record.boot import BootRecord, ClocksRelated
+from support.job_records import drawn_at
 
 STARTED_NS = 50_000_000_000
 CLOCKS = ClocksRelated(
@@ -71,8 +72,8 @@ def boot_data(times_s: Sequence[float | None] = (1.0, 1.5), *, word_after_s: flo
         "swapped_pages": 0,
         "timekeeper": {"node": "snk1", "interface": "eth1", "address": "198.18.100.1", "dropped_packets": 0,
                        "strange_packets": 0, "doubled": (), "wall_moved_ns": 0},
-        "verdict": {"status": "valid", "reasons": ()}, "attestation": {}, "influences": (), "environment": {},
-        "status": "done", "failure": None,
+        "verdict": {"status": "valid", "reasons": ()}, "attestation": {}, "influences": (),
+        "environment": {"nodes": {"uut": {"facts": {"boot_id": "boot-1"}}}}, "status": "done", "failure": None,
     }  # fmt: skip
 
 
@@ -88,6 +89,7 @@ def started(
     data = boot_data([startup_s] * guests)
     data["boot_id"] = f"20261123T0909{block:02}Z-{start}{guests}"
     data["requested"] |= {"guests": guests, "start": start}
+    data["started_at"] = drawn_at(block, start, guests)
     data["plan"] |= {"block": block, "hash": f"boot-{data['boot_id']}"}
     data["memory"] |= {"used_bytes": round(used_mib * MIB)}
     if codes:

@@ -5,12 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from labconsole.experiments.flow.figures import HEADER_BYTES, line_bps, offered_bps, own_rate, shared, start_skew_s
+from labconsole.experiments.flow.figures import (
+    HEADER_BYTES,
+    line_bps,
+    offered_bps,
+    own_rate,
+    sent_for_s,
+    shared,
+    start_skew_s,
+)
 from labconsole.experiments.flow.limiters import KIND
+from labconsole.experiments.flow.ring import ring_sum
 from labconsole.experiments.flow.script import SINK_ADDRESS, Sending
-from labconsole.experiments.flow.verdict import shown_reasons
+from labconsole.experiments.flow.verdict import ring_shown, shown_reasons
 from labconsole.model.record.crew_trial import CrewTrialRef
-from labconsole.model.record.flow import FlowRecord, FlowRequested, FlowSeen, LimiterSeen, SenderSeen, SinkSeen
+from labconsole.model.record.flow import (
+    FlowRecord,
+    FlowRequested,
+    FlowSeen,
+    LimiterSeen,
+    RingSeen,
+    SenderSeen,
+    SinkSeen,
+)
 from labconsole.model.record.run import InForce, SetUp
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.consequences import weighed
@@ -70,7 +87,7 @@ def flow_record(
         SenderSeen(
             guest=each.guest, address=f"198.18.64.{place + 1}", mac=f"02:6c:77:00:00:{place:02x}",
             host_interface=f"lcg{place + 1}", host_packets=each.packets,
-            offered_bps=offered_bps(each.packets, requested, place),
+            offered_bps=offered_bps(each.packets, sent_for_s(flows, each.guest), PAYLOAD_BYTES),
             limiter=LimiterSeen(kind=KIND, interface=f"lcq{place + 1}", rate_bps=told[place], burst_bytes=3028,
                                 passed_packets=each.packets, dropped_packets=0) if limits_bps else None,
             exit_status=0, output="", packets=each.packets, lost_packets=0,
@@ -84,12 +101,20 @@ def flow_record(
         node="snk1", interface="eth0", address=SINK_ADDRESS, mac="02:00:00:00:00:09", captured_packets=total,
         dropped_packets=0, nic_packets=total, other_packets=0, foreign_packets=0, fragments=0,
     )  # fmt: skip
-    skew_s = None if second_after_s else start_skew_s(flows, names)
+    skew_s = start_skew_s(flows, names, second_after_s)
     limits = Tolerances()
     most_bps = line_bps(100_000_000, PAYLOAD_BYTES)
     verdict = weighed(
         shown_reasons(
-            requested, flows, senders, sink, line_bps=most_bps, start_skew_s=skew_s, swapped_pages=0, limits=limits
+            requested,
+            flows,
+            senders,
+            sink,
+            line_bps=most_bps,
+            start_skew_s=skew_s,
+            swapped_pages=0,
+            program=None,
+            limits=limits,
         )
     )
     values: dict[str, Any] = {
@@ -103,8 +128,49 @@ def flow_record(
         "flows": flows, "senders": senders, "sink": sink, "shared_from": common.first, "shared_to": common.stop,
         "sum_bps": common.sum_bps, "jain": common.jain,
         "line_ratio": None if common.sum_bps is None else common.sum_bps / most_bps, "start_skew_s": skew_s,
-        "swapped_pages": 0, "verdict": verdict, "attestation": {}, "environment": {},
+        "swapped_pages": 0, "verdict": verdict, "attestation": {}, "environment": {"nodes": {"uut": {"facts": {"boot_id": "boot-1"}}}},
         "in_force": InForce(tolerances=limits.model_dump(), settle_s=None, drain_s=None),
         "status": "failed" if verdict.status == "invalid" else "done",
     }  # fmt: skip
     return FlowRecord(**(values | changes))
+
+
+def ring_record(
+    out_bps: Sequence[float | None],
+    *,
+    lost_ratio: float = 0.0,
+    limits_bps: tuple[int, ...] = (),
+    exits: Sequence[int | None] = (),
+    window_s: float | None = 4.0,
+    **changes: Any,
+) -> FlowRecord:
+    """Guests in a ring that send at these rates; ``lost_ratio``: of what came out of all, never went in."""
+    base = flow_record([[1, 1]], **changes)
+    names = [f"g{number}" for number in range(1, len(out_bps) + 1)]
+    counted = [None if rate is None or window_s is None else round(rate * window_s / 8) for rate in out_bps]
+    into = [None if each is None else round(each * (1 - lost_ratio)) for each in (counted[-1:] + counted[:-1])]
+    rates = [None if each is None or not window_s else each * 8 / window_s for each in counted]
+    ring = tuple(
+        RingSeen(
+            guest=name, to=names[(place + 1) % len(names)], address=f"198.18.64.{place + 1}",
+            mac=f"02:6c:77:00:00:{place:02x}", host_interface=f"lcg{place + 1}", out_bytes=counted[place],
+            in_bytes=into[place], out_bps=rates[place], said_bps=out_bps[place],
+            limiter=LimiterSeen(kind=KIND, interface=f"lcq{place + 1}", rate_bps=limits_bps[place % len(limits_bps)],
+                                burst_bytes=3028, passed_packets=1, dropped_packets=0) if limits_bps else None,
+            exit_status=exits[place] if exits else 0, output="",
+        )
+        for place, name in enumerate(names)
+    )  # fmt: skip
+    requested = base.requested.model_copy(
+        update={"guests": len(names), "pattern": "ring", "limits_bps": limits_bps, "duration_s": 4.0}
+    )
+    verdict = weighed(ring_shown(requested, ring, window_s, 0, None))
+    sum_bps, jain = ring_sum(ring)
+    return base.model_copy(
+        update={
+            "requested": requested, "ring": ring, "window_s": window_s, "sum_bps": sum_bps, "jain": jain, "flows": (),
+            "senders": (), "sink": None, "origin_ns": None, "shared_from": None, "shared_to": None, "line_ratio": None,
+            "start_skew_s": None, "verdict": verdict, "status": "failed" if verdict.status == "invalid" else "done",
+            "failure": verdict.reasons[0].detail if verdict.status == "invalid" else None,
+        }
+    )  # fmt: skip

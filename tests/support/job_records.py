@@ -46,7 +46,7 @@ def job_data() -> dict[str, Any]:
         "timekeeper": {"node": "snk1", "interface": "eth1", "address": "198.18.100.1", "dropped_packets": 0,
                        "strange_packets": 0, "doubled": (), "wall_moved_ns": 0},
         "start_skew_s": 5e-07, "swapped_pages": 0, "verdict": {"status": "valid", "reasons": ()}, "attestation": {},
-        "influences": (), "environment": {}, "status": "done", "failure": None,
+        "influences": (), "environment": {"nodes": {"uut": {"facts": {"boot_id": "boot-1"}}}}, "status": "done", "failure": None,
     }  # fmt: skip
 
 
@@ -63,6 +63,13 @@ def disk_data(job: str = "disk-read", size: int = 64) -> dict[str, Any]:
         "guests": [{"guest": f"g{n}", "read_bytes": (read or 0) // 2, "written_bytes": 0} for n in (1, 2)],
     }  # fmt: skip
     return data
+
+
+def drawn_at(block: int, *what: object) -> str:
+    """When a trial was begun in its block, of which every second has the order of the one before it reversed."""
+    rank = sum(ord(letter) * place for place, letter in enumerate(str(what), 1)) % 499
+    minute = rank if block % 2 else 499 - rank
+    return f"2026-11-{block:02}T{minute // 60:02}:{minute % 60:02}:05.000Z"
 
 
 def job_record(data: dict[str, Any]) -> JobRecord:
@@ -85,11 +92,19 @@ def taken(
     data = job_data()
     copy = data["copies"][0]
     data["copies"] = tuple(
-        {**copy, "guest": f"g{number}", "seconds": each, "outside_s": each + 0.005}
+        {
+            **copy,
+            "guest": f"g{number}",
+            "seconds": each,
+            "outside_s": each + 0.005,
+            "host_s": each + 0.01,
+            "answered_ns": copy["asked_ns"] + round((each + 0.01) * 1e9),
+        }
         for number, each in enumerate(seconds, 1)
     )
     data["job_id"] = f"20261123T0909{block:02}Z-{platform}{guests}{working}{cpu}{repetition}"
     data["requested"] |= {"platform": platform, "guests": guests, "working": working, "cpu": cpu}
+    data["started_at"] = drawn_at(block, platform, guests, working)
     data["plan"] |= {"block": block, "repetition": repetition, "hash": f"job-{data['job_id']}"}
     data["attestation"] = {"driver": "raw" if platform == "host" else platform}
     data["set_up"] |= {"id": f"{platform}{guests}-{block}"}

@@ -20,6 +20,7 @@ from labconsole.agent.reading.process_table import process_of
 from labconsole.wire.codec import WireError
 from labconsole.wire.guests import (
     MAX_PRINTED_BYTES,
+    TOGETHER_S,
     AskedGuest,
     AskedGuests,
     AskGuest,
@@ -37,9 +38,6 @@ CONSOLE_BYTES = 65536
 """How much of a console is kept: the last part."""
 
 STOP_S = 0.3
-TOGETHER_S = 60.0
-"""After this a guest that has not read its line does not begin with the others."""
-
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}\Z")
 
 
@@ -106,8 +104,10 @@ class GuestProcess:
             raise WireError("guest_ended", "guest %s accepts no more input" % self.name) from None
         return await self.wait_for(until.encode("utf-8", "surrogateescape"), position, timeout_s)
 
-    async def wait_for(self, marker: bytes, position: int, timeout_s: float) -> bytes:
-        """What was printed after ``position`` up to ``marker``. Raises WireError with the console's end."""
+    async def wait_for(self, marker: bytes, position: int, timeout_s: float, before: Optional[bytes] = None) -> bytes:
+        """What was printed after ``position`` up to ``marker``, which has to come before ``before``. Raises WireError
+        with the console's end.
+        """
         deadline = asyncio.get_running_loop().time() + timeout_s
         while True:
             self._grown.clear()
@@ -115,6 +115,9 @@ class GuestProcess:
             at = printed.find(marker)
             if at >= 0:
                 return printed[:at]
+            if before is not None and before in printed:
+                raise WireError("guest_silent", "guest %s did not wait in its line; its console ends: %s" % (
+                    self.name, self.last_words()))  # fmt: skip
             left_s = deadline - asyncio.get_running_loop().time()
             if self.over:
                 raise WireError("guest_ended", "guest %s ended with status %s; its console ends: %s" % (
@@ -210,9 +213,9 @@ class Guests:
         written = [self._write(each.guest, each.line) for each in request.asked]
         waiting: List["asyncio.Future[AskedGuest]"] = []
         try:
-            ready = (
-                written if request.waits is None else await _begun_together(written, request.waits, request.timeout_s)
-            )
+            ready = written
+            if request.waits is not None:
+                ready = await _begun_together(written, request.waits, request.until, request.timeout_s)
             waiting = [asyncio.ensure_future(_answer(name, each, request)) for name, each in zip(names, ready)]
             idle_s, idle_cpu_s = time.monotonic(), time.process_time()
             working = [answer for answer, each in zip(waiting, ready) if not isinstance(each, WireError)]
@@ -299,7 +302,7 @@ async def _answer(name: str, written: Union[_Written, WireError], request: AskGu
 
 
 async def _begun_together(
-    written: Sequence[Union[_Written, WireError]], marker: str, timeout_s: float
+    written: Sequence[Union[_Written, WireError]], marker: str, until: str, timeout_s: float
 ) -> List[Union[_Written, WireError]]:
     """Let all guests begin that have read their line and wait for another, once each has said so or is given up."""
 
@@ -307,7 +310,7 @@ async def _begun_together(
         if isinstance(each, WireError):
             return each
         try:
-            await each.guest.wait_for(marker.encode("utf-8", "surrogateescape"), each.position, limit_s)
+            await each.guest.wait_for(_bytes(marker), each.position, limit_s, _bytes(until))
         except WireError as exc:
             return exc
         return each
@@ -333,6 +336,10 @@ def _busy(guest: GuestProcess) -> WireError:
 def _require_line(line: str, until: str) -> None:
     if "\n" in line or not until:
         raise WireError("bad_request", "line must be one line and until must not be empty")
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
 
 
 def _text(data: bytes) -> str:

@@ -8,7 +8,7 @@ from labconsole.cli.text.runs import DASH, reason_lines, verdict_words
 from labconsole.experiments.flow.quantities import quantities
 from labconsole.experiments.flow.summary import FlowPointFound, FlowsSummary
 from labconsole.measure.statistics.set_ups import SetUpMean
-from labconsole.model.record.flow import FlowRecord, SenderSeen
+from labconsole.model.record.flow import FlowRecord, RingSeen, SenderSeen
 from labconsole.units import format_rate_bps, format_target
 
 MAX_GUESTS = 20
@@ -18,16 +18,23 @@ MEGA = 1e6
 def flow_words(record: FlowRecord) -> str:
     """What was asked, in one line."""
     asked = record.requested
+    held = f", limit {', '.join(map(format_target, asked.limits_bps))}" if asked.limits_bps else ""
+    placed = "" if asked.cpu == "any" else f", cpu {asked.cpu}"
+    if asked.pattern == "ring":
+        return f"{asked.platform}: {asked.guests} guests in a ring{held}{placed}"
     words = f"{asked.platform}: {asked.guests} guest{'s offer' if asked.guests > 1 else ' offers'} "
     words += format_target(asked.offered_bps)
     words += f", the first in {asked.greedy} flows" if asked.greedy > 1 else ""
-    words += f", limit {', '.join(map(format_target, asked.limits_bps))}" if asked.limits_bps else ""
+    words += held
     words += f", all but the first {asked.second_after_s:g} s later" if asked.second_after_s else ""
-    return words + ("" if asked.cpu == "any" else f", cpu {asked.cpu}")
+    return words + placed
 
 
 def sum_words(record: FlowRecord) -> str:
     """``95.7 Mbit/s of payload, 100.00 % of the line``."""
+    if record.ring and record.sum_bps is not None:
+        jain = "" if record.jain is None else f", Jain {record.jain:.4f}"
+        return f"{format_rate_bps(record.sum_bps)} out of all guests{jain}"
     if record.sum_bps is None or record.line_ratio is None:
         return DASH
     jain = "" if record.jain is None or len(record.senders) < 2 else f", Jain {record.jain:.4f}"
@@ -47,7 +54,12 @@ def flow_lines(record: FlowRecord) -> list[str]:
     if record.shared_from is not None and record.shared_to is not None:
         bin_s = record.requested.bin_s
         while_all = f" from {record.shared_from * bin_s:g} to {record.shared_to * bin_s:g} s"
+    if record.ring and record.window_s is not None:
+        while_all = f" for {record.window_s:.1f} s by the clock of the unit under test"
     lines.append(f"  while all sent{while_all}: {sum_words(record)}")
+    lines += [f"  {_ring_line(each)}" for each in record.ring[:MAX_GUESTS]]
+    if len(record.ring) > MAX_GUESTS:
+        lines.append(f"  and {len(record.ring) - MAX_GUESTS} more guests")
     lines += [f"  {_guest_line(each)}" for each in record.senders[:MAX_GUESTS]]
     if len(record.senders) > MAX_GUESTS:
         lines.append(f"  and {len(record.senders) - MAX_GUESTS} more guests")
@@ -64,6 +76,15 @@ def flow_lines(record: FlowRecord) -> list[str]:
     lines += [f"  {record.verdict.status}", *reason_lines(record.verdict.reasons)]
     lines += [f"  note: {note['detail']}" for note in record.influences if isinstance(note.get("detail"), str)]
     return lines
+
+
+def _ring_line(each: RingSeen) -> str:
+    out = DASH if each.out_bps is None else format_rate_bps(each.out_bps)
+    words = f"{each.guest + ' → ' + each.to:<10} {out} at its interface"
+    words += "" if each.said_bps is None else f"; {format_rate_bps(each.said_bps)} of payload by its own word"
+    if each.limiter is not None and each.limiter.rate_bps is not None:
+        words += f"; limit {format_rate_bps(each.limiter.rate_bps)} in frames"
+    return words
 
 
 def _guest_line(sender: SenderSeen) -> str:

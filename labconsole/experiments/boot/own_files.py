@@ -50,8 +50,12 @@ for path; do
   number=$((number + 1))
 done"""
 
+# The directory is the agent's, and once it is gone nothing may make it anew.
 _COPY = """\
-while test "$1"; do mkdir -p "$(dirname "$2")" && cp -a -- "$1" "$2" || exit; shift 2; done
+while test "$1"; do
+  test -d "$0" && mkdir -p "$(dirname "$2")" && cp -a -- "$1" "$2" || exit
+  shift 2
+done
 find "$0" -type f -exec sync {} +"""
 
 # What a guest has written there and the disk does not have yet cannot be dropped.
@@ -59,13 +63,18 @@ _DROP = """\
 find "$@" -xdev -type f -exec sync {} +
 find "$@" -xdev -type f -exec sh -c 'for f; do dd if="$f" iflag=nocache count=0 2>/dev/null; done' sh {} +"""
 _READ = 'find "$@" -xdev -type f -exec cat {} + >/dev/null'
+# How large files are find says, so that one of which fincore tells nothing is missed.
 _COUNT = """\
 command -v fincore >/dev/null || exit 5
 page=$(getconf PAGESIZE) number=0
 for path; do
-  find "$path" -xdev -type f -size +0c -exec fincore -b -n -r -o PAGES,SIZE {} + |
-    awk -v page="$page" -v number="$number" '
-      { cached += $1; all += int(($2 + page - 1) / page) } END { print number, all + 0, cached + 0 }'
+  set -- $(find "$path" -xdev -type f -size +0c -printf '%s\\n' |
+    awk -v page="$page" '{ all += int(($1 + page - 1) / page) } END { print NR, all + 0 }')
+  files=$1 pages=$2
+  set -- $(find "$path" -xdev -type f -size +0c -exec fincore -b -n -r -o PAGES {} + |
+    awk '{ cached += $1 } END { print NR, cached + 0 }')
+  test "$1" = "$files" || { echo "it tells of $1 of $files files in $path" >&2; exit 7; }
+  echo "$number $pages $2"
   number=$((number + 1))
 done"""
 
@@ -108,7 +117,7 @@ class OwnFiles:
         room = GuestDisks(
             place=self._offer.place, name=self._name, disks=[GuestDisk(guest=HOLDER, mib=mib)], files=False
         )
-        await self._uut.ask(ApplyChanges(token=TOKEN, changes=[room]))
+        await self._uut.ask(ApplyChanges(token=TOKEN, changes=[room]), timeout_s=_COPY_S)
         pairs: list[str] = []
         for number, (option, _) in enumerate(originals):
             source = found[number][1]
@@ -150,7 +159,7 @@ class OwnFiles:
                 "what is in the page cache is told by fincore; install util-linux-extra on the UUT (Debian)"
             )
         counted = counted_pages(said.stdout)
-        if len(counted) != len(self.paths):
+        if said.exit_status != 0 or len(counted) != len(self.paths):
             raise self._problem(
                 f"fincore did not say what is in the page cache: {' '.join(said.stderr.split())[-200:]}"
             )
@@ -161,7 +170,7 @@ class OwnFiles:
 
     async def remove(self) -> None:
         """The copies. Content when there are none: nothing else is ever removed."""
-        failed = (await self._uut.ask(UndoChanges(token=TOKEN))).failed
+        failed = (await self._uut.ask(UndoChanges(token=TOKEN), timeout_s=_COPY_S)).failed
         if failed:
             raise NodeError(self._uut.name, f"not undone: {'; '.join(failed)}")
 

@@ -1,8 +1,8 @@
 """What starts of guests come to: times and memory of each point, lines over the number of guests, what differs.
 
 Only valid trials enter, of each the newest. Every trial starts its guests anew, so each is a replicate
-(docs/statistics.md). Cold is held against hot, and platform against platform, in pairs of blocks of one plan on one
-testbed, on the logarithm; all that is compared is one family (Holm). Pure.
+(docs/statistics.md). Cold is held against hot, and platform against platform, in pairs of blocks
+(measure/trials_of_guests.py), on the logarithm; all that is compared is one family (Holm). Pure.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import NamedTuple
 
-from labconsole.measure.statistics.effects import Effect, Word, equivalence_p, paired_effect, word
+from labconsole.measure.statistics.effects import Effect, Word, equivalence_p, word
 from labconsole.measure.statistics.least_squares import Line, fit_line
-from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups, set_up_means
-from labconsole.measure.trials_of_guests import adjusted, newest_trials, uut_kernel
+from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
+from labconsole.measure.trials_of_guests import Blocks, adjusted, newest_trials, uut_kernel
 from labconsole.model.record.boot import BootRecord
 
 
@@ -131,7 +131,9 @@ def summarize_boots(records: Iterable[BootRecord]) -> BootsSummary:
     margins = {record.plan.margin_ratio for record in newest}
     cold = [((key, guests), (key._replace(start="hot"), guests)) for key, guests in places if key.start == "cold"]
     pairs = [(key, than) for key, than in cold if than in entered]
-    found = _compared([*pairs, *_of_platforms(places)], entered, margins.pop() if len(margins) == 1 else None)
+    found = _compared(
+        [*pairs, *_of_platforms(places)], entered, Blocks(every), margins.pop() if len(margins) == 1 else None
+    )
     return BootsSummary(
         points=tuple(_point(key, guests, by_point[key, guests], entered[key, guests]) for key, guests in places),
         lines=tuple(_lines(key, [each for at in places if at[0] == key for each in entered[at]]) for key in series),
@@ -151,9 +153,12 @@ def _of_platforms(places: Sequence[Place]) -> list[tuple[Place, Place]]:
 
 
 def _compared(
-    pairs: Sequence[tuple[Place, Place]], entered: Mapping[Place, Sequence[BootRecord]], margin_ratio: float | None
+    pairs: Sequence[tuple[Place, Place]],
+    entered: Mapping[Place, Sequence[BootRecord]],
+    blocks: Blocks[BootRecord],
+    margin_ratio: float | None,
 ) -> list[StartsCompared]:
-    effects = [paired_effect(_by_block(entered[ours]), _by_block(entered[theirs])) for ours, theirs in pairs]
+    effects = [blocks.effect(entered[ours], entered[theirs], _startup) for ours, theirs in pairs]
     different = adjusted([effect.p for effect in effects])
     equal = adjusted([None if margin_ratio is None else equivalence_p(effect, margin_ratio) for effect in effects])
     return [
@@ -240,12 +245,3 @@ def _lines(key: SeriesKey, entered: Sequence[BootRecord]) -> BootLines:
         cgroup_bytes=line(_cgroup),
         hypervisor_bytes=line(_hypervisor),
     )
-
-
-def _by_block(records: Sequence[BootRecord]) -> dict[tuple[str, int], float]:
-    """Blocks of two plans are not each other's."""
-    found: dict[tuple[str, int], list[float]] = {}
-    for each in records:
-        if each.startup_s is not None:
-            found.setdefault((each.plan.name, each.plan.block), []).append(each.startup_s)
-    return set_up_means(found)

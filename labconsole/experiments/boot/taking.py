@@ -74,6 +74,7 @@ class BootTaking:
         self._own_pids: dict[str, list[int]] = {}
         self._readings: Readings | None = None
         self._ground: Ground | None = None
+        self._marking = False
         self._before: MemoryLook | None = None
         self._word: HypervisorWord | None = None
         self._files: tuple[CachedFiles, ...] | None = None
@@ -127,7 +128,7 @@ class BootTaking:
             missing.append(exc.message)
             memory, swapped = None, await self._swapped()
         finally:
-            if self._ground is not None:
+            if self._ground is not None and self._marking:
                 with suppress(NodeLost):
                     marks = await self._ground.timekeeper.ask(StopMarks(marks=MARKS))
         ground = self._ground
@@ -191,6 +192,7 @@ class BootTaking:
         ]
         start = StartMarks(marks=MARKS, interface=ground.stream.sink.interface, address=ground.address)
         await ground.timekeeper.ask(start)
+        self._marking = True
         self._stage.on_mark = self._watcher()
         self._own_pids = {ground.uut.name: []}
         self._readings = Readings(

@@ -92,6 +92,10 @@ def _marks(guests: Sequence[GuestBooted], clock_error_s: float | None) -> Iterat
 
 def _cached(start: str, files: Sequence[CachedFiles]) -> Iterator[Reason]:
     pages, cached = cached_of(files)
+    if not pages:
+        detail = f"of what the guests start from no page is known, so that nothing shows that it was a {start} start"
+        yield reason("not_cold" if start == "cold" else "not_hot", detail, pages=pages)
+        return
     if start == "cold" and cached:
         detail = f"{cached} of {pages} pages of what the guests start from were still in memory"
         yield reason("not_cold", detail, pages=pages, cached_pages=cached)

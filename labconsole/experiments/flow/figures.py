@@ -43,25 +43,27 @@ def bin_rates(flows: Sequence[FlowSeen], guest: str, bins: int, payload_bytes: i
 
 def own_rate(flows: Sequence[FlowSeen], guest: str, payload_bytes: int) -> float | None:
     """Bit/s of payload between the first and the last packet of a guest: of n packets the n - 1 that follow one."""
+    took_s, packets = sent_for_s(flows, guest), sum(flow.packets for flow in flows if flow.guest == guest)
+    return (packets - 1) * payload_bytes * 8 / took_s if took_s else None
+
+
+def sent_for_s(flows: Sequence[FlowSeen], guest: str) -> float | None:
+    """Between the first and the last packet of a guest, by the sink's clock; None: there are no two."""
     own = [flow for flow in flows if flow.guest == guest]
     firsts = [flow.first_at_ns for flow in own if flow.first_at_ns is not None]
     lasts = [flow.last_at_ns for flow in own if flow.last_at_ns is not None]
-    packets = sum(flow.packets for flow in own)
-    if not firsts or not lasts or (took_ns := max(lasts) - min(firsts)) <= 0:
-        return None
-    return (packets - 1) * payload_bytes * 8e9 / took_ns
+    took_ns = max(lasts) - min(firsts) if firsts and lasts else 0
+    return took_ns / 1e9 if took_ns > 0 else None
 
 
-def sending_s(requested: FlowRequested, place: int) -> float:
+def told_s(requested: FlowRequested, place: int) -> float:
     """How long the guest at this place, from 0, was told to send."""
     return requested.duration_s - (requested.second_after_s if place else 0.0)
 
 
-def offered_bps(host_packets: int | None, requested: FlowRequested, place: int) -> float | None:
-    """Payload that came out of a guest, in the time that it was told to send."""
-    if host_packets is None:
-        return None
-    return host_packets * requested.payload_bytes * 8 / sending_s(requested, place)
+def offered_bps(host_packets: int | None, sent_s: float | None, payload_bytes: int) -> float | None:
+    """Payload that came out of a guest while its packets came to the sink: its own clock may be wrong."""
+    return None if host_packets is None or not sent_s else host_packets * payload_bytes * 8 / sent_s
 
 
 def shared(
@@ -77,6 +79,7 @@ def shared(
         origin_ns,
         round(bin_s * 1e9),
     )
+    stop = min(stop, max(len(flow.bin_packets) for flow in flows))  # what lies beyond was not counted in bins
     if stop <= first:
         return SharedTime()
     of = {guest: bin_rates(flows, guest, stop, payload_bytes, bin_s)[first:] for guest in guests}
@@ -108,11 +111,13 @@ def _extreme(
     return choose(known) if known and len(known) == len(times) else None
 
 
-def start_skew_s(flows: Sequence[FlowSeen], guests: Sequence[str]) -> float | None:
-    """Between the first packets of the guests that are to begin together; None: there are no two."""
-    firsts = [
-        min((flow.first_at_ns for flow in flows if flow.guest == guest and flow.first_at_ns is not None), default=None)
-        for guest in guests
-    ]
-    known = [each for each in firsts if each is not None]
-    return (max(known) - min(known)) / 1e9 if len(known) > 1 else None
+def start_skew_s(flows: Sequence[FlowSeen], guests: Sequence[str], second_after_s: float = 0.0) -> float | None:
+    """Between the first packets of the guests, each taken off as much later as it was told to begin; None: there are
+    no two.
+    """
+    begun = []
+    for place, guest in enumerate(guests):
+        own = [flow.first_at_ns for flow in flows if flow.guest == guest and flow.first_at_ns is not None]
+        if own:
+            begun.append(min(own) - round(second_after_s * 1e9) * (place > 0))
+    return (max(begun) - min(begun)) / 1e9 if len(begun) > 1 else None

@@ -70,7 +70,7 @@ async def read_limiters(uut: AgentLink, queues: Mapping[str, str]) -> dict[str, 
 def _by_interface(text: str) -> dict[str, dict[str, Any]]:
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     if not isinstance(found, list):
         return {}

@@ -32,10 +32,9 @@ class SendingWatch:
     def see(self, sample: CountersSampled) -> bool:
         """Whether a point was added. The first sample is where time begins."""
         added = False
-        for rows in sample.namespaces.values():
-            for index, values in rows:
-                if index in self._names and len(values) > _BYTES:
-                    added |= self._count(index, sample.monotonic_ns, values[_BYTES])
+        for index, values in sample.namespaces.get("", ()):
+            if index in self._names and len(values) > _BYTES:
+                added |= self._count(index, sample.monotonic_ns, values[_BYTES])
         return added
 
     def _count(self, index: int, at_ns: int, counted: int) -> bool:
@@ -48,12 +47,13 @@ class SendingWatch:
         seconds, values = self._curves[self._names[index]]
         seconds.append((at_ns - self._begun_ns) / 1e9)
         values.append(max(0, counted - former) * 8 / took_s / MEGA)
+        del seconds[:-MOST_POINTS], values[:-MOST_POINTS]
         return True
 
     def over_time(self, moments: Sequence[tuple[float, str]] = ()) -> OverTime:
         """What was seen so far."""
         curves = tuple(
-            PictureCurve(name=name, seconds=tuple(seconds[-MOST_POINTS:]), values=tuple(values[-MOST_POINTS:]))
+            PictureCurve(name=name, seconds=tuple(seconds), values=tuple(values))
             for name, (seconds, values) in self._curves.items()
         )
         return OverTime(title="What guests send", unit=FRAMES, curves=curves, moments=tuple(moments))
@@ -61,6 +61,9 @@ class SendingWatch:
 
 def picture_of(record: FlowRecord, words: Sequence[str]) -> StepPicture:
     """What a trial that is over says of its guests, bin by bin."""
+    if record.ring:
+        done = tuple(PictureGuest(name=each.guest, state=CopyState.DONE) for each in record.ring)
+        return StepPicture(found=tuple(words), guests=done)
     asked = record.requested
     bins = round(asked.duration_s / asked.bin_s)
     curves = tuple(

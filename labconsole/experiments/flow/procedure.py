@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from labconsole import __version__
 from labconsole.contracts.crew import CrewMember, StandingCrew
@@ -11,12 +12,14 @@ from labconsole.contracts.experiment import Bench, ExperimentStore, StepRecord
 from labconsole.contracts.picture import CopyState, PictureGuest, StepPicture
 from labconsole.engine.crew_stage import guest_address, guest_mac
 from labconsole.engine.crew_step import CrewStep, failure_of
-from labconsole.engine.crew_taking import pinned
+from labconsole.engine.crew_taking import pinned, unless_stopped
 from labconsole.errors import Aborted, LabError, MeasurementError, NodeLost
 from labconsole.experiments.flow.figures import line_bps, shared, start_skew_s
 from labconsole.experiments.flow.live import picture_of
+from labconsole.experiments.flow.ring import ring_seen, ring_sum
+from labconsole.experiments.flow.ring_taking import RingTaking, RingTrialSeen
 from labconsole.experiments.flow.taking import FlowTaking, FlowTrialSeen
-from labconsole.experiments.flow.verdict import judge
+from labconsole.experiments.flow.verdict import judge, judge_ring
 from labconsole.experiments.flow.window import flows_seen, sender_seen, sink_seen
 from labconsole.model.identity import utc_now
 from labconsole.model.inventory import Inventory
@@ -58,25 +61,29 @@ class FlowStep(CrewStep[FlowPoint, FlowRecord]):
         bench.show(
             StepPicture(found=(f"{many} on {point.platform}: being set up, or standing already",), guests=starting)
         )
-        crew = await stage.stand(point.platform, members, (self.plan_name, self.trial.block))
+        standing = stage.stand(point.platform, members, (self.plan_name, self.trial.block))
+        crew = await unless_stopped(stage, standing)
         offered_bps = offered_of(point, bench.inventory)
         try:
-            seen = await FlowTaking(point, self.factors, offered_bps, bench, crew).take()
+            if point.pattern == "ring":
+                record = self._ring_record(
+                    await RingTaking(point, self.factors, bench, crew).take(), crew, bench, attempt
+                )
+            else:
+                seen = await FlowTaking(point, self.factors, offered_bps, bench, crew).take()
+                record = self._record(seen, crew, offered_bps, bench, attempt)
         except (NodeLost, Aborted):
             raise
         except LabError as exc:
             await stage.restore()  # whatever became of the guests, the next trial does not begin with these
             raise MeasurementError(f"{self.describe()}: {exc}") from exc
-        record = self._record(seen, crew, offered_bps, bench, attempt)
         if record.status == "failed":
             await stage.restore()
         return record
 
-    def _record(
-        self, seen: FlowTrialSeen, crew: StandingCrew, offered_bps: int, bench: Bench, attempt: int
-    ) -> FlowRecord:
-        factors, inventory, point = self.factors, bench.inventory, self.trial.point
-        requested = FlowRequested(
+    def _requested(self, offered_bps: int) -> FlowRequested:
+        factors, point = self.factors, self.trial.point
+        return FlowRequested(
             platform=point.platform,
             guests=point.guests,
             cpu=point.cpu,
@@ -88,7 +95,36 @@ class FlowStep(CrewStep[FlowPoint, FlowRecord]):
             duration_s=factors.duration_s,
             bin_s=factors.bin_s,
             memory_mib=factors.memory_mib,
+            pattern=point.pattern,
         )
+
+    def _ring_record(self, seen: RingTrialSeen, crew: StandingCrew, bench: Bench, attempt: int) -> FlowRecord:
+        requested = self._requested(offered_of(self.trial.point, bench.inventory))
+        ring, window_s = ring_seen(seen.guests, seen.window), seen.window.window_s(seen.guests)
+        sum_bps, jain = ring_sum(ring)
+        verdict = judge_ring(
+            seen.observations,
+            requested,
+            ring,
+            window_s,
+            swapped_pages=seen.swapped_pages,
+            program=seen.program,
+            guest_problems=seen.guest_problems,
+            ports=seen.ports,
+            limits=self.tolerances,
+            inventory=bench.inventory,
+        )
+        return self._made(
+            seen, crew, bench, attempt, verdict, requested=requested, origin_ns=None, flows=(), senders=(), sink=None,
+            ring=ring, window_s=window_s, shared_from=None, shared_to=None, sum_bps=sum_bps, jain=jain, line_ratio=None,
+            start_skew_s=None,
+        )  # fmt: skip
+
+    def _record(
+        self, seen: FlowTrialSeen, crew: StandingCrew, offered_bps: int, bench: Bench, attempt: int
+    ) -> FlowRecord:
+        factors, inventory, point = self.factors, bench.inventory, self.trial.point
+        requested = self._requested(offered_bps)
         flows, names = flows_seen(seen.senders, seen.window), [sender.name for sender in seen.senders]
         common = shared(flows, names, seen.window.origin_ns, point.payload_bytes, factors.bin_s)
         each_bps = common.each_bps or {}
@@ -97,7 +133,7 @@ class FlowStep(CrewStep[FlowPoint, FlowRecord]):
         )
         sink = sink_seen(crew.timekeeper.name, crew.stream.sink.interface, seen.sink_mac, flows, seen.window)
         most_bps = line_bps(crew.stream.link_speed_bps, point.payload_bytes)
-        skew_s = None if point.second_after_s else start_skew_s(flows, names)
+        skew_s = start_skew_s(flows, names, point.second_after_s)
         verdict = judge(
             seen.observations,
             requested,
@@ -108,11 +144,28 @@ class FlowStep(CrewStep[FlowPoint, FlowRecord]):
             capture_failure=seen.window.capture_failure,
             start_skew_s=skew_s,
             swapped_pages=seen.swapped_pages,
+            program=seen.program,
             guest_problems=seen.guest_problems,
+            ports=seen.ports,
             limits=self.tolerances,
             inventory=inventory,
         )
-        told: list[Figures] = list(influences(seen.observations, (), inventory.uut))
+        return self._made(
+            seen, crew, bench, attempt, verdict, requested=requested, origin_ns=seen.window.origin_ns, flows=flows,
+            senders=senders, sink=sink, shared_from=common.first, shared_to=common.stop, sum_bps=common.sum_bps,
+            jain=common.jain, line_ratio=None if common.sum_bps is None else common.sum_bps / most_bps,
+            start_skew_s=skew_s,
+        )  # fmt: skip
+
+    def _made(
+        self, seen: FlowTrialSeen | RingTrialSeen, crew: StandingCrew, bench: Bench, attempt: int, verdict: Verdict, *,
+        requested: FlowRequested, **found: Any,
+    ) -> FlowRecord:  # fmt: skip
+        """With what every trial has, wherever its guests sent."""
+        inventory, told = bench.inventory, list[Figures](influences(seen.observations, (), bench.inventory.uut))
+        environment = bench.stage.environment(crew)
+        if requested.pattern == "ring":  # no other node has a part in it
+            environment = {"nodes": {inventory.uut: environment["nodes"].get(inventory.uut, {})}}
         return FlowRecord(
             flow_id=seen.observations.run_id,
             started_at=seen.observations.started_at,
@@ -126,25 +179,17 @@ class FlowStep(CrewStep[FlowPoint, FlowRecord]):
             requested=requested,
             set_up=seen.set_up,
             link_speed_bps=crew.stream.link_speed_bps,
-            line_bps=most_bps,
-            origin_ns=seen.window.origin_ns,
-            flows=flows,
-            senders=senders,
-            sink=sink,
-            shared_from=common.first,
-            shared_to=common.stop,
-            sum_bps=common.sum_bps,
-            jain=common.jain,
-            line_ratio=None if common.sum_bps is None else common.sum_bps / most_bps,
-            start_skew_s=skew_s,
+            line_bps=line_bps(crew.stream.link_speed_bps, self.trial.point.payload_bytes),
             swapped_pages=seen.swapped_pages,
-            in_force=self.in_force,
+            program=seen.program,
+            in_force=self.in_force.model_copy(update={"drain_s": inventory.defaults.drain_s}),
             verdict=verdict,
             attestation=crew.crew.attestation,
             influences=tuple(told),
-            environment=bench.stage.environment(crew),
+            environment=environment,
             status="failed" if verdict.status == "invalid" else "done",
             failure=failure_of(verdict),
+            **found,
         )
 
     def picture(self, record: StepRecord) -> StepPicture:
@@ -161,6 +206,11 @@ def offered_of(point: FlowPoint, inventory: Inventory) -> int:
 
 def result_words(record: FlowRecord) -> list[str]:
     """What a trial came to: the sum, then a line a guest, those with least first where there are many."""
+    if record.ring:
+        in_all = "not known" if record.sum_bps is None else format_rate_bps(record.sum_bps)
+        rates = sorted((each.out_bps or 0.0, f"{each.guest} → {each.to}") for each in record.ring)
+        slow = [f"{pair}: {format_rate_bps(rate)}" for rate, pair in rates[:MOST_NAMED]]
+        return [f"{in_all} in all out of the guests of the ring", *slow]
     words = []
     if record.sum_bps is not None and record.line_ratio is not None:
         jain = "" if record.jain is None else f", Jain {record.jain:.4f}"

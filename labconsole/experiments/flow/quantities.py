@@ -10,10 +10,13 @@ from labconsole.measure import sharing
 from labconsole.measure.sharing import whole_bins
 from labconsole.model.record.flow import FlowRecord
 
+ENOUGH_RATIO = 1.01
+"""Who offers less than this of its limit is not held by it all the time."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharingFound:
-    """Of one trial, in the bins in which all guests send; docs/flows.md has the definitions. None: cannot be said.
+    """Of one trial, in the bins in which all guests send; docs/flow.md has the definitions. None: cannot be said.
 
     ``attained``: guest to what it reached of its limit, both in whole frames. ``interference_ratio`` and
     ``alone_spread_bps``: of the first guest, where the others begin later.
@@ -80,6 +83,9 @@ def _attained(record: FlowRecord, rates: Mapping[str, Sequence[float]]) -> dict[
     found = {}
     for place, (guest, values) in enumerate(rates.items()):
         limit_bps = asked.limits_bps[place % len(asked.limits_bps)]
+        offered_bps = record.senders[place].offered_bps
+        if offered_bps is not None and offered_bps * layers < ENOUGH_RATIO * limit_bps:
+            continue  # it did not ask for as much: what it reached says nothing of the limit
         ratio = sharing.attained_ratio([each * layers for each in values], limit_bps)
         if ratio is not None:
             found[guest] = ratio

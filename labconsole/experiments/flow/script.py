@@ -12,6 +12,7 @@ from dataclasses import dataclass
 SINK_ADDRESS = "198.18.127.1"
 """In the guests' network, beyond what timekeepers are given."""
 
+PROGRAM = "iperf"
 SINK_PORT = 5001
 """iperf's own."""
 

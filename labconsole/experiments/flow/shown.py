@@ -15,7 +15,16 @@ MEGA = 1e6
 
 
 def records_of(material: Material) -> list[FlowRecord]:
-    """All flows that the report is of."""
+    """All flows out of guests that the report is of."""
+    return [each for each in _flows(material) if each.requested.pattern == "out"]
+
+
+def rings_of(material: Material) -> list[FlowRecord]:
+    """All trials of guests in a ring."""
+    return [each for each in _flows(material) if each.requested.pattern == "ring"]
+
+
+def _flows(material: Material) -> list[FlowRecord]:
     return [record for record in material.of("flow") if isinstance(record, FlowRecord)]
 
 
@@ -25,9 +34,14 @@ def summary_of(material: Material) -> FlowsSummary:
 
 
 def plain(points: Sequence[FlowPointFound]) -> list[FlowPointFound]:
-    """Those of guests that only send: no limit, no greed, all from the beginning."""
+    """Those of guests that send more than fits: no limit, no greed, all from the beginning."""
     return [
-        point for point in points if not point.key.limits_bps and point.key.greedy == 1 and not point.key.second_after_s
+        point
+        for point in points
+        if not point.key.limits_bps
+        and point.key.greedy == 1
+        and not point.key.second_after_s
+        and point.key.offered_bps >= point.line_bps
     ]
 
 
@@ -40,5 +54,6 @@ def words(found: SetUpMean | None, unit: float = MEGA, places: int = 2) -> str:
     """``mean ± half width``."""
     if found is None:
         return UNKNOWN
-    half = "" if found.half_width is None else f" ± {number(found.half_width / unit, places)}"
+    known = found.half_width is not None and found.scope == "set-ups"  # of one set-up it would speak for no other
+    half = f" ± {number((found.half_width or 0.0) / unit, places)}" if known else ""
     return f"{number(found.mean / unit, places)}{half}"

@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING
 
 from labconsole.contracts.experiment import Stage
 from labconsole.engine.crew_step import of_plan, stored_of_blocks, trials_at
+from labconsole.errors import ConfigError
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.flows import FlowTrial, flow_hash
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.flow import FlowRecord
 from labconsole.model.record.kinds.flow import KIND as FLOW
+
+BARE_HOST = "raw"
+"""The driver whose guests are processes of the UUT."""
 
 if TYPE_CHECKING:
     from labconsole.experiments.flow.procedure import FlowStep, FlowStore
@@ -55,6 +59,14 @@ class Flows:
 
         for point in {point.crew: point for point in plan.flows.points}.values():
             stage.refuse(point.platform, flow_members(point, plan.flows.factors, ()))
+        for point in plan.flows.points:
+            bare = inventory.platforms[point.platform].driver == BARE_HOST
+            if bare and (point.limits or point.pattern == "ring"):
+                raise ConfigError(
+                    "processes of the bare host have no interface and no network stack of their own",
+                    key="limits" if point.limits else "pattern", value=point.platform,
+                    allowed="platforms with guests; measure the bare host by a plan of its own",
+                )  # fmt: skip
 
 
 EXPERIMENT = Flows

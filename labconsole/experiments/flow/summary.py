@@ -17,6 +17,14 @@ from labconsole.measure.trials_of_guests import newest_trials, uut_kernel
 from labconsole.model.record.flow import FlowRecord
 from labconsole.units import format_target
 
+TOLD_APART = (
+    ("cpu", "CPU {}"),
+    ("payload_bytes", "payload {} B"),
+    ("duration_s", "for {:g} s"),
+    ("bin_s", "in bins of {:g} s"),
+)
+"""Of a point, what is part of its name where points differ in it."""
+
 
 class FlowPointKey(NamedTuple):
     """What a point is. ``limits_bps`` empty: none. ``kernel``: of the unit under test."""
@@ -34,23 +42,24 @@ class FlowPointKey(NamedTuple):
     bin_s: float
     memory_mib: int | None = None
     kernel: str = ""
+    pattern: str = "out"
 
     @property
     def scenario(self) -> str:
         """What is asked of the guests, in words, without their number and platform."""
         limits = ", ".join(map(format_target, self.limits_bps))
+        if self.pattern == "ring":
+            return f"in a ring, limit {limits}" if limits else "in a ring"
         words = [f"limit {limits}" if limits else "no limit"]
         words += [f"{self.greedy} flows to one"] if self.greedy > 1 else []
         words += [f"the first alone for {self.second_after_s:g} s"] if self.second_after_s else []
-        words += [{"same": "same CPU", "own": "own CPUs"}[self.cpu]] if self.cpu != "any" else []
-        words += [f"payload {self.payload_bytes} B"] if self.payload_bytes != 1472 else []
         return ", ".join(words)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuestFound:
     """One guest at a point: payload rate while all send, what it reached of its limit, its deviation over bins, and
-    the mean of every bin from the first packet of any on.
+    the mean of every bin from the first packet of any on. In a ring the rate is that of frames at its interface.
     """
 
     guest: str
@@ -63,12 +72,14 @@ class GuestFound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowPointFound:
-    """A point. ``median_id``: the trial whose longest dominance is the median one, by which it is drawn as a path.
+    """A point. ``line_bps``: what the link carries of its payload. ``median_id``: the trial whose longest dominance is
+    the median one, by which it is drawn as a path.
 
     ``left_out``: trials that do not enter, by the code that keeps them out; ``flow_ids``: of those that enter.
     """
 
     key: FlowPointKey
+    line_bps: float
     sum_bps: SetUpMean | None
     line_ratio: SetUpMean | None
     jain: SetUpMean | None
@@ -99,6 +110,11 @@ class FlowsSummary:
         keys = {each.key for each in self.points}
         words = [key.platform]
         words += [f"{key.memory_mib} MiB"] if key.memory_mib is not None else []
+        for name, said in TOLD_APART:
+            if len({getattr(each, name) for each in keys}) > 1:
+                words.append(said.format(getattr(key, name)))
+        if len({each.offered_bps for each in keys}) > 1 and key.pattern == "out":
+            words.append(f"offers {format_target(key.offered_bps)} a flow")
         words += [f"Linux {key.kernel or 'not known'}"] if len({each.kernel for each in keys}) > 1 else []
         if len({each.testbed_fingerprint for each in keys}) > 1:
             words.append(f"on {self.testbeds[key.testbed_fingerprint]}")
@@ -111,7 +127,7 @@ def flow_key(record: FlowRecord) -> FlowPointKey:
     return FlowPointKey(
         record.testbed_fingerprint, asked.platform, asked.guests, asked.cpu, asked.offered_bps, asked.limits_bps,
         asked.greedy, asked.second_after_s, asked.payload_bytes, asked.duration_s, asked.bin_s, asked.memory_mib,
-        uut_kernel(record),
+        uut_kernel(record), asked.pattern,
     )  # fmt: skip
 
 
@@ -146,11 +162,13 @@ def _point(key: FlowPointKey, every: Sequence[FlowRecord]) -> FlowPointFound:
         return mean_over_set_ups(values) if values else None
 
     names = [sender.guest for sender in entered[0].senders] if entered else []
+    ring = [each.guest for each in entered[0].ring] if entered else []
     left_out = Counter(
         each.verdict.reasons[0].code for each in every if each.verdict.status != "valid" and each.verdict.reasons
     )
     return FlowPointFound(
         key=key,
+        line_bps=every[0].line_bps,
         sum_bps=mean(lambda record, found: record.sum_bps),
         line_ratio=mean(lambda record, found: record.line_ratio),
         jain=mean(lambda record, found: record.jain),
@@ -160,10 +178,27 @@ def _point(key: FlowPointKey, every: Sequence[FlowRecord]) -> FlowPointFound:
         dominant_s=mean(lambda record, found: found.dominant_s),
         starved_ratio=mean(lambda record, found: found.starved_ratio),
         first_share_ratio=mean(lambda record, found: found.first_share_ratio),
-        guests=tuple(_guest(place, name, key, entered, mean) for place, name in enumerate(names)),
+        guests=(
+            *(_guest(place, name, key, entered, mean) for place, name in enumerate(names)),
+            *(_ring_guest(place, name, mean) for place, name in enumerate(ring)),
+        ),
         median_id=_median_id(entered, known),
         left_out=dict(left_out),
         flow_ids=tuple(each.flow_id for each in entered),
+    )
+
+
+def _ring_guest(
+    place: int, name: str, mean: Callable[[Callable[[FlowRecord, SharingFound], float | None]], SetUpMean | None]
+) -> GuestFound:
+    """Its rate is that at its interface."""
+    return GuestFound(
+        guest=name,
+        shared_bps=mean(lambda record, _: record.ring[place].out_bps),
+        attained_ratio=None,
+        spread_bps=None,
+        lost_packets=None,
+        bins_bps=(),
     )
 
 

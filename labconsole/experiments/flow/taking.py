@@ -11,26 +11,28 @@ from datetime import UTC, datetime
 from labconsole.contracts.crew import StandingCrew, StandingMember
 from labconsole.contracts.experiment import Bench
 from labconsole.contracts.picture import CopyState, PictureGuest, StepPicture
-from labconsole.engine.crew_taking import changed_since, swapped_pages, unless_stopped
+from labconsole.engine.crew_taking import changed_since, program_seen, swapped_pages, unless_stopped
 from labconsole.engine.trial.window import Readings
 from labconsole.errors import MeasurementError, NodeError, NodeLost
 from labconsole.experiments.flow.figures import HEADER_BYTES
 from labconsole.experiments.flow.limiters import held, limit_of, queue_name, read_limiters
 from labconsole.experiments.flow.live import SendingWatch, moments_of
-from labconsole.experiments.flow.script import SINK_ADDRESS, Sending
+from labconsole.experiments.flow.script import PROGRAM, SINK_ADDRESS, Sending
 from labconsole.experiments.flow.window import FlowSender, FlowWindow, silent_guests
 from labconsole.model.identity import new_run_id, utc_now
 from labconsole.model.plan.flows import FlowFactors, FlowPoint
+from labconsole.model.record.crew_trial import ProgramSeen
 from labconsole.model.record.run import SetUp
 from labconsole.network.routing import Neighbour
 from labconsole.packets.flows import MAX_BINS
 from labconsole.platforms.base.inside import DONE, WAITS, at_once
+from labconsole.verdict.changes import Port
 from labconsole.verdict.observed import Snapshot, TrialObservations, parse_snapshot
 from labconsole.wire.capture import StartCapture, StopCapture
 from labconsole.wire.changes import AnyChange
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.counters import CountersSampled, ReadCounters
-from labconsole.wire.guests import AskGuests, GuestLine
+from labconsole.wire.guests import TOGETHER_S, AskGuests, GuestLine
 from labconsole.wire.links import ReadLinks
 
 CAPTURE = "flows"
@@ -52,10 +54,12 @@ class FlowTrialSeen:
 
     observations: TrialObservations
     set_up: SetUp
+    ports: tuple[Port, ...]
     senders: tuple[FlowSender, ...]
     sink_mac: str
     window: FlowWindow
     swapped_pages: int | None
+    program: ProgramSeen
     guest_problems: tuple[str, ...]
 
 
@@ -82,28 +86,37 @@ class FlowTaking:
         readings = Readings(
             self._seen,
             {crew.uut.name: crew.uut, crew.timekeeper.name: crew.timekeeper},
-            {crew.uut.name: [], crew.timekeeper.name: []},
+            {crew.uut.name: [crew.stream.uut_out], crew.timekeeper.name: [crew.stream.sink.interface]},
             self._bench.stage.guest_processes,
             {crew.uut.name: [member.pid for member in self._standing.values() if member.pid is not None]},
         )
+        program = await program_seen(crew, PROGRAM, [sender.name for sender in senders])
         before = await swapped_pages(crew.uut)
         async with held(crew.uut, [*self._limits(senders), *self._neighbour(sink_mac)]):
             await readings.open()
             window = await self._send(senders)
             await readings.close()
         after = await swapped_pages(crew.uut)
-        problems = [f"{guest}: {why}" for guest, why in silent_guests(window)]
+        problems = [f"{guest}: {why}" for guest, why in silent_guests(window.answered)]
         if not problems:
             problems += await changed_since(crew)
         return FlowTrialSeen(
             observations=self._seen,
             set_up=set_up,
+            ports=self._ports(senders),
             senders=tuple(senders),
             sink_mac=sink_mac,
             window=window,
             swapped_pages=None if before is None or after is None else after - before,
+            program=program,
             guest_problems=tuple(problems),
         )
+
+    def _ports(self, senders: Sequence[FlowSender]) -> tuple[Port, ...]:
+        """The interfaces that the numbers rest on."""
+        uut, stream = self._crew.uut.name, self._crew.stream
+        guests = [(uut, sender.host_interface) for sender in senders if sender.host_interface is not None]
+        return ((uut, stream.uut_out), (self._crew.timekeeper.name, stream.sink.interface), *guests)
 
     async def _sink_mac(self) -> str:
         crew = self._crew
@@ -165,16 +178,19 @@ class FlowTaking:
         over = False
         try:
             before = await self._counters()
+            self._seen.before = dict(zip((crew.uut.name, crew.timekeeper.name), before, strict=True))
             timeout_s = self._factors.duration_s + LONGER_S
             lines = [GuestLine(guest=sender.name, line=at_once([sender.sending.line()])) for sender in senders]
             with self._watched(senders, await self._indices(senders)):
                 answered = await unless_stopped(
                     self._bench.stage,
                     crew.uut.ask(
-                        AskGuests(asked=lines, until=DONE, timeout_s=timeout_s, waits=WAITS), timeout_s=timeout_s + 30
+                        AskGuests(asked=lines, until=DONE, timeout_s=timeout_s, waits=WAITS),
+                        timeout_s=timeout_s + TOGETHER_S + 30,
                     ),
                 )
             after = await self._counters_at_rest()
+            self._seen.after = dict(zip((crew.uut.name, crew.timekeeper.name), after, strict=True))
             queues = {
                 sender.name: queue_name(number)
                 for number, sender in enumerate(senders, 1)

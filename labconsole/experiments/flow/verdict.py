@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from labconsole.experiments.flow.figures import HEADER_BYTES, sent_for_s, told_s
+from labconsole.experiments.flow.limiters import QUEUE_S
+from labconsole.experiments.flow.ring import ring_reasons
 from labconsole.model.inventory import Inventory
-from labconsole.model.record.flow import FlowRequested, FlowSeen, SenderSeen, SinkSeen
+from labconsole.model.record.crew_trial import ProgramSeen
+from labconsole.model.record.flow import FlowRequested, FlowSeen, RingSeen, SenderSeen, SinkSeen
 from labconsole.model.record.run import Reason, Verdict
 from labconsole.model.tolerances import Tolerances
-from labconsole.verdict.changes import changes
+from labconsole.verdict.changes import Port, changes
 from labconsole.verdict.consequences import weighed
 from labconsole.verdict.influences import doubts
 from labconsole.verdict.observed import TrialObservations
+from labconsole.verdict.programs import program_reasons
 from labconsole.verdict.reasons import reason
 from labconsole.verdict.timekeeper import swap_reasons
 
 START_SKEW_RATIO = 0.01
 """Guests that are to begin together do so within this share of the duration."""
+
+BEYOND_RATIO = 1.005
+"""More of the line than this does not come of rounding."""
 
 RATE_ERROR = 0.001
 """A limiter's rate as it is read back: a kernel counts in bytes a second."""
@@ -33,19 +41,23 @@ def judge(
     capture_failure: str,
     start_skew_s: float | None,
     swapped_pages: int | None,
+    program: ProgramSeen | None,
     guest_problems: Sequence[str],
+    ports: Sequence[Port],
     limits: Tolerances,
     inventory: Inventory,
 ) -> Verdict:
-    """``guest_problems``: a sentence for every guest that did not answer, or is not what was set up."""
+    """``guest_problems``: a sentence for every guest that did not answer, or is not what was set up. ``ports``: the
+    interfaces that the numbers rest on.
+    """
     found = [*seen.doubts, *(reason("guests_missing", problem) for problem in guest_problems)]
     if capture_failure:
         found.append(reason("not_measured", f"the sink's capture cannot be counted: {capture_failure}"))
     found += shown_reasons(
         requested, flows, senders, sink, line_bps=line_bps, start_skew_s=start_skew_s, swapped_pages=swapped_pages,
-        limits=limits,
+        program=program, limits=limits,
     )  # fmt: skip
-    found += changes(seen, limits, inventory.uut)
+    found += changes(seen, limits, inventory.uut, ports)
     found += doubts(seen, (), limits, inventory.uut, emulated=inventory.emulated)
     return weighed(found)
 
@@ -59,14 +71,20 @@ def shown_reasons(
     line_bps: float,
     start_skew_s: float | None,
     swapped_pages: int | None,
+    program: ProgramSeen | None,
     limits: Tolerances,
 ) -> list[Reason]:
     """Those that follow from what a record holds, so that whoever has it can judge again."""
     found: list[Reason] = []
     for number, sender in enumerate(senders):
+        own = [flow for flow in flows if flow.guest == sender.guest]
         found += _sender(sender)
         found += _limiter(requested, number, sender)
+        found += _passed(requested, sender)
         found += _offered(requested, number, sender, line_bps, limits)
+        found += _sent_for(requested, number, sender, own, line_bps, limits)
+        found += _sizes(requested, sender, own)
+    found += _beyond(senders, line_bps)
     if sink is not None:
         found += (
             reason("no_packets", f"{flow.guest}: nothing of its flow {flow.flow} came to the sink", guest=flow.guest)
@@ -77,8 +95,44 @@ def shown_reasons(
     if start_skew_s is not None and start_skew_s > START_SKEW_RATIO * requested.duration_s:
         detail = f"the guests began {start_skew_s:.3f} s apart, in a trial of {requested.duration_s:g} s"
         found.append(reason("start_skew", detail, start_skew_s=start_skew_s, duration_s=requested.duration_s))
+    found += program_reasons(program)
     found += swap_reasons(swapped_pages)
     return found
+
+
+def ring_shown(
+    requested: FlowRequested,
+    ring: Sequence[RingSeen],
+    window_s: float | None,
+    swapped_pages: int | None,
+    program: ProgramSeen | None,
+) -> list[Reason]:
+    """The same of guests in a ring."""
+    found = [*ring_reasons(ring, window_s)]
+    for number, each in enumerate(ring):
+        found += _limiter(requested, number, each)
+    return [*found, *program_reasons(program), *swap_reasons(swapped_pages)]
+
+
+def judge_ring(
+    seen: TrialObservations,
+    requested: FlowRequested,
+    ring: Sequence[RingSeen],
+    window_s: float | None,
+    *,
+    swapped_pages: int | None,
+    program: ProgramSeen | None,
+    guest_problems: Sequence[str],
+    ports: Sequence[Port],
+    limits: Tolerances,
+    inventory: Inventory,
+) -> Verdict:
+    """See judge()."""
+    found = [*seen.doubts, *(reason("guests_missing", problem) for problem in guest_problems)]
+    found += ring_shown(requested, ring, window_s, swapped_pages, program)
+    found += changes(seen, limits, inventory.uut, ports)
+    found += doubts(seen, (), limits, inventory.uut, emulated=inventory.emulated)
+    return weighed(found)
 
 
 def _sender(sender: SenderSeen) -> Iterator[Reason]:
@@ -94,22 +148,92 @@ def _sender(sender: SenderSeen) -> Iterator[Reason]:
         yield reason("witnesses_disagree", detail, guest=sender.guest)
 
 
+def _intended_bps(requested: FlowRequested, number: int) -> int:
+    """Payload that the guest at this place is told to send."""
+    return requested.offered_bps * (requested.greedy if number == 0 else 1)
+
+
 def _offered(
     requested: FlowRequested, number: int, sender: SenderSeen, line_bps: float, limits: Tolerances
 ) -> Iterator[Reason]:
-    """What would fit on the link, and the guest did not send: more than fits is asked for to see what it can."""
-    intended_bps = requested.offered_bps * (requested.greedy if number == 0 else 1)
-    if sender.offered_bps is None or intended_bps > line_bps:
+    """What would fit on the link, and the guest did not send: more than fits is asked for to see what it can. Where it
+    has no interface on the UUT, what came of it has to speak.
+    """
+    intended_bps = _intended_bps(requested, number)
+    sent_bps = sender.payload_bps if sender.host_packets is None else sender.offered_bps
+    if sent_bps is None or intended_bps > line_bps or (sender.host_packets is None and _limit(requested, number)):
         return
-    if sender.offered_bps < (1 - limits.offered_ratio) * intended_bps:
-        detail = f"{sender.guest}: sent {sender.offered_bps:.0f} bit/s of payload, of {intended_bps} that it was told"
-        yield reason("offered_short", detail, guest=sender.guest, offered_bps=sender.offered_bps)
+    if sent_bps < (1 - limits.offered_ratio) * intended_bps:
+        whence = "came of it to the sink" if sender.host_packets is None else "came out of it"
+        detail = f"{sender.guest}: {sent_bps:.0f} bit/s of payload {whence}, of {intended_bps} that it was told to send"
+        yield reason("offered_short", detail, guest=sender.guest, offered_bps=sent_bps)
 
 
-def _limiter(requested: FlowRequested, number: int, sender: SenderSeen) -> Iterator[Reason]:
-    if not requested.limits_bps:
+def _sent_for(
+    requested: FlowRequested,
+    number: int,
+    sender: SenderSeen,
+    flows: Sequence[FlowSeen],
+    line_bps: float,
+    limits: Tolerances,
+) -> Iterator[Reason]:
+    """By the sink's clock, whatever the guest's says. Where more is sent than fits, a queue on the way sends on for
+    longer.
+    """
+    took_s, wanted_s = sent_for_s(flows, sender.guest), told_s(requested, number)
+    every_bps = sum(_intended_bps(requested, place) for place in range(requested.guests))
+    if took_s is None:
         return
-    wanted_bps = requested.limits_bps[number % len(requested.limits_bps)]
+    evidence = {"guest": sender.guest, "sent_s": took_s, "told_s": wanted_s}
+    detail = f"{sender.guest}: its packets came for {took_s:.3f} s, of {wanted_s:g} that it was told to send"
+    if took_s < (1 - limits.duration_ratio) * wanted_s:
+        yield reason("duration_cut", detail, **evidence)
+    elif took_s > (1 + limits.duration_ratio) * wanted_s + QUEUE_S and every_bps <= line_bps:
+        yield reason("duration_stretched", detail, **evidence)
+    if outside := sum(flow.outside_packets for flow in flows):
+        detail = f"{sender.guest}: {outside} of its packets came before or after the bins that were counted"
+        yield reason("rate_uncertain", detail, guest=sender.guest, packets=outside)
+
+
+def _sizes(requested: FlowRequested, sender: SenderSeen, flows: Sequence[FlowSeen]) -> Iterator[Reason]:
+    """Rates are reckoned from packets: all of them have to be of the size that was asked for."""
+    packets, found = sum(flow.packets for flow in flows), sum(flow.bytes for flow in flows)
+    if found != packets * (requested.payload_bytes + HEADER_BYTES):
+        each_bytes = requested.payload_bytes + HEADER_BYTES
+        detail = f"{sender.guest}: its {packets} packets hold {found} bytes, not {each_bytes} each"
+        yield reason("generator_failed", detail, guest=sender.guest, packets=packets, bytes=found)
+
+
+def _beyond(senders: Sequence[SenderSeen], line_bps: float) -> Iterator[Reason]:
+    """More than the link carries: its speed is not what hosts.yaml says."""
+    rates = [sender.shared_bps for sender in senders if sender.shared_bps is not None]
+    if sum(rates) > BEYOND_RATIO * line_bps:
+        detail = (
+            f"{sum(rates):.0f} bit/s of payload came through a link that carries {line_bps:.0f} at most: its speed is "
+            "not what hosts.yaml says"
+        )
+        yield reason("offered_over", detail, payload_bps=sum(rates), line_bps=line_bps)
+
+
+def _limit(requested: FlowRequested, number: int) -> int | None:
+    """What the guest at this place is held to; None: nothing."""
+    return requested.limits_bps[number % len(requested.limits_bps)] if requested.limits_bps else None
+
+
+def _passed(requested: FlowRequested, sender: SenderSeen) -> Iterator[Reason]:
+    """A limiter that is there, and that frames go past, limits nothing."""
+    found = sender.limiter
+    if found is not None and found.passed_packets is not None and found.passed_packets < sender.packets:
+        detail = (
+            f"{sender.guest}: {sender.packets} packets came of it, and {found.passed_packets} went through its limiter"
+        )
+        yield reason("limiter_missing", detail, guest=sender.guest, passed_packets=found.passed_packets)
+
+
+def _limiter(requested: FlowRequested, number: int, sender: SenderSeen | RingSeen) -> Iterator[Reason]:
+    wanted_bps = _limit(requested, number)
+    if wanted_bps is None:
+        return
     found = sender.limiter
     if found is None or found.rate_bps is None:
         detail = f"{sender.guest}: its limit of {wanted_bps} bit/s was not there when it was read back"
@@ -124,6 +248,9 @@ def _sink(sink: SinkSeen, limits: Tolerances) -> Iterator[Reason]:
     if sink.dropped_packets:
         detail = f"{where}: the capture missed {sink.dropped_packets} packets"
         yield reason("capture_incomplete", detail, node=sink.node, dropped_packets=sink.dropped_packets)
+    if sink.nic_packets is None:
+        detail = f"{where}: what its NIC received is not known, so that nothing says whether the capture is complete"
+        yield reason("not_observed", detail, node=sink.node)
     if sink.nic_packets is not None and sink.nic_packets > sink.captured_packets + (sink.dropped_packets or 0):
         detail = f"{where}: the NIC received {sink.nic_packets} packets, and {sink.captured_packets} were captured"
         yield reason("capture_incomplete", detail, node=sink.node)

@@ -4,18 +4,53 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from labconsole.experiments.flow.verdict import shown_reasons
+from labconsole.experiments.flow.verdict import ring_shown, shown_reasons
 from labconsole.measure.recompute.discrepancy import Discrepancy, Number, against, same
 from labconsole.measure.recompute.judged_again import judged_again, limits_of
 from labconsole.model.record.flow import FlowRecord, FlowSeen
 
-SHOWN_ONLY = frozenset({"no_packets", "generator_failed", "limiter_missing", "start_skew", "swapped", "offered_short"})
+SHOWN_ONLY = frozenset(
+    {
+        "no_packets", "generator_failed", "limiter_missing", "start_skew", "swapped", "offered_short", "duration_cut",
+        "duration_stretched", "rate_uncertain", "capture_incomplete", "witnesses_disagree", "offered_over",
+        "programs_differ",
+    }
+)  # fmt: skip
 """Codes that nothing gives but what the record holds."""
 
 
 def recompute_flow(record: FlowRecord) -> list[Discrepancy]:
     """What of a trial does not follow, or contradicts itself."""
+    if record.requested.pattern == "ring":
+        return [*_ring(record), *_verdict(record)]
     return [*_counts(record), *_rates(record), *_verdict(record)]
+
+
+def _ring(record: FlowRecord) -> Iterator[Discrepancy]:
+    """A ring that is closed, and its rates from its bytes."""
+    ring, names = record.ring, [each.guest for each in record.ring]
+    if len(ring) != record.requested.guests or record.flows or record.senders or record.sink is not None:
+        yield Discrepancy(where="ring", stored=len(ring), recomputed=record.requested.guests)
+    for index, (each, after) in enumerate(zip(ring, [*names[1:], *names[:1]], strict=True)):
+        if each.to != after:
+            yield Discrepancy(where=f"ring[{index}].to", stored=each.to, recomputed=after)
+    rates: list[float] = []
+    for index, each in enumerate(ring):
+        took_s, again = record.window_s, None
+        if each.out_bytes is not None and took_s:
+            again = 8 * each.out_bytes / took_s
+            rates.append(again)
+        if not same(each.out_bps, again):
+            yield Discrepancy(where=f"ring[{index}].out_bps", stored=each.out_bps, recomputed=again)
+    whole = len(rates) == len(ring) and bool(rates)
+    total_bps, squares = sum(rates), sum(rate * rate for rate in rates)
+    wanted: dict[str, tuple[Number, Number]] = {
+        "sum_bps": (record.sum_bps, total_bps if whole else None),
+        "jain": (record.jain, total_bps * total_bps / (len(rates) * squares) if whole and squares else None),
+    }
+    for where, (stored, computed) in wanted.items():
+        if not same(stored, computed):
+            yield Discrepancy(where=where, stored=stored, recomputed=computed)
 
 
 def _counts(record: FlowRecord) -> Iterator[Discrepancy]:
@@ -56,8 +91,9 @@ def _rates(record: FlowRecord) -> Iterator[Discrepancy]:
     wire_bytes = asked.payload_bytes + 66  # Ethernet 14, IPv4 20, UDP 8, check sequence 4, preamble and gap 20
     most_bps = record.link_speed_bps * asked.payload_bytes / wire_bytes
     firsts = [_least(each.first_at_ns for each in _of(record, sender.guest)) for sender in record.senders]
-    known = [first for first in firsts if first is not None]
-    skew_s = (max(known) - min(known)) / 1e9 if len(known) > 1 and not asked.second_after_s else None
+    late_ns = round(asked.second_after_s * 1e9)
+    known = [first if place == 0 else first - late_ns for place, first in enumerate(firsts) if first is not None]
+    skew_s = (max(known) - min(known)) / 1e9 if len(known) > 1 else None
     wanted: dict[str, tuple[Number, Number]] = {
         "line_bps": (record.line_bps, most_bps),
         "shared_from": (record.shared_from, None if window is None else window.start),
@@ -72,10 +108,12 @@ def _rates(record: FlowRecord) -> Iterator[Discrepancy]:
         first, packets = _least(each.first_at_ns for each in own), sum(each.packets for each in own)
         last = max((each.last_at_ns for each in own if each.last_at_ns is not None), default=None)
         took_ns = None if first is None or last is None else last - first
+        took_ns = took_ns if took_ns is not None and took_ns > 0 else None
         own_bps = (packets - 1) * bits / (took_ns / 1e9) if took_ns else None
         wanted[f"senders[{index}].payload_bps"] = sender.payload_bps, own_bps
-        told_s = asked.duration_s - (asked.second_after_s if index else 0)
-        offered_bps = None if sender.host_packets is None else sender.host_packets * bits / told_s
+        offered_bps = (
+            None if sender.host_packets is None or not took_ns else sender.host_packets * bits / (took_ns / 1e9)
+        )
         wanted[f"senders[{index}].offered_bps"] = sender.offered_bps, offered_bps
         wanted[f"senders[{index}].shared_bps"] = sender.shared_bps, each_bps.get(sender.guest)
     for where, (stored, again) in wanted.items():
@@ -108,6 +146,10 @@ def _shared_bins(record: FlowRecord) -> range | None:
 
 def _verdict(record: FlowRecord) -> Iterator[Discrepancy]:
     """What the record shows has its reason, and nothing else of that kind."""
+    if record.requested.pattern == "ring":
+        shown = ring_shown(record.requested, record.ring, record.window_s, record.swapped_pages, record.program)
+        yield from judged_again(record, shown, SHOWN_ONLY)
+        return
     again = shown_reasons(
         record.requested,
         record.flows,
@@ -116,6 +158,7 @@ def _verdict(record: FlowRecord) -> Iterator[Discrepancy]:
         line_bps=record.line_bps,
         start_skew_s=record.start_skew_s,
         swapped_pages=record.swapped_pages,
+        program=record.program,
         limits=limits_of(record.in_force),
     )
     yield from judged_again(record, again, SHOWN_ONLY)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from labconsole.experiments.flow.figures import offered_bps, own_rate
+from labconsole.experiments.flow.figures import offered_bps, own_rate, sent_for_s
 from labconsole.experiments.flow.script import SINK_ADDRESS, SINK_PORT, SenderAnswer, Sending, read_answer
 from labconsole.model.record.flow import FlowRequested, FlowSeen, LimiterSeen, SenderSeen, SinkSeen
 from labconsole.verdict.observed import Snapshot
@@ -100,7 +100,7 @@ def sender_seen(
         mac=sender.mac,
         host_interface=sender.host_interface,
         host_packets=host_packets,
-        offered_bps=offered_bps(host_packets, requested, sender.sending.guest),
+        offered_bps=offered_bps(host_packets, sent_for_s(flows, sender.name), requested.payload_bytes),
         limiter=window.limiters.get(sender.name),
         exit_status=answer.exit_status,
         output=answer.output,
@@ -131,9 +131,9 @@ def sink_seen(node: str, interface: str, mac: str, flows: Sequence[FlowSeen], wi
     )
 
 
-def silent_guests(window: FlowWindow) -> Iterator[tuple[str, str]]:
+def silent_guests(answered: AskedGuests) -> Iterator[tuple[str, str]]:
     """Guests that did not say that they had sent all, and why."""
-    for each in window.answered.guests:
+    for each in answered.guests:
         if each.code:
             yield each.guest, each.message or each.code
 

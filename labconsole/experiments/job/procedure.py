@@ -15,7 +15,7 @@ from labconsole.contracts.experiment import Bench, ExperimentStore, StepRecord
 from labconsole.contracts.picture import CopyState, StepPicture
 from labconsole.engine.crew_stage import guest_address, guest_mac
 from labconsole.engine.crew_step import CrewStep, failure_of
-from labconsole.engine.crew_taking import pinned
+from labconsole.engine.crew_taking import pinned, unless_stopped
 from labconsole.errors import Aborted, LabError, MeasurementError, NodeLost
 from labconsole.experiments.job.disk_verdict import disk_notes
 from labconsole.experiments.job.live import guests_of, guests_standing
@@ -64,7 +64,8 @@ class JobStep(CrewStep[JobPoint, JobRecord]):
         starting = guests_standing([member.name for member in members], CopyState.STARTS)
         words = f"{many} on {point.platform}: being set up, or standing already"
         bench.show(StepPicture(found=(words,), guests=starting))
-        crew = await stage.stand(point.platform, members, (self.plan_name, self.trial.block))
+        standing = stage.stand(point.platform, members, (self.plan_name, self.trial.block))
+        crew = await unless_stopped(stage, standing)
         try:
             seen = await JobTaking(point, self.factors.limit_s, bench, crew).take()
         except (NodeLost, Aborted):

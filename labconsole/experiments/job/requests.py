@@ -21,7 +21,8 @@ from labconsole.experiments.job.script import CopyAnswer
 from labconsole.experiments.job.window import Window
 from labconsole.measure.outside_clock import Marks, MarksFound
 from labconsole.model.jobs import JobRequests
-from labconsole.model.record.job import EmptyJobs, ProgramSeen
+from labconsole.model.record.crew_trial import ProgramSeen
+from labconsole.model.record.job import EmptyJobs
 from labconsole.platforms.base.inside import DONE, LOOP, start_all
 from labconsole.wire.execution import Execute
 from labconsole.wire.guests import AskGuests, GuestLine, StopGuest

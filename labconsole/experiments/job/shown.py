@@ -93,7 +93,8 @@ def seconds_words(found: SetUpMean | None) -> str:
     """``3.214 ± 0.020``."""
     if found is None:
         return UNKNOWN
-    half = "" if found.half_width is None else f" ± {number(found.half_width, 3)}"
+    known = found.half_width is not None and found.scope == "set-ups"  # of one set-up it would speak for no other
+    half = f" ± {number(found.half_width, 3)}" if known else ""
     return f"{number(found.mean, 3)}{half}"
 
 

@@ -2,7 +2,7 @@
 grows with the number of guests, isolation.
 
 Only valid trials enter, of each the newest. A set-up is one replicate: the mean of its trials (Kalibera and Jones, ISMM
-2013). What two points differ by is paired by block of one plan on one testbed, on the logarithm, as everywhere
+2013). What two points differ by is paired by block (measure/trials_of_guests.py), on the logarithm, as everywhere
 (measure/statistics/effects.py); all overheads are one family (Holm). Pure.
 """
 
@@ -18,7 +18,7 @@ from labconsole.measure.statistics.effects import MINIMUM_BLOCKS, Effect, Word, 
 from labconsole.measure.statistics.least_squares import Line, fit_line
 from labconsole.measure.statistics.repetitions import jain_index
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups, set_up_means
-from labconsole.measure.trials_of_guests import adjusted, newest_trials, uut_kernel
+from labconsole.measure.trials_of_guests import Blocks, adjusted, newest_trials, uut_kernel
 from labconsole.model.record.job import JobRecord
 
 BARE_HOST = "raw"
@@ -35,8 +35,6 @@ LEAST_NUMBERS = 3
 
 Isolation = Literal["between guests", "between processes", "neither", "inconclusive", "too few blocks"]
 Growth = Literal["flat", "grows", "grows faster than linear", "falls", "inconclusive", "too few numbers of guests"]
-Block = tuple[str, int]
-"""A plan's name, and the number of its block."""
 
 
 class PointKey(NamedTuple):
@@ -157,15 +155,15 @@ def summarize_jobs(records: Iterable[JobRecord]) -> JobsSummary:
         by_point.setdefault(point_key(record), []).append(record)
     entered = {key: [each for each in group if _enters(each)] for key, group in by_point.items()}
     points = {key: _times(key, by_point[key], entered[key]) for key in sorted(by_point)}
-    bare = _Bare(entered)
+    bare, blocks = _Bare(entered), Blocks(every)
     margins = {record.plan.margin_ratio for record in newest}
     margin_ratio = margins.pop() if len(margins) == 1 else None
     return JobsSummary(
         points=tuple(points.values()),
-        overheads=_overheads(entered, bare, margin_ratio),
+        overheads=_overheads(entered, bare, blocks, margin_ratio),
         one_works=_curves(points, entered, bare, all_work=False),
         all_work=_curves(points, entered, bare, all_work=True),
-        isolation=tuple(_isolations(entered)),
+        isolation=tuple(_isolations(entered, blocks)),
         testbeds={each.testbed_fingerprint: each.testbed for each in newest},
         emulated=any(each.emulated for each in newest),
         superseded=len(every) - len(newest),
@@ -208,18 +206,16 @@ def _seconds(record: JobRecord) -> list[float]:
     return [copy.seconds for copy in record.copies if copy.seconds is not None]
 
 
-def _block(record: JobRecord) -> Block:
-    return record.plan.name, record.plan.block
+def _mean(record: JobRecord) -> float:
+    return statistics.fmean(_seconds(record))
 
 
-def _by_block(
-    records: Sequence[JobRecord], value: Callable[[list[float]], float] = statistics.fmean
-) -> dict[Block, float]:
-    """Of each block the mean of its trials, of each of which ``value`` is taken."""
-    found: dict[Block, list[float]] = {}
+def _by_set_up(records: Sequence[JobRecord], value: Callable[[list[float]], float]) -> list[float]:
+    """Of each set-up the mean of its trials, of each of which ``value`` is taken."""
+    found: dict[str, list[float]] = {}
     for record in records:
-        found.setdefault(_block(record), []).append(value(_seconds(record)))
-    return set_up_means(found)
+        found.setdefault(record.set_up.id, []).append(value(_seconds(record)))
+    return list(set_up_means(found).values())
 
 
 def _times(key: PointKey, every: Sequence[JobRecord], entered: Sequence[JobRecord]) -> PointTimes:
@@ -277,16 +273,17 @@ class _Bare:
 
 
 def _overheads(
-    entered: Mapping[PointKey, Sequence[JobRecord]], bare: _Bare, margin_ratio: float | None
+    entered: Mapping[PointKey, Sequence[JobRecord]], bare: _Bare, blocks: Blocks[JobRecord], margin_ratio: float | None
 ) -> tuple[Overhead, ...]:
     found: list[tuple[PointKey, PointKey, Effect, SetUpMean | None]] = []
     for key in sorted(entered):
         base = bare.of(key)
         if key.working != "one" or not entered[key] or base is None or base == key:
             continue
-        ours, theirs = _by_block(entered[key]), _by_block(entered[base])
+        ours, theirs = (blocks.means(entered[each], _mean) for each in (key, base))
         added = {block: [value - theirs[block]] for block, value in ours.items() if block in theirs}
-        found.append((key, base, paired_effect(ours, theirs), mean_over_set_ups(added) if len(added) > 1 else None))
+        effect = blocks.effect(entered[key], entered[base], _mean)
+        found.append((key, base, effect, mean_over_set_ups(added) if len(added) > 1 else None))
     adjusted_p = adjusted([effect.p for _, _, effect, _ in found])
     same = [None if margin_ratio is None else equivalence_p(effect, margin_ratio) for _, _, effect, _ in found]
     equivalent = adjusted(same)
@@ -315,8 +312,8 @@ def _curves(
             continue
         values: list[tuple[float, float]] = []
         for key in ordered:
-            of_blocks = _by_block(entered[key], max if all_work else statistics.fmean)
-            values += [(float(key.guests), value) for value in of_blocks.values()]
+            of_set_ups = _by_set_up(entered[key], max if all_work else statistics.fmean)
+            values += [(float(key.guests), value) for value in of_set_ups]
         base = bare.of(ordered[0])
         alone = points[base].seconds if base is not None else None
         first = points[ordered[0]].seconds
@@ -349,17 +346,21 @@ def growth(fit: Line | None, alone_s: float | None) -> Growth:
     return "grows faster than linear" if fit.bend_low is not None and fit.bend_low > 0 else "grows"
 
 
-def _isolations(entered: Mapping[PointKey, Sequence[JobRecord]]) -> Iterable[IsolationFound]:
+def _isolations(entered: Mapping[PointKey, Sequence[JobRecord]], blocks: Blocks[JobRecord]) -> Iterable[IsolationFound]:
     for key in sorted(entered):
         alone = key._replace(working="one")
         # Who shares no processor with the others is kept apart from them by having one of its own.
         if key.working == "one-two" and key.cpu == "same" and entered[key] and entered.get(alone):
-            yield _isolation(key, entered[key], _by_block(entered[alone]))
+            yield _isolation(key, entered[key], entered[alone], blocks)
 
 
-def _isolation(key: PointKey, records: Sequence[JobRecord], alone: Mapping[Block, float]) -> IsolationFound:
-    one = paired_effect(_by_block(records, lambda seconds: seconds[0]), alone)
-    two = paired_effect(_by_block(records, lambda seconds: statistics.fmean(seconds[1:])), alone)
+def _isolation(
+    key: PointKey, records: Sequence[JobRecord], of_one: Sequence[JobRecord], blocks: Blocks[JobRecord]
+) -> IsolationFound:
+    """In one crew, and so in one set-up: its trials take turns."""
+    alone = blocks.means(of_one, _mean)
+    one = paired_effect(blocks.means(records, lambda each: _seconds(each)[0]), alone)
+    two = paired_effect(blocks.means(records, lambda each: statistics.fmean(_seconds(each)[1:])), alone)
     return IsolationFound(key=key, first=one, second=two, word=_isolation_word(one, two))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,9 +13,9 @@ from datetime import UTC, datetime
 from labconsole.contracts.crew import StandingCrew, StandingMember
 from labconsole.contracts.experiment import Bench
 from labconsole.contracts.picture import CopyState, StepPicture
-from labconsole.engine.crew_taking import changed_since, swapped_pages, unless_stopped
+from labconsole.engine.crew_taking import changed_since, program_seen, swapped_pages, unless_stopped
 from labconsole.engine.trial.window import Readings
-from labconsole.errors import MeasurementError, NodeError, NodeLost
+from labconsole.errors import MeasurementError
 from labconsole.experiments.job.disks import DiskWatch
 from labconsole.experiments.job.live import MOST_NAMED, driving_note, guests_at_work, guests_standing, live_words
 from labconsole.experiments.job.requests import Requests
@@ -27,15 +26,15 @@ from labconsole.measure.outside_clock import MarkFinder, Marks, MarkSender, Nonc
 from labconsole.model.identity import new_run_id, utc_now
 from labconsole.model.jobs import JOBS, Job
 from labconsole.model.plan.jobs import JobPoint
-from labconsole.model.record.crew_trial import TimekeeperSeen
-from labconsole.model.record.job import CopySeen, DiskSeen, EmptyJobs, ProgramSeen
+from labconsole.model.record.crew_trial import ProgramSeen, TimekeeperSeen
+from labconsole.model.record.job import CopySeen, DiskSeen, EmptyJobs
 from labconsole.model.record.run import SetUp
 from labconsole.platforms.base.inside import DONE, WAITS
 from labconsole.platforms.base.marks import nonces
 from labconsole.verdict.observed import TrialObservations
 from labconsole.verdict.reasons import reason
 from labconsole.verdict.timekeeper import LEAST_STEP_S
-from labconsole.wire.guests import AskGuests, GuestLine
+from labconsole.wire.guests import TOGETHER_S, AskGuests, GuestLine
 from labconsole.wire.marks import StartMarks, StopMarks, TimeMark
 
 EMPTY_JOBS, MOST_EMPTY_JOBS = 10, 15
@@ -47,8 +46,6 @@ WAY_FINDING_JOBS = 3
 
 MARKS = "marks"
 SHOWN_EVERY_S = 0.2
-
-_SHA256 = re.compile(r"^([0-9a-f]{64})\s", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +89,7 @@ class JobTaking:
         job = JOBS[point.job]
         names = [crew.members[guest].name for guest, _ in point.copies()]
         set_up = crew.begin_trial()
-        await self._look_for_program(job.program, list(dict.fromkeys(names)))
+        self._program = await program_seen(crew, job.program, list(dict.fromkeys(names)))
         await self._find_ways(list(dict.fromkeys(names)))
         if job.requests is None:
             if crew.empty is None:
@@ -123,7 +120,7 @@ class JobTaking:
             self._seen.notes.append(driving_note(crew.uut.name, window.answered))
         after = await swapped_pages(crew.uut)
         for guest, said in window.said.items():
-            if said.code == "guest_silent":
+            if said.code == "guest_silent" and said.asked_ns is not None:
                 detail = f"{guest}: the job had not ended after {self._limit_s:g} s"
                 self._seen.doubts.append(reason("job_failed", detail, guest=guest, limit_s=self._limit_s))
             elif said.code:
@@ -163,27 +160,6 @@ class JobTaking:
         window = await unless_stopped(self._bench.stage, asked.take(copies, addresses, MARKS))
         self._empty, self._client = asked.empty, asked.client
         return window
-
-    async def _look_for_program(self, program: str, names: Sequence[str]) -> None:
-        """The same file everywhere: its SHA-256 by what each guest that works says."""
-        known = self._crew.programs.setdefault(program, {})
-        line = f"p=$(which {program}) && sha256sum $p"
-
-        async def look(name: str) -> None:
-            try:
-                said = await self._standing[name].ask(self._crew.uut, line)
-            except NodeLost:
-                raise
-            except NodeError:
-                return  # the job itself will say so, in its own words
-            found = _SHA256.search(said)
-            if found is not None:
-                known[name] = found[1]
-
-        await asyncio.gather(*(look(name) for name in names if name not in known))
-        self._program = ProgramSeen(
-            name=program, sha256=tuple(sorted({known[name] for name in names if name in known}))
-        )
 
     async def _find_ways(self, names: Sequence[str]) -> None:
         """Let each of these guests reach the timekeeper once: the first packet to it is late, or never leaves.
@@ -250,7 +226,8 @@ class JobTaking:
             answered = await unless_stopped(
                 self._bench.stage,
                 crew.uut.ask(
-                    AskGuests(asked=lines, until=DONE, timeout_s=limit_s, waits=WAITS), timeout_s=limit_s + 30
+                    AskGuests(asked=lines, until=DONE, timeout_s=limit_s, waits=WAITS),
+                    timeout_s=limit_s + TOGETHER_S + 30,
                 ),
             )
         finally:

@@ -6,16 +6,23 @@ from collections.abc import Iterator, Sequence
 
 from labconsole.experiments.job.disk_verdict import disk_reasons
 from labconsole.model.inventory import Inventory
-from labconsole.model.record.crew_trial import TimekeeperSeen
-from labconsole.model.record.job import CopySeen, DiskSeen, EmptyJobs, ProgramSeen
+from labconsole.model.record.crew_trial import ProgramSeen, TimekeeperSeen
+from labconsole.model.record.job import CopySeen, DiskSeen, EmptyJobs
 from labconsole.model.record.run import Figures, Reason, Verdict
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.changes import changes
 from labconsole.verdict.consequences import weighed
 from labconsole.verdict.influences import doubts
 from labconsole.verdict.observed import TrialObservations
+from labconsole.verdict.programs import program_reasons
 from labconsole.verdict.reasons import reason
 from labconsole.verdict.timekeeper import swap_reasons, timekeeper_reasons
+
+EMPTY_RATIO = 0.05
+"""What may stay unknown of the time of the shortest copy: half of how near a ratio has to be to be told as 2 or 3."""
+
+HOST_ERROR = 0.01
+"""How far two clocks may run apart."""
 
 START_SKEW_RATIO = 0.01
 """Guests that are to work together begin within this share of the shortest job."""
@@ -75,10 +82,9 @@ def shown_reasons(
         found += _copy(copy)
     found += _together(copies, start_skew_s)
     found += _short(copies, empty)
-    if program is not None and len(program.sha256) > 1:
-        digests = ", ".join(each[:12] for each in program.sha256)
-        detail = f"the guests that worked have {len(program.sha256)} different files of {program.name} ({digests})"
-        found.append(reason("programs_differ", detail, sha256=list(program.sha256)))
+    found += _beside(copies, empty)
+    found += _clocks(copies)
+    found += program_reasons(program)
     if timekeeper is not None:
         times = [abs(copy.outside_s) for copy in copies if copy.outside_s is not None]
         found += timekeeper_reasons(timekeeper, min(times, default=0.0), limits)
@@ -137,6 +143,34 @@ def _short(copies: Sequence[CopySeen], empty: EmptyJobs | None) -> Iterator[Reas
         shortest_s=min(times),
         empty_sd_s=empty.sd_s,
     )
+
+
+def _beside(copies: Sequence[CopySeen], empty: EmptyJobs | None) -> Iterator[Reason]:
+    """What a job that does nothing takes is known of one alone, and taken off once: copies that work together take
+    it longer, on one processor as many times as long as there are copies.
+    """
+    times = [copy.seconds for copy in copies if copy.seconds is not None]
+    if empty is None or not times or (len(copies) - 1) * empty.mean_s <= EMPTY_RATIO * min(times):
+        return
+    yield reason(
+        "job_short",
+        f"the shortest of {len(copies)} copies took {min(times):.3f} s, and one that does nothing {empty.mean_s:.3f} s "
+        "alone: what it takes beside the others is not known well enough",
+        shortest_s=min(times),
+        empty_s=empty.mean_s,
+    )
+
+
+def _clocks(copies: Sequence[CopySeen]) -> Iterator[Reason]:
+    """The UUT's clock holds all of what the clock outside saw: less of it is no time of anything."""
+    for copy in copies:
+        if copy.host_s is None or copy.outside_s is None or copy.outside_s <= (1 + HOST_ERROR) * copy.host_s:
+            continue
+        detail = (
+            f"{copy.guest}: {copy.outside_s:.3f} s by the clock outside, and {copy.host_s:.3f} s by that of the unit "
+            "under test, which began before and ended after"
+        )
+        yield reason("witnesses_disagree", detail, guest=copy.guest, outside_s=copy.outside_s, host_s=copy.host_s)
 
 
 def clock_notes(copies: Sequence[CopySeen]) -> Iterator[Figures]:

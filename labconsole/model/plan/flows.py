@@ -17,16 +17,23 @@ from pydantic import Field, PlainValidator, model_validator
 
 from labconsole.model.plan.crews import DIFFERENT, CrewTrial, GuestCounts, MemoryMib, PlannedCrews
 from labconsole.model.strict import StrictModel
+from labconsole.packets.flows import MAX_BINS, MAX_CELLS
 from labconsole.units import format_target, parse_rate_bps
 
 Placing = Literal["same", "own", "any"]
 """same: all guests on one CPU of the UUT; own: one each, in turn; any: as the UUT's scheduler likes."""
+
+Pattern = Literal["out", "ring"]
+"""out: all guests send to the sink; ring: each sends to the next over TCP, and nothing leaves the UUT."""
 
 Limits = tuple[int, ...]
 """In bit/s, of the guests in turn; none: no limit."""
 
 HASH_PREFIX = "flow-"
 MOST_FLOWS = 16
+LEAST_LIMIT_BPS = 8_000
+"""What a limiter counts in is bytes a second."""
+
 LEAST_PAYLOAD_BYTES, MOST_PAYLOAD_BYTES = 18, 1472
 """Less is padded to the shortest frame, more is fragmented on a link of 1500 bytes."""
 
@@ -43,12 +50,15 @@ def _offered(value: Any) -> int | Literal["line"]:
 
 
 def _limits(value: Any) -> Limits:
-    if value in ("none", None, False):
+    if value is None or value is False or value == "none":
         return ()
     values = value if isinstance(value, (list, tuple)) else [value]
     if not values:
         raise ValueError("lists no rate | allowed: none, a rate such as 30Mbit, or a list of rates, the guests in turn")
-    return tuple(_rate(each) for each in values)
+    rates = tuple(_rate(each) for each in values)
+    if min(rates) < LEAST_LIMIT_BPS:
+        raise ValueError(f"is too low a limit | allowed: {LEAST_LIMIT_BPS} bit/s and more")
+    return rates
 
 
 Offered = Annotated[int | Literal["line"], PlainValidator(_offered, json_schema_input_type=int | str)]
@@ -61,9 +71,11 @@ class FlowFactors(StrictModel):
 
     ``offered``: payload per flow, ``line`` is as much as the link's speed; ``limits``: what each guest may send, in
     whole frames; ``greedy``: how many flows the first guest has, where all others have one; ``second_after_s``: how
-    much later than the first guest all others begin. ``bin_s``: over which a rate is a mean.
+    much later than the first guest all others begin. ``bin_s``: over which a rate is a mean. ``pattern``: where they
+    send; of a ring only ``guests``, ``cpu`` and ``limits`` are varied.
     """
 
+    pattern: Annotated[tuple[Pattern, ...], Field(min_length=1), DIFFERENT] = ("out",)
     guests: GuestCounts = (1,)
     cpu: Annotated[tuple[Placing, ...], Field(min_length=1), DIFFERENT] = ("any",)
     offered: Annotated[tuple[Offered, ...], Field(min_length=1, max_length=100), DIFFERENT] = ("line",)
@@ -82,11 +94,19 @@ class FlowFactors(StrictModel):
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
+        if "ring" in self.pattern and max(self.guests) < 2:
+            raise ValueError("pattern ring has too few guests | allowed: two or more, each of which sends to the next")
         if self.bin_s * 2 > self.duration_s:
             raise ValueError("bin_s leaves fewer than two bins in duration_s | allowed: at most half of it")
         if max(self.second_after_s) + 2 * self.bin_s > self.duration_s:
             raise ValueError(
                 "second_after_s leaves no two bins in which all guests send | allowed: two bins less than duration_s"
+            )
+        bins, most_flows = round(self.duration_s / self.bin_s) + 2, max(self.guests) - 1 + max(self.greedy)
+        if bins > MAX_BINS or bins * most_flows > MAX_CELLS:
+            raise ValueError(
+                f"bin_s makes {bins} bins of {most_flows} flows, too many to be counted | allowed: {MAX_BINS} bins, "
+                f"and {MAX_CELLS} of all flows together"
             )
         return self
 
@@ -112,6 +132,7 @@ class FlowPoint:
     greedy: int
     second_after_s: float
     payload_bytes: int
+    pattern: Pattern = "out"
 
     @property
     def crew(self) -> FlowCrew:
@@ -127,14 +148,18 @@ class FlowPoint:
 
     def words(self) -> str:
         """``lxc: 2 guests offer 100Mbit each, limits 30Mbit, 40Mbit``."""
+        where = {"same": ", on the same CPU", "own": ", each on a CPU of its own", "any": ""}[self.cpu]
+        held = f", limit{'s' if len(self.limits) > 1 else ''} " if self.limits else ""
+        held += ", ".join(map(format_target, self.limits))
+        if self.pattern == "ring":
+            return f"{self.platform}: {self.guests} guests in a ring, each sends to the next over TCP{held}{where}"
         each = "line rate" if self.offered == "line" else format_target(self.offered)
         words = f"{self.platform}: {self.guests} guest{'s offer' if self.guests > 1 else ' offers'} {each}"
         words += " a flow" if self.greedy > 1 else ""
         words += f", the first in {self.greedy} flows" if self.greedy > 1 else ""
-        words += f", limit{'s' if len(self.limits) > 1 else ''} " if self.limits else ""
-        words += ", ".join(map(format_target, self.limits))
+        words += held
         words += f", all but the first {self.second_after_s:g} s later" if self.second_after_s else ""
-        words += {"same": ", on the same CPU", "own": ", each on a CPU of its own", "any": ""}[self.cpu]
+        words += where
         return words + ("" if self.payload_bytes == MOST_PAYLOAD_BYTES else f", payload {self.payload_bytes} B")
 
 
@@ -160,7 +185,7 @@ class PlannedFlows(PlannedCrews[FlowFactors, FlowPoint]):
 def flow_points(factors: FlowFactors, platforms: Sequence[str]) -> tuple[FlowPoint, ...]:
     """The full cross product, but for what one guest cannot have: limits of further guests, and a later second."""
     found: dict[tuple[Any, ...], FlowPoint] = {}
-    for platform in platforms:
+    for platform in platforms if "out" in factors.pattern else ():
         for cpu in factors.cpu:
             for guests in factors.guests:
                 for offered in factors.offered:
@@ -173,13 +198,24 @@ def flow_points(factors: FlowFactors, platforms: Sequence[str]) -> tuple[FlowPoi
                                     key = (platform, guests, cpu, offered, own, greedy, after_s, payload_bytes)
                                     if key not in found:
                                         found[key] = FlowPoint(len(found), *key)
+    for platform in platforms if "ring" in factors.pattern else ():
+        for cpu in factors.cpu:
+            for guests in factors.guests:
+                for limits in factors.limits:
+                    ring = (platform, guests, cpu, limits[:guests])
+                    if guests > 1 and ring not in found:
+                        found[ring] = FlowPoint(
+                            index=len(found), platform=platform, guests=guests, cpu=cpu, offered="line",
+                            limits=limits[:guests], greedy=1, second_after_s=0.0, payload_bytes=MOST_PAYLOAD_BYTES,
+                            pattern="ring",
+                        )  # fmt: skip
     return tuple(found.values())
 
 
 def flow_hash(factors: FlowFactors, trial: FlowTrial, salt: str = "") -> str:
     """Hash of what one trial measures and which one it is, for resume; ``salt`` makes one that nobody resumes."""
     point = trial.point
-    meaning = {
+    meaning: dict[str, Any] = {
         "version": 1,
         "point": [
             point.platform, point.guests, point.cpu, point.offered, point.limits, point.greedy, point.second_after_s,
@@ -190,4 +226,6 @@ def flow_hash(factors: FlowFactors, trial: FlowTrial, salt: str = "") -> str:
         "trial": [trial.block, trial.repetition],
         "salt": salt,
     }  # fmt: skip
+    if point.pattern != "out":
+        meaning["pattern"] = point.pattern
     return HASH_PREFIX + hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]

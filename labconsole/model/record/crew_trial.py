@@ -35,6 +35,14 @@ class CrewTrialRef(StrictModel):
     plan_hash: str | None = None
 
 
+class ProgramSeen(StrictModel):
+    """A program that guests run, as every guest that worked has it. ``unknown``: of how many it could not be told."""
+
+    name: str
+    sha256: tuple[str, ...]
+    unknown: int = 0
+
+
 class TimekeeperSeen(StrictModel):
     """What the node outside saw beside the marks. ``wall_moved_ns``: by how much its wall clock was set meanwhile."""
 

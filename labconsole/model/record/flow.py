@@ -1,7 +1,7 @@
 """The record of one trial of flows out of guests, format 1: what each flow brought to the sink over time, what each
 guest handed over, and what surrounded them.
 
-Rates are of payload unless their name says otherwise. docs/flows.md explains every field.
+Rates are of payload unless their name says otherwise. docs/flow.md explains every field.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from labconsole.model.record.crew_trial import Bytes, CrewTrialRef, Ns, Seconds
+from labconsole.model.record.crew_trial import Bytes, CrewTrialRef, Ns, ProgramSeen, Seconds
 from labconsole.model.record.kind import ExperimentRecord
 from labconsole.model.record.run import Environment, Figures, InForce, SetUp, Verdict
 from labconsole.model.strict import StrictModel
@@ -24,7 +24,8 @@ Ratio = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 
 class FlowRequested(StrictModel):
     """The design point. ``offered_bps``: payload of each flow; ``limits_bps``: of the guests in turn, in whole frames
-    without check sequence, empty: none; ``greedy``: flows of the first guest.
+    without check sequence, empty: none; ``greedy``: flows of the first guest. ``pattern`` ring: each sends to the next
+    over TCP, as much as it can.
     """
 
     platform: str
@@ -38,6 +39,7 @@ class FlowRequested(StrictModel):
     duration_s: float
     bin_s: float
     memory_mib: int | None = None
+    pattern: Literal["out", "ring"] = "out"
 
 
 class FlowSeen(StrictModel):
@@ -91,6 +93,26 @@ class SenderSeen(StrictModel):
     shared_bps: Rate | None
 
 
+class RingSeen(StrictModel):
+    """One guest of a ring, which sends to the guest ``to``. Bytes are whole frames without check sequence, as the UUT's
+    interface to the guest counts them in the window: with answers to the guest before it. None: not counted.
+    ``said_bps``: payload by iperf's word and the guest's own clock, over all that it sent.
+    """
+
+    guest: str
+    to: str
+    address: str
+    mac: str
+    host_interface: str
+    out_bytes: int | None
+    in_bytes: int | None
+    out_bps: float | None
+    said_bps: float | None
+    limiter: LimiterSeen | None
+    exit_status: int | None
+    output: str
+
+
 class SinkSeen(StrictModel):
     """What the sink's capture and its NIC counted: packets of all kinds. ``other_packets``: of no flow of ours;
     ``foreign_packets``: of flows that are nobody's of the crew.
@@ -114,7 +136,8 @@ class FlowRecord(ExperimentRecord):
     ``origin_ns``: when the first packet of a flow came to the sink, by its wall clock: there bin 0 begins.
     ``shared_from``, ``shared_to``: the bins in which all guests send all the time, the second not included.
     ``sum_bps`` of all guests in them, ``jain`` how equal their shares are there, ``line_ratio`` what the sum is of
-    what the link can carry of such payload.
+    what the link can carry of such payload. Of a ring there is neither sink nor flow: ``ring`` has its guests,
+    ``window_s`` how long was counted by the UUT's clock, ``sum_bps`` and ``jain`` are of the rates at their interfaces.
     """
 
     flow_id: str
@@ -135,6 +158,8 @@ class FlowRecord(ExperimentRecord):
     flows: tuple[FlowSeen, ...]
     senders: tuple[SenderSeen, ...]
     sink: SinkSeen | None
+    ring: tuple[RingSeen, ...] = ()
+    window_s: Seconds | None = None
     shared_from: int | None
     shared_to: int | None
     sum_bps: Rate | None
@@ -142,6 +167,7 @@ class FlowRecord(ExperimentRecord):
     line_ratio: Ratio | None
     start_skew_s: Seconds | None
     swapped_pages: int | None
+    program: ProgramSeen | None = None
     in_force: InForce | None = None
     verdict: Verdict
     attestation: Environment

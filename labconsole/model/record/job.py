@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from labconsole.model.record.crew_trial import Bytes, CrewTrialRef, Ns, Seconds, TimekeeperSeen
+from labconsole.model.record.crew_trial import Bytes, CrewTrialRef, Ns, ProgramSeen, Seconds, TimekeeperSeen
 from labconsole.model.record.kind import ExperimentRecord
 from labconsole.model.record.run import Environment, Figures, InForce, SetUp, Verdict
 from labconsole.model.strict import StrictModel
@@ -72,13 +72,6 @@ class EmptyJobs(StrictModel):
     each_s: tuple[Seconds, ...]
     mean_s: Seconds
     sd_s: Seconds
-
-
-class ProgramSeen(StrictModel):
-    """The program of the job, as every guest that worked has it."""
-
-    name: str
-    sha256: tuple[str, ...]
 
 
 class GuestDiskBytes(StrictModel):

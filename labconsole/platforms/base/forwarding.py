@@ -16,6 +16,11 @@ from labconsole.network.sysctl import Sysctl
 from labconsole.wire.changes import ApplyChanges, ReadNetwork, UndoChanges
 from labconsole.wire.links import ReadLinks
 
+CHANGED_S = 300.0
+"""Disks of guests are among the changes: a file system may take minutes to make or remove a large file. A link that is
+lost is noticed sooner than that.
+"""
+
 
 def route_changes(
     *, inbound: str, outbound: str, source_ip: str, sink_ip: str, sink_mac: str, namespace: str = ""
@@ -85,12 +90,12 @@ async def apply(uut: AgentLink, token: str, changes: Sequence[NetworkChange]) ->
                 f"{link.name} is a port of {link.master}, which something else has set up; to release it, run "
                 f"there: ip link set {link.name} nomaster",
             )
-    await uut.ask(ApplyChanges(token=token, changes=list(changes)))
+    await uut.ask(ApplyChanges(token=token, changes=list(changes)), timeout_s=CHANGED_S)
 
 
 async def undo(uut: AgentLink, token: str) -> None:
     """Undo what was applied under ``token``. Raises NodeError naming what could not be undone."""
-    failed = (await uut.ask(UndoChanges(token=token))).failed
+    failed = (await uut.ask(UndoChanges(token=token), timeout_s=CHANGED_S)).failed
     if failed:
         raise NodeError(uut.name, f"not undone: {'; '.join(failed)}", operation="net.undo")
 

@@ -99,6 +99,25 @@ def test_files_leave_the_page_cache_and_come_back(tmp_path: Path) -> None:
     assert counted_pages(run(own_files._COUNT)) == [(4, 4)]
 
 
+@pytest.mark.parametrize("said", ["", "echo 3"])
+def test_files_of_which_fincore_tells_nothing_prove_nothing(tmp_path: Path, said: str) -> None:
+    """It fails where the file system has no maps, and says so on its error stream; find says which files there are."""
+    for name in ("one", "two"):
+        (tmp_path / "root").mkdir(exist_ok=True)
+        (tmp_path / "root" / name).write_bytes(b"x" * 5000)
+    fake = tmp_path / "bin"
+    fake.mkdir()
+    (fake / "fincore").write_text(f"#!/bin/sh\n{said}\nexit 1\n")
+    (fake / "fincore").chmod(0o755)
+    done = subprocess.run(
+        ["sh", "-c", own_files._COUNT, "sh", str(tmp_path / "root")], capture_output=True, text=True,
+        env={**os.environ, "PATH": f"{fake}:{os.environ['PATH']}"},
+    )  # fmt: skip
+    assert done.returncode == 7
+    assert counted_pages(done.stdout) == []
+    assert "of 2 files" in done.stderr
+
+
 def test_a_guest_that_came_stands_and_the_others_are_still_starting():
     found = {"g1": Marks(start_request_ns=5_000_000_000), "g2": Marks(start_request_ns=5_250_000_000)}
     rows = guests_starting(["g1", "g2", "g3"], found)

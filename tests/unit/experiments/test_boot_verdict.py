@@ -85,6 +85,14 @@ def test_cold_is_nothing_in_memory_and_hot_is_all(start: str, cached: int, codes
     assert wrong(data) == (["verdict.reasons"] if codes else [])
 
 
+@pytest.mark.parametrize(("start", "code"), [("cold", "not_cold"), ("hot", "not_hot")])
+def test_a_start_of_whose_files_no_page_is_known_is_proven_neither_way(start: str, code: str) -> None:
+    data = boot_data()
+    data["requested"]["start"] = start
+    data["files"][0] |= {"pages": 0, "cached_pages": 0}
+    assert judged(data) == [code]
+
+
 def test_swapped_pages_and_strange_pings_void_it() -> None:
     data = boot_data()
     data["swapped_pages"] = 3

@@ -7,12 +7,20 @@ from typing import Any
 
 import pytest
 
-from labconsole.experiments.flow.figures import HEADER_BYTES, line_bps
+from labconsole.experiments.flow.figures import HEADER_BYTES, line_bps, shared
 from labconsole.experiments.flow.limiters import limit_of, read_limiters
+from labconsole.experiments.flow.live import SendingWatch
 from labconsole.experiments.flow.quantities import quantities
 from labconsole.experiments.flow.script import SenderAnswer, Sending, read_answer
+from labconsole.experiments.flow.shown import plain
 from labconsole.experiments.flow.summary import summarize_flows
+from labconsole.experiments.flow.verdict import shown_reasons
 from labconsole.experiments.flow.verify import recompute_flow
+from labconsole.model.plan.flows import FlowFactors
+from labconsole.model.record.crew_trial import ProgramSeen
+from labconsole.model.tolerances import Tolerances
+from labconsole.wire.codec import STAT_NAMES
+from labconsole.wire.counters import CountersSampled
 from support.flow_records import PAYLOAD_BYTES, flow_record
 
 MBIT_PACKETS = 10**6 / 8 / PAYLOAD_BYTES
@@ -57,7 +65,7 @@ def test_interference_is_what_the_first_guest_loses():
 
 def test_attained_is_of_the_limit_in_whole_frames():
     frames = 30e6 * PAYLOAD_BYTES / (PAYLOAD_BYTES + HEADER_BYTES) / 1e6
-    record = flow_record([packets(*[frames] * 5)], limits_bps=(30_000_000,))
+    record = with_sender(flow_record([packets(*[frames] * 5)], limits_bps=(30_000_000,)), offered_bps=50e6)
     assert quantities(record).attained["g1"] == pytest.approx(1.0, rel=1e-3)
 
 
@@ -129,3 +137,154 @@ def test_points_have_means_over_set_ups():
     assert (point.sum_bps.set_ups, point.sum_bps.scope) == (3, "set-ups")
     assert len(point.guests[0].bins_bps) == 3
     assert point.median_id is None, "one guest dominates nobody"
+
+
+def again(record: Any, **changes: Any) -> list[str]:
+    """The codes that a record with these changes would have, by what it shows."""
+    changed = record.model_copy(update=changes)
+    reasons = shown_reasons(
+        changed.requested, changed.flows, changed.senders, changed.sink, line_bps=changed.line_bps,
+        start_skew_s=changed.start_skew_s, swapped_pages=changed.swapped_pages, program=changed.program, limits=Tolerances(),
+    )  # fmt: skip
+    return [each.code for each in reasons]
+
+
+def with_sender(record: Any, **changes: Any) -> Any:
+    """The first guest otherwise."""
+    first, *others = record.senders
+    return record.model_copy(update={"senders": (first.model_copy(update=changes), *others)})
+
+
+def with_flow(record: Any, **changes: Any) -> Any:
+    first, *others = record.flows
+    return record.model_copy(update={"flows": (first.model_copy(update=changes), *others)})
+
+
+def held(offered_bps: int = 30_000_000, mbps: float = 30.0, **how: Any) -> Any:
+    """One guest that sends what it is told, which fits on the link."""
+    record = flow_record([packets(*[mbps] * 5)], **how)
+    return record.model_copy(update={"requested": record.requested.model_copy(update={"offered_bps": offered_bps})})
+
+
+def test_what_nothing_is_wrong_with_is_valid():
+    assert again(held()) == []
+    assert again(flow_record([packets(48, 48, 48), packets(47, 47, 47)])) == []
+
+
+@pytest.mark.parametrize(
+    ("record", "code"),
+    [
+        (lambda: with_sender(held(), offered_bps=25e6), "offered_short"),
+        (lambda: with_sender(held(), host_packets=None, offered_bps=None, payload_bps=20e6), "offered_short"),
+        (lambda: with_sender(held(), host_packets=3), "witnesses_disagree"),
+        (lambda: with_sender(held(), exit_status=1), "generator_failed"),
+        (lambda: with_sender(held(), exit_status=None), "guests_missing"),
+        (lambda: with_flow(held(), bytes=7), "generator_failed"),
+        (lambda: with_flow(held(), outside_packets=5), "rate_uncertain"),
+        (lambda: with_flow(held(), last_at_ns=held().flows[0].last_at_ns - 10**9), "duration_cut"),
+        (lambda: with_flow(held(), last_at_ns=held().flows[0].last_at_ns + 10**9), "duration_stretched"),
+        (lambda: held().model_copy(update={"start_skew_s": 0.2}), "start_skew"),
+        (lambda: held().model_copy(update={"swapped_pages": 4}), "swapped"),
+        (lambda: flow_record([packets(80, 80, 80), packets(80, 80, 80)]), "offered_over"),
+        (lambda: held().model_copy(update={"program": ProgramSeen(name="iperf", sha256=("a", "b"))}), "programs_differ"),
+        (lambda: held().model_copy(update={"program": ProgramSeen(name="iperf", sha256=(), unknown=1)}), "not_observed"),
+    ],
+)  # fmt: skip
+def test_each_doubt_has_its_code(record: Any, code: str):
+    assert code in again(record())
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"dropped_packets": 5}, "capture_incomplete"),
+        ({"nic_packets": 10**9}, "capture_incomplete"),
+        ({"nic_packets": None}, "not_observed"),
+        ({"foreign_packets": 10**6}, "foreign_frames"),
+    ],
+)
+def test_a_sink_that_missed_some_or_saw_strangers_is_told(changes: dict[str, Any], code: str):
+    record = held()
+    assert code in again(record, sink=record.sink.model_copy(update=changes))
+
+
+def test_frames_that_go_past_a_limiter_void_the_trial():
+    record = flow_record([packets(30, 30, 30)], limits_bps=(30_000_000,))
+    limiter = record.senders[0].limiter
+    assert limiter is not None
+    past = limiter.model_copy(update={"passed_packets": 10})
+    assert "limiter_missing" in again(with_sender(record, limiter=past))
+
+
+def test_a_queue_on_the_way_may_send_on_when_more_is_offered_than_fits():
+    record: Any = flow_record([packets(95, 95, 95)])
+    assert "duration_stretched" not in again(with_flow(record, last_at_ns=record.flows[0].last_at_ns + 10**9))
+
+
+def test_a_later_guest_is_held_to_its_own_beginning():
+    late = flow_record([packets(60, 60, 60, 60), packets(30, 30)], begin_bins=[0, 2], second_after_s=2.0)
+    assert late.start_skew_s == 0
+    early = flow_record([packets(60, 60, 60, 60), packets(30, 30, 30)], begin_bins=[0, 1], second_after_s=2.0)
+    assert early.start_skew_s == 1.0
+    assert "start_skew" in again(early)
+    assert recompute_flow(early) == []
+
+
+def test_bins_that_were_not_counted_are_no_zeros():
+    """A guest whose clock is slow sends on after the last bin."""
+    record: Any = flow_record([packets(30, 30, 30), packets(30, 30, 30)])
+    flows = tuple(
+        each.model_copy(
+            update={"packets": each.packets + 900, "outside_packets": 900, "last_at_ns": each.last_at_ns + 3 * 10**9}
+        )
+        for each in record.flows
+    )
+    found = shared(flows, ["g1", "g2"], record.origin_ns, PAYLOAD_BYTES, 1.0)
+    assert found.stop == 3
+    assert found.sum_bps == pytest.approx(60e6, rel=1e-3)
+
+
+def test_a_limit_that_was_not_asked_for_is_not_attained():
+    record = flow_record([packets(*[20.0] * 5)], limits_bps=(30_000_000,))
+    assert quantities(record).attained == {}
+
+
+def test_what_cannot_be_counted_in_bins_is_refused_beforehand():
+    for told in (
+        {"duration_s": 300.0, "bin_s": 0.01},
+        {"duration_s": 60.0, "bin_s": 0.05, "guests": [100]},
+        {"limits": [0]},
+        {"limits": ["7kbit"]},
+    ):
+        with pytest.raises(ValueError, match="allowed"):
+            FlowFactors.model_validate(told)
+
+
+def test_points_of_another_load_are_no_part_of_what_guests_can_send():
+    full = [flow_record([packets(*[95.7] * 4)], block=block, flow_id=f"f{block}") for block in (1, 2, 3)]
+    less = [held(20_000_000, 20.0, block=block, flow_id=f"l{block}") for block in (4, 5, 6)]
+    summary = summarize_flows([*full, *less])
+    assert [point.key.offered_bps for point in plain(summary.points)] == [100_000_000]
+    assert len({summary.name_of(point.key) for point in summary.points}) == 2
+
+
+def test_the_live_curve_is_of_the_unit_under_tests_own_interfaces():
+    watch = SendingWatch({7: "g1"})
+    rows = [0] * len(STAT_NAMES)
+    for second in range(3):
+        rows = list(rows)
+        rows[STAT_NAMES.index("rx_bytes")] = 1_000_000 * second
+        watch.see(
+            CountersSampled.parse(
+                {
+                    "event": "counters",
+                    "missed": 0,
+                    "late": False,
+                    "monotonic_ns": second * 10**9,
+                    "wall_ns": 1,
+                    "namespaces": {"": [[7, len(rows), rows]], "other": [[7, len(rows), [9] * len(rows)]]},
+                }
+            )
+        )
+    (curve,) = watch.over_time().curves
+    assert curve.values == (8.0, 8.0)

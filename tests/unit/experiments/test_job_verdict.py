@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from labconsole.experiments.job.verdict import clock_notes, judge
-from labconsole.model.record.crew_trial import TimekeeperSeen
+from labconsole.model.record.crew_trial import ProgramSeen, TimekeeperSeen
 from labconsole.model.record.job import CopySeen, EmptyJobs
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.observed import TrialObservations
+from labconsole.verdict.programs import program_reasons
 from support.fake_session import make_inventory
 from support.job_records import job_data, job_record
 
@@ -108,3 +109,31 @@ def test_the_worst_clock_of_a_guest_is_told_whichever_copy_it_is_of():
         (note,) = clock_notes(order)
         assert note["clock_ratios"] == {"g1": 0.5}
     assert list(clock_notes([copy(clock_ratio=1.012)])) == []
+
+
+def test_a_copy_that_is_short_beside_what_a_job_that_does_nothing_takes_is_doubted():
+    """Of four copies on a processor each waits three times as long for its pings as one alone, which nobody took off."""
+    slow = EmptyJobs(each_s=(0.29, 0.31), mean_s=0.3, sd_s=0.001)
+    four = [copy(guest=f"g{number}") for number in range(1, 5)]
+    assert codes(*four, empty=slow) == ("suspect", ["job_short"])
+    assert codes(four[0], empty=slow) == ("valid", [])
+    assert codes(*four) == ("valid", [])
+
+
+def test_less_time_by_the_clock_around_than_by_the_one_outside_is_no_time():
+    assert codes(copy(host_s=2.9)) == ("invalid", ["witnesses_disagree"])
+    assert codes(copy(host_s=2.98)) == ("valid", [])
+    assert codes(copy(host_s=None)) == ("valid", [])
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        (ProgramSeen(name="pi", sha256=("a" * 64,)), []),
+        (ProgramSeen(name="pi", sha256=("a" * 64, "b" * 64)), ["programs_differ"]),
+        (ProgramSeen(name="pi", sha256=("a" * 64,), unknown=1), ["not_observed"]),
+        (ProgramSeen(name="pi", sha256=(), unknown=2), ["not_observed"]),
+    ],
+)
+def test_a_program_that_is_not_known_of_every_guest_is_doubted(program: ProgramSeen, expected: list[str]):
+    assert [each.code for each in program_reasons(program)] == expected

@@ -14,6 +14,7 @@ from labconsole.model.record.boot import BootRecord
 from labconsole.model.record.kinds.boot import KIND as BOOT
 from labconsole.store.open import open_store
 from support.boot_records import boot_data
+from support.job_records import drawn_at
 
 EACH_S = {"uml": 0.8, "lxc": 0.05}
 COLD_S = 1.0
@@ -34,6 +35,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
                         number += 1
                         data = boot_data([more_s + each_s * n * draw.gauss(1, 0.01) for n in range(1, guests + 1)])
                         data["boot_id"] = f"20261123T0909{number:02}Z-{number:06x}"
+                        data["started_at"] = drawn_at(block, platform, start, guests)
                         data["plan"] |= {"block": block, "hash": f"boot-{number}"}
                         data["requested"] |= {"platform": platform, "start": start, "guests": guests}
                         for guest in data["guests"] if platform == "uml" else ():

@@ -9,6 +9,7 @@ import pytest
 from labconsole.cli.text.boots import boot_lines, boots_table, summary_lines
 from labconsole.experiments.boot.summary import summarize_boots
 from support.boot_records import MIB, boot_data, boot_record, started
+from support.job_records import drawn_at
 
 COUNTS = (1, 2, 5, 10)
 
@@ -92,7 +93,8 @@ def test_starts_that_do_not_differ_are_not_claimed_to() -> None:
                     record = started(draw.gauss(1, 0.05), 90, guests=guests, block=block)
                     asked = record.requested.model_copy(update={"platform": platform})
                     ref = record.plan.model_copy(update={"hash": f"{platform}{block}{guests}"})
-                    records.append(record.model_copy(update={"requested": asked, "plan": ref}))
+                    at = drawn_at(block, platform, guests)
+                    records.append(record.model_copy(update={"requested": asked, "plan": ref, "started_at": at}))
         found = summarize_boots(records).between_platforms
         assert len(found) == 9
         claimed += any(each.word != "inconclusive" for each in found)

@@ -25,7 +25,7 @@ def figure_named(report: Report, name: str) -> Figure:
 
 
 def names(report: Report) -> set[str]:
-    return {each.name for each in (*report.figures, *report.tables)}
+    return {figure.name for figure in report.figures} | {table.name for table in report.tables}
 
 
 def costing(sizes: tuple[int, ...] = SIZES, *, bent: float = 0.0, kind: str = "none") -> list[dict[str, Any]]:
@@ -38,7 +38,7 @@ def costing(sizes: tuple[int, ...] = SIZES, *, bent: float = 0.0, kind: str = "n
             values = [most_mbps * passed * (1 + 0.001 * wiggle) for wiggle in (-1, 0, 1, 0)]
             runs += set_ups_of(
                 values, 100 * place + 10 * load, point=2 * place + load, size=size, target=target, fixed=2 * 10**9,
-                offered_mbps=most_mbps * (1.2 + load), kind=kind,
+                offered_mbps=most_mbps * (1.2 + load), kind=kind, trials=2 * len(sizes),
             )  # fmt: skip
     return runs
 
@@ -70,7 +70,7 @@ def test_no_model_is_made_of_two_sizes_nor_of_maxima_that_were_not_reached(tmp_p
     runs = [
         run
         for place, size in enumerate(SIZES)
-        for run in set_ups_of([100.0, 100.0, 100.0], 10 * place, point=place, size=size, target=10**8)
+        for run in set_ups_of([100.0, 100.0, 100.0], 10 * place, point=place, size=size, target=10**8, trials=4)
     ]
     assert "packet-cost" not in names(report_of(tmp_path / "carried.sqlite", runs))
 
@@ -107,7 +107,7 @@ def test_every_repetition_is_a_dot_about_its_points_mean(tmp_path: Path) -> None
     ]
     drawn = figure_named(report_of(tmp_path / "s.sqlite", runs), "spread-1-source")
     (mark,) = drawn.panels[0].curves[0].marks
-    assert sorted(mark.dots) == [pytest.approx(each, abs=1e-6) for each in (-10, 0, 0, 10)]
+    assert sorted(mark.dots) == [pytest.approx(each, abs=0.02) for each in (-10, 0, 0, 10)]
     assert mark.y == 0
     assert draw.draw(drawn, ("svg",))["svg"]
 
@@ -118,7 +118,7 @@ def test_an_idle_guest_is_drawn_over_none_at_every_load(tmp_path: Path) -> None:
         for kind, mbps, place in (("none", alone, 0), ("idle", idle, 50)):
             runs += set_ups_of(
                 [mbps * each for each in (0.999, 1.0, 1.001)], 100 * load + place, point=2 * load + bool(place),
-                target=target, kind=kind, platform="lxc",
+                target=target, kind=kind, platform="lxc", trials=2,
             )  # fmt: skip
     report = report_of(tmp_path / "s.sqlite", runs)
     rows = rows_of(table_named(report, "idle-guest"))

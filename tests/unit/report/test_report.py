@@ -247,7 +247,14 @@ def test_figures_follow_the_papers_and_say_how_many_set_ups(store_file: Path, tm
         return {figure.name: figure for figure in report_of(path, runs).figures}
 
     figures = drawn(store_file, measured)
-    assert list(figures) == ["figure-3", "figure-4", "figure-3-2-sources"]
+    assert list(figures) == [
+        "figure-3",
+        "figure-4",
+        "figure-3-2-sources",
+        "stream-rates",
+        "spread-1-source",
+        "spread-2-sources",
+    ]
     assert "3 set-ups, n = 3 per point; error bars: 95 % confidence interval of the mean over set-ups" in (
         figures["figure-3"].caption
     )

@@ -33,6 +33,10 @@ def add_kind(kinds: Any) -> None:
     add_common(flow, "--hosts", "--store", "--json")
     flow.add_argument("--platforms", type=comma_separated, metavar="A,B", help="platforms of hosts.yaml")
     flow.add_argument("--guests", type=counts, metavar="N,M", help="how many guests send at once (default: 1)")
+    flow.add_argument(
+        "--pattern", type=comma_separated, metavar="A,B",
+        help="out: to the sink; ring: each guest to the next over TCP, inside the unit under test (default: out)",
+    )  # fmt: skip
     flow.add_argument("--cpu", type=comma_separated, metavar="A,B", help="same, own, any (default: any)")
     flow.add_argument(
         "--offered", type=comma_separated, metavar="A,B",
@@ -60,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
         return show_stored(args, FLOWS_SHOWN)
     require(args, "platforms")
     wanted = {
-        "guests": args.guests, "cpu": args.cpu, "offered": args.offered,
+        "pattern": args.pattern, "guests": args.guests, "cpu": args.cpu, "offered": args.offered,
         "limits": None if args.limits is None else [args.limits], "greedy": args.greedy,
         "second_after_s": None if args.second_after is None else [args.second_after],
         "payload_bytes": args.payload_bytes, "duration_s": args.duration, "bin_s": args.bin,

@@ -20,19 +20,20 @@ X_LABEL = "seconds since the first packet"
 
 
 def _alike(point: FlowPointFound) -> bool:
-    return len(set(point.key.limits_bps)) == 1
+    return point.key.guests > 1 and point.key.greedy == 1 and len(set(point.key.limits_bps)) == 1
 
 
 def _different(point: FlowPointFound) -> bool:
-    return len(set(point.key.limits_bps)) > 1
+    return point.key.greedy == 1 and len(set(point.key.limits_bps)) > 1
 
 
 def _unlimited(point: FlowPointFound) -> bool:
-    return not point.key.limits_bps and point.key.greedy == 1 and point.key.guests > 1
+    own = not point.key.limits_bps and point.key.greedy == 1 and point.key.guests > 1
+    return own and point.key.offered_bps >= point.line_bps
 
 
 def _greedy(point: FlowPointFound) -> bool:
-    return point.key.greedy > 1
+    return point.key.greedy > 1 and point.key.guests > 1 and not point.key.limits_bps
 
 
 def over_time(material: Material, name: str, title: str, of: Callable[[FlowPointFound], bool]) -> Figure | None:

@@ -23,7 +23,17 @@ from labconsole.report.points import (
     background_order,
     platform_order,
 )
-from labconsole.report.words import UNKNOWN, count, number, p_words, share_words, size_cells, size_number, target_words
+from labconsole.report.words import (
+    SIZE_COLUMNS,
+    UNKNOWN,
+    count,
+    number,
+    p_words,
+    share_words,
+    size_cells,
+    size_number,
+    target_words,
+)
 
 LEAST_SIZES = 3
 """Through fewer frame sizes a line goes whatever the truth is."""
@@ -183,8 +193,8 @@ def beyond(material: Material) -> Table | None:
         name="packet-cost-loss",
         title="Loss beyond the maximum: foretold by the model, and measured",
         columns=(
-            "frame_size_bytes", "frame_size_includes_fcs", "platform", "sources", "background", "offered_mean_bps",
-            "foretold_maximum_bps", "foretold_loss_ratio", "missing_ratio",
+            *SIZE_COLUMNS, "platform", "sources", "background", "offered_mean_bps", "foretold_maximum_bps",
+            "foretold_loss_ratio", "missing_ratio",
         ),
         rows=tuple(rows),
         headings=(

@@ -38,7 +38,7 @@ def _mark(point: PointSummary) -> Mark:
     values = point.trial_values_bps
     mean = sum(values) / len(values)
     dots = tuple(PERCENT * (value / mean - 1) for value in values)
-    return Mark(point.offered_bps.mean / MEGA, 0.0, None, None, point.n, point.set_ups, dots)
+    return Mark(point.offered_bps.mean / MEGA, 0.0, min(dots), max(dots), point.n, point.set_ups, dots)
 
 
 def _figure(sources: int, panels: tuple[Panel, ...], points: list[PointSummary]) -> Figure:
@@ -51,8 +51,8 @@ def _figure(sources: int, panels: tuple[Panel, ...], points: list[PointSummary])
         y_label="a trial's rate from its point's mean, %",
         panels=panels,
         caption=f"Every dot is one trial, {trials} in all, of {count(len(points), 'point')} with two trials or more; "
-        "0 is the mean of its point's trials. Trials of all set-ups stand together: the table on spread tells "
-        "between set-ups and within them.",
+        "0 is the mean of its point's trials, and bars are from the least to the most. Trials of all set-ups stand "
+        "together: the table on spread tells between set-ups and within them.",
         ideal=False,
         from_zero=False,
     )

@@ -1,0 +1,156 @@
+"""Guests in a ring, each sending to the next over one TCP connection: what each is told, and what follows. Pure.
+
+No packet leaves the unit under test, so that there is no clock and no capture outside of it: bytes are those that its
+interfaces to the guests counted, in a window by its own clock.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from labconsole.experiments.flow.script import OUTPUT_BYTES, SenderAnswer, read_answer
+from labconsole.measure.statistics.repetitions import jain_index
+from labconsole.model.record.flow import LimiterSeen, RingSeen
+from labconsole.model.record.run import Reason
+from labconsole.platforms.base.inside import at_once
+from labconsole.verdict.observed import Snapshot
+from labconsole.verdict.reasons import reason
+from labconsole.wire.codec import STAT_NAMES
+from labconsole.wire.guests import AskedGuests
+
+PORT = 5002
+LEAD_S = 1.0
+"""Between the first bytes of all and the window: connections are slow in their beginning."""
+
+LONGER_S = 6.0
+"""How much longer than the window all send: it begins when they are seen to."""
+
+LISTEN_S, LINGER_S = 1.0, 2.0
+GIVEN_UP_S = 5.0
+"""So much later a connection that never came about is given up; by itself it tries for minutes, whatever else it is
+told."""
+
+BYTES_ERROR = 0.05
+"""What came out of the guests went into guests, up to this share: a full interface drops what TCP sends again, and of a
+segment larger than a frame, which has one header, a limiter makes frames of 1514 bytes with 66 of headers each."""
+
+_RX, _TX = STAT_NAMES.index("rx_bytes"), STAT_NAMES.index("tx_bytes")
+_SAID = re.compile(r",(\d{1,18}),(\d{1,15})\|?$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RingGuest:
+    """One guest: ``to`` is the name of the next, ``next_address`` where that one listens."""
+
+    name: str
+    to: str
+    address: str
+    next_address: str
+    mac: str
+    host_interface: str
+
+    def line(self, duration_s: float) -> str:
+        """It listens, waits for all others to, and sends for so long. The server ends after the last has sent."""
+        sends_s = duration_s + LONGER_S
+        work = f"iperf -c {self.next_address} -p {PORT} -t {sends_s:g} -y C"
+        work = f"busybox timeout -s KILL {math.ceil(sends_s + GIVEN_UP_S)} {work}"
+        said = f"o=$({{ {work}; echo \" ST $?\"; }} 2>&1 | tail -c {OUTPUT_BYTES} | tr '\\n' '|')"
+        sends = f'{said}; sleep {LINGER_S:g}; printf "%s\\n" "LCFLOW $o"'
+        serves = f"iperf -s -p {PORT} -B {self.address} </dev/null >/dev/null 2>&1 & s=$!; sleep {LISTEN_S:g}"
+        return f"{serves}; {at_once([sends])}; kill $s 2>/dev/null; wait $s 2>/dev/null"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RingWindow:
+    """``before`` and ``after``: the UUT's counters at both ends of the window; None: nothing was seen to be sent."""
+
+    answered: AskedGuests
+    before: Snapshot | None
+    after: Snapshot | None
+    limiters: Mapping[str, LimiterSeen]
+
+    def window_s(self, guests: Sequence[RingGuest]) -> float | None:
+        """How long, by the UUT's clock."""
+        ends = [self._of(side, guests[0]) for side in (self.before, self.after)] if guests else [None]
+        if None in ends:
+            return None
+        first, last = ends
+        assert first is not None and last is not None
+        return (last[0] - first[0]) / 1e9
+
+    def counted(self, guest: RingGuest) -> tuple[int, int] | None:
+        """Bytes that came out of a guest, and that went into it."""
+        before, after = (self._of(side, guest) for side in (self.before, self.after))
+        return None if before is None or after is None else (after[1] - before[1], after[2] - before[2])
+
+    @staticmethod
+    def _of(side: Snapshot | None, guest: RingGuest) -> tuple[int, int, int] | None:
+        sample = None if side is None else side.get(("", guest.host_interface))
+        return None if sample is None else (sample.monotonic_ns, sample.values[_RX], sample.values[_TX])
+
+
+def ring_seen(guests: Sequence[RingGuest], window: RingWindow) -> tuple[RingSeen, ...]:
+    """Each guest with its bytes and rates."""
+    took_s = window.window_s(guests)
+    said = {each.guest: each for each in window.answered.guests}
+    found = []
+    for guest in guests:
+        console = said.get(guest.name)
+        answer = SenderAnswer() if console is None or console.printed is None else read_answer(console.printed)
+        counted = window.counted(guest)
+        found.append(
+            RingSeen(
+                guest=guest.name,
+                to=guest.to,
+                address=guest.address,
+                mac=guest.mac,
+                host_interface=guest.host_interface,
+                out_bytes=None if counted is None else counted[0],
+                in_bytes=None if counted is None else counted[1],
+                out_bps=None if counted is None or not took_s else counted[0] * 8 / took_s,
+                said_bps=_said_bps(answer),
+                limiter=window.limiters.get(guest.name),
+                exit_status=answer.exit_status,
+                output=answer.output,
+            )
+        )
+    return tuple(found)
+
+
+def _said_bps(answer: SenderAnswer) -> float | None:
+    """Payload, by iperf's word and its guest's clock."""
+    found = _SAID.search(answer.output)
+    return None if found is None else float(found[2])
+
+
+def ring_sum(ring: Sequence[RingSeen]) -> tuple[float | None, float | None]:
+    """Of all guests' rates the sum, and how equal they are by Jain's index."""
+    rates = [each.out_bps for each in ring if each.out_bps is not None]
+    if not rates or len(rates) < len(ring):
+        return None, None
+    return sum(rates), jain_index(rates)
+
+
+def ring_reasons(ring: Sequence[RingSeen], window_s: float | None) -> Iterator[Reason]:
+    """What a record of a ring shows, so that whoever has it can judge again."""
+    broken = False
+    for each in ring:
+        pair, why = f"{each.guest} → {each.to}", f": {each.output}" if each.output else ""
+        if each.exit_status is None:
+            yield reason("guests_missing", f"{pair}: {each.guest} did not say how sending ended", guest=each.guest)
+        elif each.exit_status != 0 or (window_s is not None and each.said_bps is None):
+            yield reason("generator_failed", f"{pair}: iperf ended with {each.exit_status}{why}", guest=each.guest)
+        elif each.out_bytes == 0:
+            yield reason("no_packets", f"{pair}: nothing came out of {each.guest} in the window", guest=each.guest)
+        else:
+            continue
+        broken = True
+    if ring and window_s is None and not broken:
+        yield reason("not_measured", "not all guests were seen to send, so that there is no window to count in")
+    out, into = ([getattr(each, name) for each in ring] for name in ("out_bytes", "in_bytes"))
+    if ring and None not in out and None not in into and abs(sum(out) - sum(into)) > BYTES_ERROR * sum(out):
+        detail = f"{sum(out)} bytes came out of the guests, and {sum(into)} went into them"
+        yield reason("witnesses_disagree", detail)

@@ -1,0 +1,150 @@
+"""Guests in a ring, each sending to the next (Quétier, Neri and Cappello, section 3.1.4 and figure 15)."""
+
+from __future__ import annotations
+
+from labconsole.contracts.report import Cell, Figure, Mark, MethodNote, Panel, PlottedCurve, ReportUnit, Table
+from labconsole.experiments.flow.shown import interval, rings_of, words
+from labconsole.experiments.flow.summary import FlowPointFound, FlowsSummary, summarize_flows
+from labconsole.report.captions import caption, mark_of
+from labconsole.report.material import Material
+from labconsole.report.points import platform_order
+from labconsole.report.reference import CAUTION
+from labconsole.report.words import UNKNOWN, number
+
+PAPER = "quetier"
+MBYTE_BITS = 8e6
+"""Bits a megabyte, as the paper's MB/s are."""
+
+
+def points_of(material: Material) -> tuple[FlowsSummary, list[FlowPointFound]]:
+    """Those that can be stood behind."""
+    summary = summarize_flows(rings_of(material))
+    points = [each for each in summary.points if each.sum_bps is not None]
+    return summary, sorted(points, key=lambda each: (platform_order(each.key.platform), each.key.guests))
+
+
+def figure(material: Material) -> Figure | None:
+    """A bar a platform for each number of guests: the mean guest, and every guest a dot."""
+    summary, points = points_of(material)
+    if not points:
+        return None
+    names = tuple(dict.fromkeys(summary.name_of(each.key) for each in points))
+    scenarios = dict.fromkeys(f"{each.key.guests} guests {each.key.scenario}" for each in points)
+    panels = []
+    for scenario in scenarios:
+        marks = []
+        for each in points:
+            if f"{each.key.guests} guests {each.key.scenario}" != scenario or each.sum_bps is None:
+                continue
+            mark = mark_of(names.index(summary.name_of(each.key)), each.sum_bps, scale=MBYTE_BITS * each.key.guests)
+            dots = tuple(guest.shared_bps.mean / MBYTE_BITS for guest in each.guests if guest.shared_bps is not None)
+            marks.append(Mark(mark.x, mark.y, mark.low, mark.high, mark.n, mark.set_ups, dots))
+        panels.append(Panel(scenario, (PlottedCurve("each guest", tuple(marks)),)))
+    told = caption("Rate out of a guest, the mean of all guests of the ring", panels)
+    return Figure(
+        name="quetier-15",
+        title="Guests that send to each other",
+        kind="bars",
+        x_label="",
+        y_label="MB/s of frames at a guest's interface",
+        panels=tuple(panels),
+        caption=told.replace("dots: means of the set-ups", "dots: the guests"),
+        x_names=names,
+    )
+
+
+def table(material: Material) -> Table | None:
+    """Mean, least and most of the guests of each ring, and how equal they are."""
+    summary, points = points_of(material)
+    rows: list[tuple[Cell, ...]] = []
+    shown: list[tuple[str, ...]] = []
+    for each in points:
+        key, rates = each.key, [guest.shared_bps for guest in each.guests if guest.shared_bps is not None]
+        least = min(rates, key=lambda rate: rate.mean, default=None)
+        most = max(rates, key=lambda rate: rate.mean, default=None)
+        out = ", ".join(f"{times} {code}" for code, times in each.left_out.items())
+        mean_bps = None if each.sum_bps is None else each.sum_bps.mean / key.guests
+        rows.append(
+            (
+                key.platform, key.guests, key.cpu, " ".join(map(str, key.limits_bps)), mean_bps,
+                *interval(each.sum_bps), *interval(least), *interval(most), *interval(each.jain),
+                len(each.flow_ids), out, summary.testbeds[key.testbed_fingerprint], key.kernel,
+            )
+        )  # fmt: skip
+        per_guest = MBYTE_BITS * key.guests
+        shown.append(
+            (
+                summary.name_of(key), str(key.guests), key.scenario, words(each.sum_bps, per_guest, 1),
+                words(least, MBYTE_BITS, 1), words(most, MBYTE_BITS, 1), words(each.jain, 1, 4),
+                str(len(each.flow_ids)), out or "none",
+            )
+        )  # fmt: skip
+    if not rows:
+        return None
+    quantities = ("sum_bps", "least_bps", "most_bps", "jain")
+    return Table(
+        name="flow-ring",
+        title="Guests in a ring: what each sends to the next",
+        columns=(
+            "platform", "guests", "cpu", "limits_bps", "mean_of_guests_bps",
+            *(column for name in quantities for column in (name, f"{name}_ci_low", f"{name}_ci_high")), "trials",
+            "left_out_codes", "testbed", "kernel",
+        ),
+        rows=tuple(rows),
+        headings=(
+            "platform", "guests", "scenario", "each, MB/s", "least, MB/s", "most, MB/s", "Jain", "trials", "left out",
+        ),
+        shown=tuple(shown),
+        note="Of frames at the guests' interfaces on the unit under test, with the answers to the guest before; mean ± "
+        "half the 95 % interval over set-ups. No packet leaves the unit under test: no clock and no capture outside.",
+    )  # fmt: skip
+
+
+def beside(material: Material) -> Table | None:
+    """One's own rates and the paper's."""
+    paper = material.paper
+    if paper is None or paper.name != PAPER or "ring" not in paper.tables:
+        return None
+    summary, points = points_of(material)
+    rows: list[tuple[Cell, ...]] = []
+    for each in points:
+        theirs = material.paper_names.get(each.key.platform)
+        said = [row for row in paper.tables["ring"] if row["platform"] == theirs]
+        own = None if each.sum_bps is None else each.sum_bps.mean / each.key.guests / MBYTE_BITS
+        for row in said:
+            rows.append((summary.name_of(each.key), each.key.guests, own, row["platform"], row["guests"],
+                         row["throughput_mbyte_per_s"]))  # fmt: skip
+    if not rows:
+        return None
+    return Table(
+        name="quetier-15-beside",
+        title="Guests in a ring beside the paper's",
+        columns=("platform", "guests", "own_mbyte_per_s", "paper_platform", "paper_guests", "paper_mbyte_per_s"),
+        rows=tuple(rows),
+        headings=("platform", "guests", "own, MB/s", "paper's platform", "its guests", "the paper, MB/s"),
+        shown=tuple(
+            tuple(number(cell, 1) if isinstance(cell, float) else str(cell or UNKNOWN) for cell in row) for row in rows
+        ),
+        note=f"Paper: {paper.source.replace('{table}', 'figure 15')}; payload by netperf there, frames here. {CAUTION}",
+        beside_paper=True,
+    )  # fmt: skip
+
+
+def method(material: Material) -> MethodNote | None:
+    """How a ring is counted."""
+    if not rings_of(material):
+        return None
+    return MethodNote(
+        "Guests in a ring",
+        "Each guest sends to the next over one TCP connection (iperf), all begun together. Bytes are those that the "
+        "unit under test's interface to each guest counted in a window by its own clock, which begins a second after "
+        "every guest was seen to send. What went into all guests has to be what came out of them.",
+    )
+
+
+UNITS = (
+    ReportUnit(name="quetier-15", place=118, paper=(PAPER, "figure 15"), make=figure),
+    ReportUnit(name="flow-ring", place=122, make=table),
+    ReportUnit(name="quetier-15-beside", place=177, make=beside),
+    ReportUnit(name="ring-words", place=118, make=method),
+)

@@ -1,0 +1,138 @@
+"""Which trials of guests may be held against each other: by their block, boot, stretch, and the order they were begun in."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from labconsole.experiments.job.summary import summarize_jobs
+from labconsole.measure.trials_of_guests import NOT_DRAWN, Blocks
+from labconsole.model.record.job import JobRecord
+from support.job_records import job_record, taken
+
+BOOT = {"nodes": {"uut": {"facts": {"boot_id": "boot-1"}}}}
+
+
+def trial(seconds: float, platform: str, block: int, at: str, *, boot: str | None = "boot-1", **plan: Any) -> JobRecord:
+    """One guest that took so long, begun at this time of November 2026."""
+    record = taken([seconds], platform=platform, guests=1, working="one", block=block)
+    facts = {} if boot is None else {"boot_id": boot}
+    return record.model_copy(
+        update={
+            "started_at": f"2026-11-{at}:00.000Z",
+            "environment": {"nodes": {"uut": {"facts": facts}}},
+            "plan": record.plan.model_copy(update={**plan, "hash": f"{platform}-{block}-{at}"}),
+        }
+    )
+
+
+def seconds_of(record: JobRecord) -> float | None:
+    return record.copies[0].seconds
+
+
+def effect(ours: Sequence[JobRecord], theirs: Sequence[JobRecord]) -> Any:
+    return Blocks([*ours, *theirs]).effect(ours, theirs, seconds_of)
+
+
+def in_turn(count: int = 4, **how: Any) -> tuple[list[JobRecord], list[JobRecord]]:
+    """Two platforms in the same blocks, the one first that was second before; lxc takes a tenth longer."""
+    rng = random.Random(1)
+    found: tuple[list[JobRecord], list[JobRecord]] = ([], [])
+    for block in range(1, count + 1):
+        minutes = ("10", "20") if block % 2 else ("20", "10")
+        for place, (platform, factor) in enumerate((("host", 1.0), ("lxc", 1.1))):
+            seconds = factor * (1 + rng.gauss(0, 0.001))
+            found[place].append(trial(seconds, platform, block, f"{block:02}T10:{minutes[place]}", **how))
+    return found
+
+
+def test_trials_of_one_block_are_paired():
+    host, lxc = in_turn()
+    found = effect(lxc, host)
+    assert found.blocks == 4 and found.paired
+    assert found.change == pytest.approx(0.1, abs=0.005)
+    assert found.p < 0.001
+
+
+def test_blocks_of_two_calls_are_not_each_others():
+    """Both calls are of the command line: of one name, with blocks from 1."""
+    host, _ = in_turn()
+    later = [trial(1.1, "lxc", block, f"{10 + block}T10:10") for block in range(1, 5)]
+    found = effect(later, host)
+    assert (found.blocks, found.p) == (0, None)
+
+
+def test_a_block_that_was_parted_by_another_is_no_pair():
+    host, lxc = in_turn()
+    lxc[0] = trial(1.1, "lxc", 1, "09T10:10")  # taken again, after all other blocks
+    assert effect(lxc, host).blocks == 3
+
+
+def test_plans_of_one_name_and_two_contents_are_not_each_others():
+    host, _ = in_turn(plan_hash="a" * 16)
+    _, lxc = in_turn(plan_hash="b" * 16)
+    assert effect(lxc, host).blocks == 0
+
+
+@pytest.mark.parametrize("boot", [None, "boot-2"])
+def test_trials_of_two_boots_or_of_unknown_ones_are_no_pair(boot: str | None):
+    host, _ = in_turn()
+    _, lxc = in_turn(boot=boot)
+    assert effect(lxc, host).p is None
+
+
+def test_over_three_boots_a_side_platforms_that_need_different_ones_are_compared():
+    host = [trial(1 + 0.001 * n, "host", n, f"0{n}T10:10", boot=f"linux-{n}") for n in range(1, 5)]
+    lxc = [trial(1.1 + 0.001 * n, "lxc", n, f"0{n}T12:10", boot=f"xen-{n}") for n in range(1, 5)]
+    found = effect(lxc, host)
+    assert not found.paired and found.blocks == 4
+    assert found.p < 0.001
+
+
+def test_nothing_is_claimed_where_all_blocks_took_them_in_the_same_order():
+    """With a drift within blocks, equal platforms would be called different each time."""
+    host, lxc = [], []
+    for block in range(1, 7):
+        host.append(trial(1.0 + 0.0001 * block, "host", block, f"{block:02}T10:10"))
+        lxc.append(trial(1.02 + 0.0001 * block, "lxc", block, f"{block:02}T10:40"))
+    found = effect(lxc, host)
+    assert (found.p, found.ci_low, found.absent) == (None, None, NOT_DRAWN)
+    assert found.change == pytest.approx(0.02, abs=0.001)
+
+
+def test_a_summary_claims_nothing_of_platforms_that_were_taken_one_after_the_other():
+    host = [trial(1.0 + 0.001 * block, "host", block, f"{block:02}T10:10") for block in range(1, 6)]
+    lxc = [trial(1.3 + 0.001 * block, "lxc", block, f"{10 + block}T10:10") for block in range(1, 6)]
+    (overhead,) = summarize_jobs([*host, *lxc]).overheads
+    assert overhead.word == "no claim"
+    drawn_host, drawn_lxc = in_turn(6)
+    (claimed,) = summarize_jobs([*drawn_host, *drawn_lxc]).overheads
+    assert claimed.word == "different"
+
+
+def test_no_false_difference_of_equal_platforms_under_a_drift_between_calls():
+    rng = random.Random(7)
+    false = 0
+    for _ in range(100):
+        host = [trial(1 + rng.gauss(0, 0.002), "host", block, f"{block:02}T10:10") for block in range(1, 6)]
+        lxc = [trial(1.02 + rng.gauss(0, 0.002), "lxc", block, f"{10 + block}T10:10") for block in range(1, 6)]
+        (overhead,) = summarize_jobs([*host, *lxc]).overheads
+        false += overhead.word.startswith("different")
+    assert false == 0
+
+
+def test_a_record_says_its_boot_in_the_facts_of_the_unit_under_test():
+    data = job_record_data()
+    data["environment"]["nodes"] = {"snk1": {"facts": {"boot_id": "other"}}, "uut": {"facts": {"boot_id": "own"}}}
+    record = job_record(data)
+    (block,) = Blocks([record]).means([record], seconds_of)
+    assert block.boot_id == "own"
+
+
+def job_record_data() -> dict[str, Any]:
+    from support.job_records import job_data
+
+    return job_data()
