@@ -13,7 +13,9 @@ from labconsole.measure.statistics.set_ups import set_up_means
 from labconsole.model.record.crew_trial import CrewTrialRef
 
 NOT_DRAWN = "all blocks took them in the same order"
-_NOTHING: dict[str, Any] = dict.fromkeys(("ci_low", "ci_high", "ci90_low", "ci90_high", "p"))
+_NOTHING: dict[str, Any] = dict.fromkeys(
+    ("ci_low", "ci_high", "ci90_low", "ci90_high", "p", "mean_log", "error_log", "sd_log", "degrees")
+)
 
 
 class NodeOutside(Protocol):

@@ -62,25 +62,29 @@ def schedule(
     every: Iterable[P], *, set_ups: int, repetitions: int, seed: int, listed: bool = False
 ) -> list[CrewTrial[P]]:
     """Every trial in the order of execution: block after block, in each every crew once, in each crew round after
-    round of its points; crews and points in an order that the seed draws, unless they are taken as ``listed``.
+    round of its points; crews and points in an order that the seed draws, unless they are taken as ``listed``. Every
+    second block is the one before it reversed, so that over both a drift falls on all alike.
     """
     crews: dict[Hashable, list[P]] = {}
     for point in every:
         crews.setdefault(point.crew, []).append(point)
     trials: list[CrewTrial[P]] = []
+    drawn: list[list[list[P]]] = []
     for block in range(1, set_ups + 1):
         draw = random.Random(f"{seed}/{block}")
-        keys = list(crews)
-        if not listed:
-            draw.shuffle(keys)
-        for key in keys:
-            for repetition in range(1, repetitions + 1):
-                round_of = list(crews[key])
-                if not listed:
-                    draw.shuffle(round_of)
+        if block % 2 or listed:
+            drawn = [[list(points) for _ in range(repetitions)] for points in crews.values()]
+        else:
+            drawn = [[points[::-1] for points in rounds[::-1]] for rounds in drawn[::-1]]
+        if block % 2 and not listed:
+            draw.shuffle(drawn)
+            for rounds in drawn:
+                for points in rounds:
+                    draw.shuffle(points)
+        for rounds in drawn:
+            for repetition, points in enumerate(rounds, 1):
                 trials += [
-                    CrewTrial(point, block, repetition, len(trials) + number)
-                    for number, point in enumerate(round_of, 1)
+                    CrewTrial(point, block, repetition, len(trials) + number) for number, point in enumerate(points, 1)
                 ]
     return trials
 
