@@ -46,10 +46,10 @@ class OverTimeChart(Tones):
         self._drawn, self._drawn_at_s = wanted, now_s
         shown = self._shown
         if shown is None or not any(curve.seconds for curve in shown.curves):
-            entitle(self, shown.title if shown is not None else "Over time", "")
+            entitle(self, shown.title if shown is not None else "Over time")
             self._rows = [[], [("  nothing was seen yet", "muted")]]
         else:
-            entitle(self, shown.title, f"{shown.unit}, over s")
+            entitle(self, f"{shown.title}: {shown.unit}, over s")  # a small terminal has no lower border to say it in
             self._rows = _rows(shown, width, height)
         self.refresh()
 
@@ -80,8 +80,9 @@ def _legend(shown: OverTime, width: int) -> list[Span]:
     room = width - 2
     for place, (text, tone) in enumerate(words):
         left = len(words) - place
-        if len(text) + 2 > room - (8 if left > 1 else 0):
-            spans.append((f"+ {left} more"[: max(0, room)], "muted"))
+        more = f"  + {left} more"
+        if len(text) + 2 > room - (len(more) if left > 1 else 0):
+            spans.append((more[: max(0, room)], "muted"))
             break
         spans += [("  ", ""), (text, tone)]
         room -= len(text) + 2

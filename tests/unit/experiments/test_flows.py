@@ -277,7 +277,6 @@ def test_the_live_curve_is_of_the_unit_under_tests_own_interfaces():
         watch.see(
             CountersSampled.parse(
                 {
-                    "event": "counters",
                     "missed": 0,
                     "late": False,
                     "monotonic_ns": second * 10**9,

@@ -7,6 +7,8 @@ import pytest
 from labconsole.contracts.picture import CopyState, OverTime, PictureCurve, PictureGuest, StepPicture
 from labconsole.engine.execution.steps import StepSeen
 from labconsole.tui.app import ConsoleApp
+from labconsole.tui.parts import over_time_chart
+from labconsole.tui.parts.lines import Span
 from labconsole.tui.parts.over_time_chart import OverTimeChart, _legend
 from support.crew_shown import bounded, step_under_way
 from support.driven_console import SIZES, console, shown, text, until
@@ -58,7 +60,12 @@ async def test_the_same_curves_are_drawn_once(monkeypatch):
         await shown(app, pilot, "● g1")
         chart = app.screen.query_one(OverTimeChart)
         drawn: list[int] = []
-        monkeypatch.setattr(chart, "refresh", lambda *_, **__: drawn.append(1))
+
+        def draws(*_: object) -> list[list[Span]]:
+            drawn.append(1)
+            return []
+
+        monkeypatch.setattr(over_time_chart, "_rows", draws)
         for _ in range(20):
             chart.show(StepPicture(guests=SENDING, over_time=TWO))
         assert not drawn
