@@ -59,6 +59,8 @@ async def test_the_same_curves_are_drawn_once(monkeypatch):
         now(app).shown = StepPicture(guests=SENDING, over_time=TWO)
         await shown(app, pilot, "● g1")
         chart = app.screen.query_one(OverTimeChart)
+        await pilot.pause(0.3)  # the panel below takes its place
+        await until(pilot, lambda: chart._drawn[1:] == tuple(chart.size))
         drawn: list[int] = []
 
         def draws(*_: object) -> list[list[Span]]:
