@@ -28,7 +28,7 @@ from support.live_lab import COMMAND, lab_state, wait_until
 PLATFORMS = ("lxc", "uml", "qemu-virtio")
 WAIT_S = 5
 WAIT_ERROR_S = {"lxc": 0.005, "uml": 0.1, "qemu-virtio": 0.1}
-DIGITS = {"raw": "3000", "lxc": "3000", "uml": "3000", "qemu-virtio": "600"}
+DIGITS = {"raw": "3000", "lxc": "3000", "uml": "3000", "qemu-virtio": "1500"}
 """Of the square root of 2: one to three seconds."""
 
 SHARE_RATIO = 0.15
