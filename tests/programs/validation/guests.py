@@ -44,7 +44,10 @@ GONE_S = 5.0
 DRIVING_RATIO = 0.01
 TRIAL_S = 900.0
 
-START_S, START_ERROR_S, START_TIMES = 2.0, {"lxc": 0.1, "uml": 0.3}, 3
+START_S, START_ERROR_S, START_TIMES = 2.0, {"lxc": 0.1, "uml": 0.3, "qemu-virtio": 0.3}, 3
+GUEST_MIB = 192
+"""Of each guest that fills a part of it."""
+
 READ_MIB = 64
 READ_RATIO = 0.05
 """How far a throttled read may be from what its bytes take."""
@@ -106,7 +109,7 @@ def known_times(deadline: Deadline) -> Table:
                 *((platform, lambda *where: _waits(table, *where)) for platform in PLATFORMS),
                 *((platform, lambda *where: _quota(table, *where)) for platform in PLATFORMS),
                 *((platform, lambda *where: _weights(table, *where)) for platform in PLATFORMS),
-                *((platform, lambda *where: _isolation(table, *where)) for platform in ("raw", "lxc")),
+                *((platform, lambda *where: _isolation(table, *where)) for platform in ("raw", *PLATFORMS)),
                 ("qemu-icount", lambda *where: _wrong_clock(table, *where)),
                 *((platform, lambda *where: _lost_mark(table, *where)) for platform in PLATFORMS),
             ]
@@ -301,7 +304,7 @@ def starts_and_disks(deadline: Deadline) -> Table:
         with _testbed("s", ("raw", *PLATFORMS), jobs=True) as (name, hosts):
             rows: list[tuple[str, Callable[[str, Starts], None]]] = [
                 *((platform, lambda *where: _wait_in_start(table, *where)) for platform in START_ERROR_S),
-                ("lxc", lambda *where: _touched(table, *where)),
+                *((platform, lambda *where: _touched(table, *where)) for platform in PLATFORMS),
                 *((platform, lambda *where: _throttled(table, *where)) for platform in PLATFORMS),
             ]
             known = lab.status(name)
@@ -364,13 +367,14 @@ def _wait_in_start(table: Table, platform: str, starts: Starts) -> None:
 
 
 def _touched(table: Table, platform: str, starts: Starts) -> None:
-    (usual,) = starts.taken(starts.hosts, platform, "--guests", "2")
+    words = ("--guests", "2", "--memory-mib", str(GUEST_MIB))
+    (usual,) = starts.taken(starts.hosts, platform, *words)
     with starts.changed(platform, TOUCH) as hosts:
-        (more,) = starts.taken(hosts, platform, "--guests", "2")
-    for key, words in (("pss_bytes", "by Pss"), ("cgroup_bytes", "by its control group")):
+        (more,) = starts.taken(hosts, platform, *words)
+    for key, witness in (("pss_bytes", "by Pss"), ("cgroup_bytes", "by its control group")):
         for number, (before, after) in enumerate(zip(usual["guests"], more["guests"], strict=True), start=1):
             found_mib = (after[key] - before[key]) / MIB
-            _row(table, platform, f"memory of guest {number} {words}", TOUCHED_BYTES / MIB, found_mib, 2, "MiB more")
+            _row(table, platform, f"memory of guest {number} {witness}", TOUCHED_BYTES / MIB, found_mib, 2, "MiB more")
 
 
 def _throttled(table: Table, platform: str, starts: Starts) -> None:
