@@ -4,12 +4,13 @@ held against each other. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from labconsole.measure.statistics.effects import MINIMUM_BLOCKS, Effect, holm, paired_effect, unpaired_effect
 from labconsole.measure.statistics.set_ups import set_up_means
+from labconsole.model.conditions import hypervisor_words, seen_conditions
 from labconsole.model.record.crew_trial import CrewTrialRef
 
 NOT_DRAWN = "all blocks took them in the same order"
@@ -40,9 +41,19 @@ class TrialOfGuests(Protocol):
     def timekeeper(self) -> NodeOutside | None: ...
     @property
     def environment(self) -> Mapping[str, Any]: ...
+    @property
+    def attestation(self) -> Mapping[str, Any]: ...
+
+
+class PointOfHypervisor(Protocol):
+    """A point, a named tuple, that is another one under another hypervisor."""
+
+    @property
+    def hypervisor(self) -> str: ...
 
 
 T = TypeVar("T", bound=TrialOfGuests)
+K = TypeVar("K", bound=PointOfHypervisor)
 
 
 def newest_trials(every: Iterable[T]) -> list[T]:
@@ -69,6 +80,29 @@ def uut_facts(record: TrialOfGuests) -> Mapping[str, Any]:
 def uut_kernel(record: TrialOfGuests) -> str:
     """Of the unit under test; "" if it is not told."""
     return str(uut_facts(record).get("kernel", ""))
+
+
+def hypervisor(record: TrialOfGuests) -> str:
+    """The driver, with the versions of what runs the guests and of what they start from; "" if it is not told."""
+    return hypervisor_words(seen_conditions({"platform": record.attestation}, None)) or ""
+
+
+def with_points(records: Iterable[T], key_of: Callable[[T], K]) -> Iterator[tuple[K, T]]:
+    """Each trial with its point. One that ended before its guests were looked at is of the hypervisor that the others
+    of its point have, where they have one.
+    """
+    keyed = [(key_of(record), record) for record in records]
+    known: dict[K, set[K]] = {}
+    for key, _ in keyed:
+        if key.hypervisor:
+            known.setdefault(_without_hypervisor(key), set()).add(key)
+    for key, record in keyed:
+        alike = set() if key.hypervisor else known.get(key, set())
+        yield next(iter(alike)) if len(alike) == 1 else key, record
+
+
+def _without_hypervisor(key: K) -> K:
+    return cast("K", cast("Any", key)._replace(hypervisor=""))
 
 
 class Block(NamedTuple):

@@ -40,6 +40,13 @@ def seen_conditions(environment: Mapping[str, Any], uut: str | None) -> Conditio
     )
 
 
+def hypervisor_words(held: Conditions) -> str | None:
+    """The platform's driver, and the versions of what runs the guests and of what they start from."""
+    if held.hypervisor is None or not held.hypervisor_version:
+        return held.hypervisor
+    return f"{held.hypervisor} {held.hypervisor_version}"
+
+
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 

@@ -20,6 +20,9 @@ SECOND_VERSION = ROOT + "/cgroup.controllers"
 """A file that is there where control groups are of version 2 only."""
 
 CONTROLLERS = ("cpu", "memory")
+CONTROL = "cgroup.subtree_control"
+"""Of a group of version 2: the controllers that groups directly below it have."""
+
 PERIOD_US = 100_000
 EMPTY_S = 1.0
 """How long to wait for processes that were killed, and still are in their group."""
@@ -89,8 +92,9 @@ class ControlGroups(NetworkChange, do="control_groups"):
     def apply(self, node: ChangedNode) -> None:
         if list(_all_of(self.name)):
             raise WireError("exists", "control group %s already exists and does not belong to this session" % self.name)
-        node.promise(self.kind, name=self.name)
         second = os.path.exists(SECOND_VERSION)
+        enabled = self._to_be_enabled() if second else []
+        node.promise(self.kind, name=self.name, enabled=enabled, beside=_directly_below() if enabled else [])
         for limits in self.groups:
             for controller in CONTROLLERS:
                 files = limits.files(controller, second=second)
@@ -98,13 +102,23 @@ class ControlGroups(NetworkChange, do="control_groups"):
                     continue
                 above = [ROOT, self.name] if second else [ROOT, controller, self.name]
                 if second:
-                    _enable(ROOT, controller)
+                    _tell(ROOT, "+" + controller)
                 os.makedirs(os.path.join(*above, limits.group), exist_ok=True)
                 if second:
-                    _enable(os.path.join(*above), controller)
+                    _tell(os.path.join(*above), "+" + controller)
                 for file, value in files.items():
                     with open(os.path.join(*above, limits.group, file), "w", encoding="ascii") as setting:
                         setting.write(value)
+
+    def _to_be_enabled(self) -> List[str]:
+        """The controllers that these limits need and groups below the root do not have yet."""
+        with open(os.path.join(ROOT, CONTROL), encoding="ascii") as control:
+            there = control.read().split()
+        return [
+            controller
+            for controller in CONTROLLERS
+            if controller not in there and any(limits.files(controller, second=True) for limits in self.groups)
+        ]
 
     @staticmethod
     def undo(entry: Entry) -> None:
@@ -112,6 +126,11 @@ class ControlGroups(NetworkChange, do="control_groups"):
         for top in list(_all_of(entry["name"])):
             for directory, _, _ in os.walk(top, topdown=False):
                 _remove(directory, deadline)
+        enabled = entry["enabled"]
+        if enabled and set(_directly_below()) <= set(entry["beside"]):  # groups that came since may have limits by it
+            for controller in enabled:
+                with suppress(OSError):  # one that was there uses it by now
+                    _tell(ROOT, "-" + controller)
 
     def commands(self) -> List[str]:
         lines = []
@@ -132,9 +151,13 @@ def _all_of(name: str) -> Any:
             yield os.path.join(above, name)
 
 
-def _enable(directory: str, controller: str) -> None:
-    with open(os.path.join(directory, "cgroup.subtree_control"), "w", encoding="ascii") as control:
-        control.write("+" + controller)
+def _directly_below() -> List[str]:
+    return sorted(each.name for each in os.scandir(ROOT) if each.is_dir(follow_symlinks=False))
+
+
+def _tell(directory: str, word: str) -> None:
+    with open(os.path.join(directory, CONTROL), "w", encoding="ascii") as control:
+        control.write(word)
 
 
 def _remove(directory: str, deadline: float) -> None:

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import ClassVar, Protocol, cast
 
-from labconsole.measure.trials_of_guests import TrialOfGuests, uut_kernel
+from labconsole.measure.trials_of_guests import TrialOfGuests, hypervisor, uut_kernel
 from labconsole.model.plan.plan import Plan
 from labconsole.model.query import Query
 from labconsole.model.record.kind import ExperimentRecord
 from labconsole.model.record.run import Verdict
 from labconsole.model.strict import StrictModel
 
-OF_TRIALS = ("platform", "testbed", "fingerprint", "emulated", "plan", "kernel")
+OF_TRIALS = ("platform", "testbed", "fingerprint", "emulated", "plan", "kernel", "hypervisor")
 """Fields of a filter that a trial of guests has, too."""
 
 
@@ -78,6 +78,7 @@ def _as_run(trial: TrialOfPlan) -> SimpleNamespace:
     return SimpleNamespace(
         platform=trial.requested.platform, testbed=trial.testbed, testbed_fingerprint=trial.testbed_fingerprint,
         emulated=trial.emulated, plan_name=trial.plan.name, uut_kernel=uut_kernel(trial),
+        hypervisor=hypervisor(trial),
     )  # fmt: skip
 
 

@@ -151,7 +151,8 @@ class NetworkChanges:
                 await self._undo_one(entry)
             except Exception as exc:  # noqa: BLE001 - reported, and the rest is undone all the same
                 failed.append(as_wire_error("cannot undo %s" % describe(entry), exc).message)
-            self._journal.done(entry["number"])
+            else:
+                self._journal.done(entry["number"])  # what failed is tried again: when asked, and at the end
         return failed
 
     async def _undo_one(self, entry: Dict[str, Any]) -> None:

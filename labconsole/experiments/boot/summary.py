@@ -16,13 +16,14 @@ from typing import NamedTuple
 from labconsole.measure.statistics.effects import Effect, Word, equivalence_p, word
 from labconsole.measure.statistics.least_squares import Line, fit_line
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
-from labconsole.measure.trials_of_guests import Blocks, adjusted, newest_trials, uut_kernel
+from labconsole.measure.trials_of_guests import Blocks, adjusted, hypervisor, newest_trials, uut_kernel, with_points
 from labconsole.model.record.boot import BootRecord
 
 
 class SeriesKey(NamedTuple):
     """What a line over the number of guests is of. ``crew``: what every guest has, where that is not the platform's.
-    ``kernel``: of the unit under test; a start under another is another point.
+    ``kernel``: of the unit under test, ``hypervisor``: with its version and the image's; a start under another is
+    another point.
     """
 
     testbed_fingerprint: str
@@ -30,6 +31,7 @@ class SeriesKey(NamedTuple):
     start: str
     crew: tuple[int, ...] = ()
     kernel: str = ""
+    hypervisor: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,12 +102,15 @@ class BootsSummary:
         """What each series is called beside the others, without its start: its platform, and what tells it apart."""
         keys = {each.key for each in self.points}
         kernels, testbeds = {key.kernel for key in keys}, {key.testbed_fingerprint for key in keys}
+        hypervisors = Counter(platform for platform, _ in {(key.platform, key.hypervisor) for key in keys})
+        of_several = {platform for platform, known in hypervisors.items() if known > 1}
         return {
             key: ", ".join(
                 [
                     key.platform,
                     *(f"{mib} MiB" for mib in key.crew),
                     *([f"Linux {key.kernel or 'not known'}"] if len(kernels) > 1 else []),
+                    *([key.hypervisor or "hypervisor not known"] if key.platform in of_several else []),
                     *([f"on {self.testbeds[key.testbed_fingerprint]}"] if len(testbeds) > 1 else []),
                 ]
             )
@@ -123,8 +128,8 @@ def summarize_boots(records: Iterable[BootRecord]) -> BootsSummary:
     every = sorted(records, key=lambda each: (each.started_at, each.boot_id))
     newest = newest_trials(every)
     by_point: dict[Place, list[BootRecord]] = {}
-    for record in newest:
-        by_point.setdefault((series_key(record), record.requested.guests), []).append(record)
+    for key, record in with_points(newest, series_key):
+        by_point.setdefault((key, record.requested.guests), []).append(record)
     entered = {at: [each for each in group if each.verdict.status == "valid"] for at, group in by_point.items()}
     places = sorted(by_point)
     series = list(dict.fromkeys(key for key, _ in places))
@@ -148,7 +153,7 @@ def _of_platforms(places: Sequence[Place]) -> list[tuple[Place, Place]]:
     """Places that differ in nothing but the platform, each two once."""
     alike: dict[tuple[SeriesKey, int], list[Place]] = {}
     for key, guests in places:
-        alike.setdefault((key._replace(platform=""), guests), []).append((key, guests))
+        alike.setdefault((key._replace(platform="", hypervisor=""), guests), []).append((key, guests))
     return [(other, one) for group in alike.values() for one, other in combinations(group, 2)]
 
 
@@ -173,7 +178,9 @@ def series_key(record: BootRecord) -> SeriesKey:
     """Which line a trial belongs to."""
     asked = record.requested
     crew = () if asked.memory_mib is None else (asked.memory_mib,)
-    return SeriesKey(record.testbed_fingerprint, asked.platform, asked.start, crew, uut_kernel(record))
+    return SeriesKey(
+        record.testbed_fingerprint, asked.platform, asked.start, crew, uut_kernel(record), hypervisor(record)
+    )
 
 
 def _startup(record: BootRecord) -> float | None:

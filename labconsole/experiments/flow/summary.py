@@ -13,7 +13,7 @@ from typing import NamedTuple
 from labconsole.experiments.flow.figures import bin_rates
 from labconsole.experiments.flow.quantities import SharingFound, quantities
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
-from labconsole.measure.trials_of_guests import newest_trials, uut_kernel
+from labconsole.measure.trials_of_guests import hypervisor, newest_trials, uut_kernel, with_points
 from labconsole.model.record.flow import FlowRecord
 from labconsole.units import format_target
 
@@ -27,7 +27,9 @@ TOLD_APART = (
 
 
 class FlowPointKey(NamedTuple):
-    """What a point is. ``limits_bps`` empty: none. ``kernel``: of the unit under test."""
+    """What a point is. ``limits_bps`` empty: none. ``kernel``: of the unit under test; ``hypervisor``: with its version
+    and the image's.
+    """
 
     testbed_fingerprint: str
     platform: str
@@ -42,6 +44,7 @@ class FlowPointKey(NamedTuple):
     bin_s: float
     memory_mib: int | None = None
     kernel: str = ""
+    hypervisor: str = ""
     pattern: str = "out"
 
     @property
@@ -116,6 +119,8 @@ class FlowsSummary:
         if len({each.offered_bps for each in keys}) > 1 and key.pattern == "out":
             words.append(f"offers {format_target(key.offered_bps)} a flow")
         words += [f"Linux {key.kernel or 'not known'}"] if len({each.kernel for each in keys}) > 1 else []
+        if len({each.hypervisor for each in keys if each.platform == key.platform}) > 1:
+            words.append(key.hypervisor or "hypervisor not known")
         if len({each.testbed_fingerprint for each in keys}) > 1:
             words.append(f"on {self.testbeds[key.testbed_fingerprint]}")
         return ", ".join(words)
@@ -127,7 +132,7 @@ def flow_key(record: FlowRecord) -> FlowPointKey:
     return FlowPointKey(
         record.testbed_fingerprint, asked.platform, asked.guests, asked.cpu, asked.offered_bps, asked.limits_bps,
         asked.greedy, asked.second_after_s, asked.payload_bytes, asked.duration_s, asked.bin_s, asked.memory_mib,
-        uut_kernel(record), asked.pattern,
+        uut_kernel(record), hypervisor(record), asked.pattern,
     )  # fmt: skip
 
 
@@ -136,8 +141,8 @@ def summarize_flows(records: Iterable[FlowRecord]) -> FlowsSummary:
     every = sorted(records, key=lambda each: (each.started_at, each.flow_id))
     newest = newest_trials(every)
     by_point: dict[FlowPointKey, list[FlowRecord]] = {}
-    for record in newest:
-        by_point.setdefault(flow_key(record), []).append(record)
+    for key, record in with_points(newest, flow_key):
+        by_point.setdefault(key, []).append(record)
     order = sorted(by_point, key=lambda key: tuple(map(_sortable, key)))
     return FlowsSummary(
         points=tuple(_point(key, by_point[key]) for key in order),

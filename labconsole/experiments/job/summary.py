@@ -18,7 +18,7 @@ from labconsole.measure.statistics.effects import MINIMUM_BLOCKS, Effect, Word, 
 from labconsole.measure.statistics.least_squares import Line, fit_line
 from labconsole.measure.statistics.repetitions import jain_index
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups, set_up_means
-from labconsole.measure.trials_of_guests import Blocks, adjusted, newest_trials, uut_kernel
+from labconsole.measure.trials_of_guests import Blocks, adjusted, hypervisor, newest_trials, uut_kernel, with_points
 from labconsole.model.record.job import JobRecord
 
 BARE_HOST = "raw"
@@ -38,8 +38,8 @@ Growth = Literal["flat", "grows", "grows faster than linear", "falls", "inconclu
 
 
 class PointKey(NamedTuple):
-    """A design point, with what every guest of the crew had, on one testbed; and which program, under which kernel:
-    trials of another are trials of another point.
+    """A design point, with what every guest of the crew had, on one testbed; and which program, under which kernel and
+    hypervisor, of what image: trials of another are trials of another point.
     """
 
     testbed_fingerprint: str
@@ -52,6 +52,7 @@ class PointKey(NamedTuple):
     crew: tuple[object, ...] = ()
     program: str = ""
     kernel: str = ""
+    hypervisor: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +135,7 @@ class JobsSummary:
     margin_ratio: float | None
 
     def apart(self, key: PointKey) -> list[str]:
-        """What else tells this point from others of the summary that are called the same: testbed, program, kernel."""
+        """What else tells this point from others of the summary that are called the same."""
         keys = [each.key for each in self.points]
         words = []
         if len({each.testbed_fingerprint for each in keys}) > 1:
@@ -143,6 +144,8 @@ class JobsSummary:
             words.append(f"program {key.program}")
         if len({each.kernel for each in keys if each.testbed_fingerprint == key.testbed_fingerprint}) > 1:
             words.append(f"Linux {key.kernel or 'not known'}")
+        if len({each.hypervisor for each in keys if each.platform == key.platform}) > 1:
+            words.append(key.hypervisor or "hypervisor not known")
         return words
 
 
@@ -151,8 +154,8 @@ def summarize_jobs(records: Iterable[JobRecord]) -> JobsSummary:
     every = sorted(records, key=lambda each: (each.started_at, each.job_id))
     newest = newest_trials(every)
     by_point: dict[PointKey, list[JobRecord]] = {}
-    for record in newest:
-        by_point.setdefault(point_key(record), []).append(record)
+    for key, record in with_points(newest, point_key):
+        by_point.setdefault(key, []).append(record)
     entered = {key: [each for each in group if _enters(each)] for key, group in by_point.items()}
     points = {key: _times(key, by_point[key], entered[key]) for key in sorted(by_point)}
     bare, blocks = _Bare(entered), Blocks(every)
@@ -188,6 +191,7 @@ def point_key(record: JobRecord) -> PointKey:
             each[:12] for used in (record.program, record.client) if used is not None for each in used.sha256
         ),
         kernel=uut_kernel(record),
+        hypervisor=hypervisor(record),
     )
 
 
@@ -266,9 +270,10 @@ class _Bare:
     def of(self, key: PointKey) -> PointKey | None:
         """The same job alone there, by the same program under the same kernel."""
         for name in self.platforms:
-            wanted = key._replace(platform=name, guests=1, working="one", crew=())
-            if self._entered.get(wanted):
-                return wanted
+            wanted = key._replace(platform=name, guests=1, working="one", crew=(), hypervisor="")
+            for each, group in self._entered.items():
+                if group and each._replace(hypervisor="") == wanted:
+                    return each
         return None
 
 

@@ -7,6 +7,7 @@ second such program, with NICs and a console of its own.
 
 from __future__ import annotations
 
+import re
 import shlex
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -31,6 +32,19 @@ from labconsole.platforms.base.image import (
     look_inside,
 )
 from labconsole.platforms.base.inside import ask_on_console, pinned_to, start_all
+from labconsole.wire.execution import Execute
+
+_SUMS_S = 60
+_MOST_VERSION = 20
+
+
+_MADE_OF = """\
+program=$1; shift
+"$program" --version 2>&1 | head -n 1
+exec sha256sum -- "$@\""""
+"""Prints what a program says of its version, in one line, then the sum of each file; a directory has none."""
+
+_VERSION = re.compile(r"\d+(?:\.\d+)+")
 
 
 class GuestProgramOptions(Protocol):
@@ -73,6 +87,20 @@ class GuestProgramDriver(CrewMaking, Generic[Told]):
     @abstractmethod
     def argv(self, guest: Bootable) -> list[str]:
         """The program that is the guest."""
+
+    async def _versions(self, uut: AgentLink) -> dict[str, str]:
+        """Of the program, and the beginning of the SHA-256 of each file that guests start from."""
+        (program,) = self.about.tools
+        files = {path: name for name in self.CREW_FILES if (path := getattr(self.options, name)) is not None}
+        argv = ["sh", "-c", _MADE_OF, "sh", program, *files]
+        said, *sums = (await uut.ask(Execute(argv=argv, timeout_s=_SUMS_S))).stdout.splitlines() or [""]
+        version = _VERSION.search(said)
+        found = {self.about.name: version[0][:_MOST_VERSION]} if version else {}
+        for line in sums:
+            sha256, _, path = line.partition("  ")
+            if path in files and re.fullmatch(r"[0-9a-f]{64}", sha256):
+                found[files[path]] = sha256[:12]
+        return found
 
     def pinned(self, guest: Bootable) -> list[str]:
         """What its command line begins with."""
@@ -118,10 +146,12 @@ class GuestProgramDriver(CrewMaking, Generic[Told]):
             argvs = {guest.name: self.argv(guest) for guest in guests}
             started = await start_all(uut, argvs, timeout_s=self.BOOT_S)
             pids = {name: guest.pid for name, guest in started.items()}
-            attestation = await self._attest(uut, pids)
+            versions = await self._versions(uut)
 
-        async def attest(link: AgentLink) -> Attestation:
-            return await self._attest(link, pids)
+            async def attest(link: AgentLink) -> Attestation:
+                return {**await self._attest(link, pids), "versions": versions}
+
+            attestation = await attest(uut)
 
         second_guest = None
         if SECOND in pids:
@@ -158,6 +188,7 @@ class GuestProgramDriver(CrewMaking, Generic[Told]):
             **{key: getattr(self.options, key) for key in self.ATTESTED},
             "guest_kernel": seen[0] if seen else None,
             "vcpus": seen[1] if seen else None,
+            "versions": await self._versions(uut),
         }
 
     async def restore(self, uut: AgentLink) -> None:

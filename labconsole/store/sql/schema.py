@@ -35,7 +35,7 @@ from sqlalchemy import text as sql
 
 from labconsole import __version__
 from labconsole.errors import StoreError
-from labconsole.model.conditions import conditions_of
+from labconsole.model.conditions import conditions_of, hypervisor_words
 from labconsole.model.record.run import RunRecord
 from labconsole.model.record.summary import RunSummary
 from labconsole.store.records import parse_record, utc_text
@@ -274,7 +274,6 @@ def _known_since_4(run_id: str, text: str) -> dict[str, Any]:
 def since_4(record: RunRecord) -> dict[str, Any]:
     """The columns of version 4 for a record of any format."""
     plan, total, held = record.plan, record.total, conditions_of(record)
-    version = f" {held.hypervisor_version}" if held.hypervisor_version else ""
     return {
         "format": record.format,
         "role": record.role,
@@ -285,7 +284,7 @@ def since_4(record: RunRecord) -> dict[str, Any]:
         "attempts": plan.attempts if plan and record.format > 1 else None,
         "set_up_trials": plan.set_up_trials if plan else None,
         "uut_kernel": held.uut_kernel,
-        "hypervisor": None if held.hypervisor is None else held.hypervisor + version,
+        "hypervisor": hypervisor_words(held),
         "boot_id": held.uut_boot_id,
         "offered_packets": total.offered_packets,
         "forwarding_pps": total.forwarding_pps,

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import json
 import os
 import signal
 import struct
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from labconsole.agent import capture
+from labconsole.agent import capture, undo
 from labconsole.agent.keeper import UndoJournal
 from labconsole.agent.lease import lock
+from labconsole.agent.operations.network import NetworkChanges
+from labconsole.agent.processes.namespaces import Namespaces
 from labconsole.agent.reading import counters, facts
 from labconsole.network import sysctl
 from labconsole.wire.codec import STAT_NAMES, WireError
@@ -161,6 +166,30 @@ def test_promises_are_kept_in_reverse_and_by_owner() -> None:
     assert [entry["kind"] for entry in journal.pending("a")] == ["one"]
     told = [json.loads(line) for line in os.read(reading, 65536).splitlines()]
     assert [next(iter(message)) for message in told] == ["promise", "promise", "promise", "done"]
+    os.close(reading)
+    os.close(writing)
+
+
+def test_what_could_not_be_undone_is_tried_again_when_it_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    journal = UndoJournal(writing)
+    journal.promise({"token": "a", "kind": "path", "name": "stuck"})
+    outcomes = iter([OSError(errno.EBUSY, "busy"), None])
+
+    def fails_once(entry: object, resolve: object) -> None:
+        if (exc := next(outcomes)) is not None:
+            raise exc
+
+    monkeypatch.setattr(undo, "run", fails_once)
+
+    async def twice() -> list[list[str]]:
+        changes = NetworkChanges(journal, Namespaces(journal), lambda namespace: None, nullcontext)
+        return [await changes.take_back("a") for _ in range(3)]
+
+    first, second, third = asyncio.run(twice())
+    assert first and "stuck" in first[0]
+    assert second == third == []
+    assert journal.pending() == []
     os.close(reading)
     os.close(writing)
 

@@ -99,3 +99,12 @@ def test_starts_that_do_not_differ_are_not_claimed_to() -> None:
         assert len(found) == 9
         claimed += any(each.word != "inconclusive" for each in found)
     assert claimed <= 6  # 2 are expected
+
+
+def test_starts_under_two_versions_of_a_hypervisor_are_two_series_that_are_told_apart() -> None:
+    records = [
+        started(1.0, 90, block=block).model_copy(update={"attestation": {"driver": "qemu", "versions": {"qemu": told}}})
+        for block, told in enumerate(("7.2.0", "9.1.0"), start=1)
+    ]
+    summary = summarize_boots(records)
+    assert {name.partition(", ")[2] for name in summary.names.values()} == {"qemu qemu 7.2.0", "qemu qemu 9.1.0"}

@@ -136,3 +136,29 @@ def job_record_data() -> dict[str, Any]:
     from support.job_records import job_data
 
     return job_data()
+
+
+def under(record: JobRecord, **attestation: Any) -> JobRecord:
+    return record.model_copy(update={"attestation": attestation})
+
+
+def test_trials_under_another_hypervisor_or_of_another_image_are_of_another_point():
+    versions = ({"qemu": "7.2.0", "initrd": "aa"}, {"qemu": "9.1.0", "initrd": "aa"}, {"qemu": "9.1.0", "initrd": "bb"})
+    records = [
+        under(trial(1.0, "qemu", block, f"{block:02}T10:10"), driver="qemu", versions=told)
+        for block, told in enumerate(versions, start=1)
+    ]
+    points = summarize_jobs(records).points
+    assert [each.key.hypervisor for each in points] == [
+        "qemu initrd aa, qemu 7.2.0", "qemu initrd aa, qemu 9.1.0", "qemu initrd bb, qemu 9.1.0",
+    ]  # fmt: skip
+
+
+def test_a_trial_that_ended_before_its_guests_were_looked_at_is_left_out_of_the_point_that_it_was_for():
+    host, lxc = in_turn()
+    attested = [under(each, driver="lxc", versions={"lxc": "5.0.2"}) for each in lxc]
+    ended = under(taken([], platform="lxc", guests=1, working="one", block=9, codes=("guests_missing",)))
+    summary = summarize_jobs([*(under(each, driver="raw") for each in host), *attested, ended])
+    assert [(each.key.platform, sum(each.left_out.values())) for each in summary.points] == [("host", 0), ("lxc", 1)]
+    (overhead,) = summary.overheads  # the bare host has another hypervisor, and is what guests are compared with
+    assert overhead.effect.blocks == 4

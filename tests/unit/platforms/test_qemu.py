@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import shlex
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -84,3 +86,27 @@ def test_an_option_that_cannot_be_is_refused_with_what_can(options: dict[str, An
 def test_a_guest_needs_a_kernel() -> None:
     with pytest.raises(ConfigError, match=r"platforms\.q\.kernel"):
         QemuDriver("q", {"initrd": "/x"})
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        (
+            f"QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7)\n{'a' * 64}  /boot/vmlinuz\n{'b' * 64}  /srv/guest.cpio\n",
+            {"qemu": "7.2.22", "kernel": "a" * 12, "initrd": "b" * 12},
+        ),
+        (f"sh: 1: no such program\n{'b' * 64}  /srv/guest.cpio\n", {"initrd": "b" * 12}),
+        (f"9.1\n{'c' * 64}  /etc/shadow\n<script>  /boot/vmlinuz\n", {"qemu": "9.1"}),
+        ("", {}),
+    ],
+)
+def test_program_and_image_are_told_by_version_and_sum_as_far_as_the_node_says_them(said: str, found: object) -> None:
+    class Uut:
+        name = "uut"
+
+        async def ask(self, request: Any) -> Any:
+            assert request.argv[-3:] == ["qemu-system-x86_64", "/boot/vmlinuz", "/srv/guest.cpio"]
+            return SimpleNamespace(stdout=said)
+
+    uut: Any = Uut()
+    assert asyncio.run(QemuDriver("q", NEEDED)._versions(uut)) == found
