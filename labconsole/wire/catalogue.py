@@ -17,6 +17,7 @@ from labconsole.wire import (
     lease,
     links,
     marks,
+    memory,
     processors,
     session,
     settings,
@@ -28,7 +29,7 @@ from labconsole.wire.message import AgentEvent
 
 _TOPICS = (
     session, facts, links, settings, survey, lease, counters, processors, drops, surroundings, generator, capture,
-    foreign, marks, changes, guests, usage, execution,
+    foreign, marks, changes, guests, usage, memory, execution,
 )  # fmt: skip
 
 

@@ -17,6 +17,14 @@ TOUCHED_BYTES = 64 * MIB
 TOUCH = f"( head -c {TOUCHED_BYTES} /dev/zero; sleep 1000 ) | tail -c {TOUCHED_BYTES} >/dev/null &"
 """Its buffer holds all of it, and every byte of it is written."""
 
+USED_BEFORE_BYTES = 160 * MIB
+"""What a machine's kernel has used and freed in its start is still its host's memory, and is less than this."""
+
+
+def filled(size_bytes: int) -> str:
+    """A line that keeps so much in a guest that has a kernel of its own: in a file that is memory, each page once."""
+    return f"head -c {size_bytes} /dev/zero >/tmp/filled"
+
 
 def inventory_of(hosts: Path) -> dict[str, Any]:
     """What hosts.yaml says."""

@@ -16,6 +16,7 @@ from labconsole.wire.drops import DropCounters, ReadDrops
 from labconsole.wire.facts import NodeFacts, ReadFacts
 from labconsole.wire.foreign import ForeignCounts, StartTaps, StopTaps
 from labconsole.wire.links import NodeLinks, NodeLinkState, ReadLinks
+from labconsole.wire.memory import HeldMemories, HeldMemory, ReadMemory
 from labconsole.wire.message import Done
 from labconsole.wire.settings import NodeSettings, ReadSettings
 from labconsole.wire.surroundings import NodeSurroundings, ReadSurroundings
@@ -76,6 +77,13 @@ class Reading:
         from labconsole.agent.reading import usage
 
         return Usage(**await _beside(usage.read, request.pids))
+
+    @answers(ReadMemory)
+    async def memory(self, request: ReadMemory) -> HeldMemories:
+        from labconsole.agent.reading import memory
+
+        found = await _beside(memory.read, request.pids)
+        return HeldMemories(processes=[HeldMemory(**each) for each in found])
 
     @answers(ReadNetwork)
     async def network(self, request: ReadNetwork) -> NetworkState:

@@ -1,4 +1,5 @@
-"""The few system calls that Python 3.9 has no function for: prctl, setns, unshare, mount, inotify, by ctypes.
+"""The few system calls that Python 3.9 has no function for: prctl, setns, unshare, mount, inotify, kcmp, by
+ctypes.
 
 The first four act on the calling thread. ``in_namespace`` uses that: a thread of its own enters a network namespace,
 does one piece of work there and ends, so the rest of the agent never leaves its own namespace.
@@ -7,6 +8,7 @@ does one piece of work there and ends, so the rest of the agent never leaves its
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import struct
 import threading
@@ -21,6 +23,9 @@ SECCOMP_MODE_FILTER = 2
 MS_PRIVATE_RECURSIVE = 0x44000
 IN_MODIFY = 0x2
 IN_CLOSE_WRITE = 0x8
+KCMP_VM = 1
+KCMP_NUMBERS = {"x86_64": 312, "aarch64": 272, "riscv64": 272, "armv7l": 378, "i686": 349, "ppc64le": 354, "s390x": 343}
+"""Of the system call, by machine: libc has no function for it."""
 
 # Resolved once and before any fork: looking a symbol up between fork and exec could wait for a lock of the loader's.
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -30,6 +35,7 @@ _unshare = _libc.unshare
 _mount = _libc.mount
 _inotify_init1 = _libc.inotify_init1
 _inotify_add_watch = _libc.inotify_add_watch
+_syscall = _libc.syscall
 
 
 def _check(result: int, what: str) -> None:
@@ -46,6 +52,20 @@ def die_with_parent(signal_number: int, parent: int) -> None:
     _prctl(PR_SET_PDEATHSIG, signal_number, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
+
+
+def same_memory(pid: int, other: int) -> bool:
+    """Whether two processes run on one and the same memory. Raises OSError where the kernel does not compare, or one of
+    them has ended.
+    """
+    number = KCMP_NUMBERS.get(os.uname().machine)
+    if number is None:
+        raise OSError(errno.ENOSYS, "the number of kcmp on this machine is not known")
+    result = _syscall(number, pid, other, KCMP_VM, 0, 0)
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, "comparing the memory of two processes: %s" % os.strerror(code))
+    return bool(result == 0)
 
 
 def adopt_orphans() -> None:

@@ -183,7 +183,7 @@ def test_what_could_not_be_undone_is_tried_again_when_it_is_asked_for_again(monk
     monkeypatch.setattr(undo, "run", fails_once)
 
     async def twice() -> list[list[str]]:
-        changes = NetworkChanges(journal, Namespaces(journal), lambda namespace: None, nullcontext)
+        changes = NetworkChanges(journal, Namespaces(lambda name: None), lambda namespace: None, nullcontext)
         return [await changes.take_back("a") for _ in range(3)]
 
     first, second, third = asyncio.run(twice())

@@ -11,7 +11,7 @@ import pytest
 from labconsole.contracts.picture import CopyState
 from labconsole.experiments.boot import memory, own_files
 from labconsole.experiments.boot.live import guests_started, guests_starting
-from labconsole.experiments.boot.memory import MemoryLook, parse_guests, parse_look, sum_known
+from labconsole.experiments.boot.memory import MemoryLook, parse_look, sum_known
 from labconsole.experiments.boot.own_files import counted_pages
 from labconsole.measure.outside_clock import Marks
 from support.boot_records import boot_data, boot_record
@@ -29,20 +29,6 @@ def test_this_kernel_says_it() -> None:
     found = parse_look(said)
     assert found.available_bytes
     assert found.swapped_pages is not None
-
-
-def test_a_process_and_what_it_started_are_one_guest() -> None:
-    """A child that holds 32 MiB belongs to the shell above it."""
-    line = "( head -c 33554432 /dev/zero; echo up >&2; sleep 30 ) | tail -c 33554432 >/dev/null; :"
-    with subprocess.Popen(["sh", "-c", line], stderr=subprocess.PIPE, text=True, start_new_session=True) as guest:
-        try:
-            assert guest.stderr is not None
-            assert guest.stderr.readline() == "up\n"
-            argv = ["sh", "-c", memory._OF_GUESTS, "sh", str(guest.pid)]
-            found = parse_guests(subprocess.run(argv, capture_output=True, text=True, check=True).stdout)
-            assert 32 <= found.pss_bytes[guest.pid] / 2**20 < 40
-        finally:
-            os.killpg(guest.pid, 9)
 
 
 def test_a_sum_is_known_when_all_are() -> None:
