@@ -10,9 +10,7 @@ from labconsole.model.record.boot import CachedFiles, GuestBooted
 from labconsole.model.record.crew_trial import TimekeeperSeen
 from labconsole.model.record.run import Reason, Verdict
 from labconsole.model.tolerances import Tolerances
-from labconsole.verdict.changes import changes
-from labconsole.verdict.consequences import weighed
-from labconsole.verdict.influences import doubts
+from labconsole.verdict.crew_trial import judged
 from labconsole.verdict.observed import TrialObservations
 from labconsole.verdict.reasons import reason
 from labconsole.verdict.timekeeper import swap_reasons, timekeeper_reasons
@@ -36,15 +34,11 @@ def judge(
     inventory: Inventory,
 ) -> Verdict:
     """``missing``: a sentence for every guest that did not come, or is not what was set up."""
-    found = list(seen.doubts)
-    found += [reason("guests_missing", each) for each in missing]
-    found += shown_reasons(
+    shown = shown_reasons(
         guests, start=start, clock_error_s=clock_error_s, files=files, timekeeper=timekeeper,
         swapped_pages=swapped_pages, limits=limits,
     )  # fmt: skip
-    found += changes(seen, limits, inventory.uut)
-    found += doubts(seen, (), limits, inventory.uut, emulated=inventory.emulated)
-    return weighed(found)
+    return judged(seen, shown, missing, limits=limits, inventory=inventory)
 
 
 def shown_reasons(

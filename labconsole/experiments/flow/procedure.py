@@ -15,19 +15,21 @@ from labconsole.engine.crew_step import CrewStep, failure_of
 from labconsole.engine.crew_taking import pinned, unless_stopped
 from labconsole.errors import Aborted, LabError, MeasurementError, NodeLost
 from labconsole.experiments.flow.figures import line_bps, shared, start_skew_s
+from labconsole.experiments.flow.frame import TrialSeen
 from labconsole.experiments.flow.live import picture_of
 from labconsole.experiments.flow.ring import ring_seen, ring_sum
 from labconsole.experiments.flow.ring_taking import RingTaking, RingTrialSeen
 from labconsole.experiments.flow.taking import FlowTaking, FlowTrialSeen
-from labconsole.experiments.flow.verdict import judge, judge_ring
+from labconsole.experiments.flow.verdict import capture_reasons, ring_shown, shown_reasons
 from labconsole.experiments.flow.window import flows_seen, sender_seen, sink_seen
 from labconsole.model.identity import utc_now
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.flows import FlowFactors, FlowPoint
 from labconsole.model.record.flow import FlowRecord, FlowRequested
 from labconsole.model.record.kinds.flow import KIND as FLOW
-from labconsole.model.record.run import Figures, Verdict
+from labconsole.model.record.run import Figures, Reason, Verdict
 from labconsole.units import format_rate_bps
+from labconsole.verdict.crew_trial import judged
 from labconsole.verdict.influences import influences
 
 FlowStore = ExperimentStore[FlowRecord]
@@ -102,20 +104,9 @@ class FlowStep(CrewStep[FlowPoint, FlowRecord]):
         requested = self._requested(offered_of(self.trial.point, bench.inventory))
         ring, window_s = ring_seen(seen.guests, seen.window), seen.window.window_s(seen.guests)
         sum_bps, jain = ring_sum(ring)
-        verdict = judge_ring(
-            seen.observations,
-            requested,
-            ring,
-            window_s,
-            swapped_pages=seen.swapped_pages,
-            program=seen.program,
-            guest_problems=seen.guest_problems,
-            ports=seen.ports,
-            limits=self.tolerances,
-            inventory=bench.inventory,
-        )
+        shown = ring_shown(requested, ring, window_s, seen.attempt.swapped_pages, seen.attempt.program)
         return self._made(
-            seen, crew, bench, attempt, verdict, requested=requested, origin_ns=None, flows=(), senders=(), sink=None,
+            seen, crew, bench, attempt, shown, requested=requested, origin_ns=None, flows=(), senders=(), sink=None,
             ring=ring, window_s=window_s, shared_from=None, shared_to=None, sum_bps=sum_bps, jain=jain, line_ratio=None,
             start_skew_s=None,
         )  # fmt: skip
@@ -123,7 +114,7 @@ class FlowStep(CrewStep[FlowPoint, FlowRecord]):
     def _record(
         self, seen: FlowTrialSeen, crew: StandingCrew, offered_bps: int, bench: Bench, attempt: int
     ) -> FlowRecord:
-        factors, inventory, point = self.factors, bench.inventory, self.trial.point
+        factors, point = self.factors, self.trial.point
         requested = self._requested(offered_bps)
         flows, names = flows_seen(seen.senders, seen.window), [sender.name for sender in seen.senders]
         common = shared(flows, names, seen.window.origin_ns, point.payload_bytes, factors.bin_s)
@@ -134,41 +125,36 @@ class FlowStep(CrewStep[FlowPoint, FlowRecord]):
         sink = sink_seen(crew.timekeeper.name, crew.stream.sink.interface, seen.sink_mac, flows, seen.window)
         most_bps = line_bps(crew.stream.link_speed_bps, point.payload_bytes)
         skew_s = start_skew_s(flows, names, point.second_after_s)
-        verdict = judge(
-            seen.observations,
-            requested,
-            flows,
-            senders,
-            sink,
-            line_bps=most_bps,
-            capture_failure=seen.window.capture_failure,
-            start_skew_s=skew_s,
-            swapped_pages=seen.swapped_pages,
-            program=seen.program,
-            guest_problems=seen.guest_problems,
-            ports=seen.ports,
-            limits=self.tolerances,
-            inventory=inventory,
-        )
+        shown = [
+            *capture_reasons(seen.window.capture_failure),
+            *shown_reasons(
+                requested, flows, senders, sink, line_bps=most_bps, start_skew_s=skew_s,
+                swapped_pages=seen.attempt.swapped_pages, program=seen.attempt.program, limits=self.tolerances,
+            ),
+        ]  # fmt: skip
         return self._made(
-            seen, crew, bench, attempt, verdict, requested=requested, origin_ns=seen.window.origin_ns, flows=flows,
+            seen, crew, bench, attempt, shown, requested=requested, origin_ns=seen.window.origin_ns, flows=flows,
             senders=senders, sink=sink, shared_from=common.first, shared_to=common.stop, sum_bps=common.sum_bps,
             jain=common.jain, line_ratio=None if common.sum_bps is None else common.sum_bps / most_bps,
             start_skew_s=skew_s,
         )  # fmt: skip
 
     def _made(
-        self, seen: FlowTrialSeen | RingTrialSeen, crew: StandingCrew, bench: Bench, attempt: int, verdict: Verdict, *,
+        self, seen: TrialSeen, crew: StandingCrew, bench: Bench, attempt: int, shown: Sequence[Reason], *,
         requested: FlowRequested, **found: Any,
     ) -> FlowRecord:  # fmt: skip
-        """With what every trial has, wherever its guests sent."""
-        inventory, told = bench.inventory, list[Figures](influences(seen.observations, (), bench.inventory.uut))
+        """With what every trial has, wherever its guests sent. ``shown``: what the record shows of its verdict."""
+        inventory, taken = bench.inventory, seen.attempt
+        told = list[Figures](influences(taken.observations, (), inventory.uut))
+        verdict = judged(
+            taken.observations, shown, taken.problems, limits=self.tolerances, inventory=inventory, ports=seen.ports
+        )
         environment = bench.stage.environment(crew)
         if requested.pattern == "ring":  # no other node has a part in it
             environment = {"nodes": {inventory.uut: environment["nodes"].get(inventory.uut, {})}}
         return FlowRecord(
-            flow_id=seen.observations.run_id,
-            started_at=seen.observations.started_at,
+            flow_id=taken.observations.run_id,
+            started_at=taken.observations.started_at,
             finished_at=utc_now(),
             testbed=inventory.testbed,
             testbed_fingerprint=inventory.fingerprint(),
@@ -177,11 +163,11 @@ class FlowStep(CrewStep[FlowPoint, FlowRecord]):
             labconsole_version=__version__,
             plan=self.ref(attempt),
             requested=requested,
-            set_up=seen.set_up,
+            set_up=taken.set_up,
             link_speed_bps=crew.stream.link_speed_bps,
             line_bps=line_bps(crew.stream.link_speed_bps, self.trial.point.payload_bytes),
-            swapped_pages=seen.swapped_pages,
-            program=seen.program,
+            swapped_pages=taken.swapped_pages,
+            program=taken.program,
             in_force=self.in_force.model_copy(update={"drain_s": inventory.defaults.drain_s}),
             verdict=verdict,
             attestation=crew.crew.attestation,

@@ -5,25 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
-from labconsole.contracts.crew import StandingCrew
-from labconsole.contracts.experiment import Bench
 from labconsole.contracts.picture import CopyState, PictureGuest, StepPicture
-from labconsole.engine.crew_taking import changed_since, program_seen, swapped_pages, unless_stopped
-from labconsole.engine.trial.window import Readings
+from labconsole.engine.crew_taking import unless_stopped
 from labconsole.errors import MeasurementError
-from labconsole.experiments.flow.limiters import held, limit_of, queue_name, read_limiters
+from labconsole.experiments.flow.frame import Taking, TrialSeen
 from labconsole.experiments.flow.ring import LEAD_S, LONGER_S, RingGuest, RingWindow
-from labconsole.experiments.flow.script import PROGRAM
-from labconsole.experiments.flow.window import silent_guests
-from labconsole.model.identity import new_run_id, utc_now
-from labconsole.model.plan.flows import FlowFactors, FlowPoint
-from labconsole.model.record.crew_trial import ProgramSeen
-from labconsole.model.record.run import SetUp
 from labconsole.platforms.base.inside import DONE, WAITS
-from labconsole.verdict.changes import Port
-from labconsole.verdict.observed import Snapshot, TrialObservations, parse_snapshot
+from labconsole.verdict.observed import Snapshot, parse_snapshot
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.counters import ReadCounters
 from labconsole.wire.guests import TOGETHER_S, AskedGuests, AskGuests, GuestLine
@@ -37,25 +26,15 @@ _RX = STAT_NAMES.index("rx_bytes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RingTrialSeen:
-    """What one attempt saw. ``guest_problems``: a sentence for each guest that is not as it was set up."""
+class RingTrialSeen(TrialSeen):
+    """What one attempt saw."""
 
-    observations: TrialObservations
-    set_up: SetUp
-    ports: tuple[Port, ...]
     guests: tuple[RingGuest, ...]
     window: RingWindow
-    swapped_pages: int | None
-    program: ProgramSeen
-    guest_problems: tuple[str, ...]
 
 
-class RingTaking:
+class RingTaking(Taking):
     """One attempt, on a crew that stands."""
-
-    def __init__(self, point: FlowPoint, factors: FlowFactors, bench: Bench, crew: StandingCrew) -> None:
-        self._point, self._factors, self._bench, self._crew = point, factors, bench, crew
-        self._seen = TrialObservations(run_id=new_run_id(datetime.now(UTC)), started_at=utc_now())
 
     async def take(self) -> RingTrialSeen:
         """From the limits to the guests' attestation.
@@ -63,63 +42,26 @@ class RingTaking:
         Raises MeasurementError where the platform cannot be asked this, NodeError, and Aborted when it is stopped.
         """
         crew = self._crew
-        set_up = crew.begin_trial()
         guests = self._guests()
-        limits = [
-            limit_of(guest.host_interface, number, rate_bps)
-            for number, guest in enumerate(guests, 1)
-            if (rate_bps := self._point.limit_of(number - 1)) is not None
-        ]
-        readings = Readings(
-            self._seen,
-            {crew.uut.name: crew.uut},
-            {crew.uut.name: [crew.stream.uut_out]},
-            self._bench.stage.guest_processes,
-            {crew.uut.name: [member.pid for member in crew.crew.members if member.pid is not None]},
-        )
-        program = await program_seen(crew, PROGRAM, [guest.name for guest in guests])
-        before = await swapped_pages(crew.uut)
-        async with held(crew.uut, list(limits)):
-            await readings.open()
-            window = await self._send(guests)
-            await readings.close()
-        after = await swapped_pages(crew.uut)
-        problems = [f"{guest}: {why}" for guest, why in silent_guests(window.answered)]
-        if not problems:
-            problems += await changed_since(crew)
+        window = await self._framed(guests, {crew.uut: [crew.stream.uut_out]}, (), lambda: self._send(guests))
         return RingTrialSeen(
-            observations=self._seen,
-            set_up=set_up,
+            attempt=self._attempt,
             ports=tuple((crew.uut.name, guest.host_interface) for guest in guests),
             guests=tuple(guests),
             window=window,
-            swapped_pages=None if before is None or after is None else after - before,
-            program=program,
-            guest_problems=tuple(problems),
         )
 
     def _guests(self) -> list[RingGuest]:
         crew, platform = self._crew, self._point.platform
         if not crew.crew.own_stacks:
             raise MeasurementError(f"guests of platform {platform} share the UUT's own network stack: no ring is there")
-        standing = {member.name: member for member in crew.crew.members}
-        addresses = [(standing[member.name].address or member.address).partition("/")[0] for member in crew.members]
+        known = [self._known(member) for member in crew.members]
         found = []
-        for number, member in enumerate(crew.members):
-            after = (number + 1) % len(crew.members)
-            interface = standing[member.name].host_interface
+        for each, after in zip(known, [*known[1:], known[0]], strict=True):
+            interface = self._standing[each["name"]].host_interface
             if interface is None:
-                raise MeasurementError(f"guest {member.name} of platform {platform} has no interface on the UUT")
-            found.append(
-                RingGuest(
-                    name=member.name,
-                    to=crew.members[after].name,
-                    address=addresses[number],
-                    next_address=addresses[after],
-                    mac=(standing[member.name].mac or member.mac).lower(),
-                    host_interface=interface,
-                )
-            )
+                raise MeasurementError(f"guest {each['name']} of platform {platform} has no interface on the UUT")
+            found.append(RingGuest(**each, to=after["name"], next_address=after["address"], host_interface=interface))
         return found
 
     async def _send(self, guests: Sequence[RingGuest]) -> RingWindow:
@@ -153,12 +95,8 @@ class RingTaking:
         answered, (before, after) = await unless_stopped(self._bench.stage, work())
         if before is not None and after is not None:
             self._seen.before, self._seen.after = {uut.name: before}, {uut.name: after}
-        queues = {
-            guest.name: queue_name(number)
-            for number, guest in enumerate(guests, 1)
-            if self._point.limit_of(number - 1) is not None
-        }
-        return RingWindow(answered=answered, before=before, after=after, limiters=await read_limiters(uut, queues))
+        limiters = await self._limiters(guests)
+        return RingWindow(answered=answered, before=before, after=after, limiters=limiters)
 
     async def _count(
         self, guests: Sequence[RingGuest], begun: Snapshot, duration_s: float

@@ -6,28 +6,23 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
-from labconsole.contracts.crew import StandingCrew, StandingMember
+from labconsole.contracts.crew import StandingCrew
 from labconsole.contracts.experiment import Bench
 from labconsole.contracts.picture import CopyState, PictureGuest, StepPicture
-from labconsole.engine.crew_taking import changed_since, program_seen, swapped_pages, unless_stopped
-from labconsole.engine.trial.window import Readings
-from labconsole.errors import MeasurementError, NodeError, NodeLost
+from labconsole.engine.crew_taking import unless_stopped
+from labconsole.errors import NodeError, NodeLost
 from labconsole.experiments.flow.figures import HEADER_BYTES
-from labconsole.experiments.flow.limiters import held, limit_of, queue_name, read_limiters
+from labconsole.experiments.flow.frame import Taking, TrialSeen
 from labconsole.experiments.flow.live import SendingWatch, moments_of
-from labconsole.experiments.flow.script import PROGRAM, SINK_ADDRESS, Sending
-from labconsole.experiments.flow.window import FlowSender, FlowWindow, silent_guests
-from labconsole.model.identity import new_run_id, utc_now
+from labconsole.experiments.flow.script import SINK_ADDRESS, Sending
+from labconsole.experiments.flow.window import FlowSender, FlowWindow
 from labconsole.model.plan.flows import FlowFactors, FlowPoint
-from labconsole.model.record.crew_trial import ProgramSeen
-from labconsole.model.record.run import SetUp
 from labconsole.network.routing import Neighbour
 from labconsole.packets.flows import MAX_BINS
 from labconsole.platforms.base.inside import DONE, WAITS, at_once
 from labconsole.verdict.changes import Port
-from labconsole.verdict.observed import Snapshot, TrialObservations, parse_snapshot
+from labconsole.verdict.observed import Snapshot, parse_snapshot
 from labconsole.wire.capture import StartCapture, StopCapture
 from labconsole.wire.changes import AnyChange
 from labconsole.wire.codec import STAT_NAMES
@@ -49,30 +44,22 @@ CLOSE_S = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FlowTrialSeen:
-    """What one attempt saw. ``guest_problems``: a sentence for each guest that is not as it was set up."""
+class FlowTrialSeen(TrialSeen):
+    """What one attempt saw."""
 
-    observations: TrialObservations
-    set_up: SetUp
-    ports: tuple[Port, ...]
     senders: tuple[FlowSender, ...]
     sink_mac: str
     window: FlowWindow
-    swapped_pages: int | None
-    program: ProgramSeen
-    guest_problems: tuple[str, ...]
 
 
-class FlowTaking:
+class FlowTaking(Taking):
     """One attempt, on a crew that stands. ``offered_bps``: payload of each flow."""
 
     def __init__(
         self, point: FlowPoint, factors: FlowFactors, offered_bps: int, bench: Bench, crew: StandingCrew
     ) -> None:
-        self._point, self._factors, self._offered_bps = point, factors, offered_bps
-        self._bench, self._crew = bench, crew
-        self._standing: dict[str, StandingMember] = {member.name: member for member in crew.crew.members}
-        self._seen = TrialObservations(run_id=new_run_id(datetime.now(UTC)), started_at=utc_now())
+        super().__init__(point, factors, bench, crew)
+        self._offered_bps = offered_bps
 
     async def take(self) -> FlowTrialSeen:
         """From the limits to the guests' attestation.
@@ -80,36 +67,16 @@ class FlowTaking:
         Raises MeasurementError where the platform cannot be asked this, NodeError, and Aborted when it is stopped.
         """
         crew = self._crew
-        set_up = crew.begin_trial()
         sink_mac = await self._sink_mac()
         senders = self._senders(sink_mac)
-        readings = Readings(
-            self._seen,
-            {crew.uut.name: crew.uut, crew.timekeeper.name: crew.timekeeper},
-            {crew.uut.name: [crew.stream.uut_out], crew.timekeeper.name: [crew.stream.sink.interface]},
-            self._bench.stage.guest_processes,
-            {crew.uut.name: [member.pid for member in self._standing.values() if member.pid is not None]},
-        )
-        program = await program_seen(crew, PROGRAM, [sender.name for sender in senders])
-        before = await swapped_pages(crew.uut)
-        async with held(crew.uut, [*self._limits(senders), *self._neighbour(sink_mac)]):
-            await readings.open()
-            window = await self._send(senders)
-            await readings.close()
-        after = await swapped_pages(crew.uut)
-        problems = [f"{guest}: {why}" for guest, why in silent_guests(window.answered)]
-        if not problems:
-            problems += await changed_since(crew)
+        nodes = {crew.uut: [crew.stream.uut_out], crew.timekeeper: [crew.stream.sink.interface]}
+        window = await self._framed(senders, nodes, self._neighbour(sink_mac), lambda: self._send(senders))
         return FlowTrialSeen(
-            observations=self._seen,
-            set_up=set_up,
+            attempt=self._attempt,
             ports=self._ports(senders),
             senders=tuple(senders),
             sink_mac=sink_mac,
             window=window,
-            swapped_pages=None if before is None or after is None else after - before,
-            program=program,
-            guest_problems=tuple(problems),
         )
 
     def _ports(self, senders: Sequence[FlowSender]) -> tuple[Port, ...]:
@@ -129,12 +96,11 @@ class FlowTaking:
         point, bare = self._point, not self._crew.crew.own_stacks
         found = []
         for number, member in enumerate(self._crew.members):
-            standing = self._standing[member.name]
-            address = (standing.address or member.address).partition("/")[0]
+            known = self._known(member)
             after_s = point.second_after_s if number else 0.0
             sending = Sending(
                 guest=number,
-                address=address,
+                address=known["address"],
                 flows=point.flows_of(number),
                 offered_bps=self._offered_bps,
                 payload_bytes=point.payload_bytes,
@@ -142,28 +108,8 @@ class FlowTaking:
                 after_s=after_s,
                 neighbour=None if bare else sink_mac,
             )
-            found.append(
-                FlowSender(
-                    name=member.name,
-                    address=address,
-                    mac=(standing.mac or member.mac).lower(),
-                    host_interface=standing.host_interface,
-                    sending=sending,
-                )
-            )
-        return found
-
-    def _limits(self, senders: Sequence[FlowSender]) -> list[AnyChange]:
-        found: list[AnyChange] = []
-        for number, sender in enumerate(senders):
-            if (rate_bps := self._point.limit_of(number)) is None:
-                continue
-            if sender.host_interface is None:
-                raise MeasurementError(
-                    f"guest {sender.name} of platform {self._point.platform} has no interface of its own on the UUT "
-                    "that could be limited"
-                )
-            found.append(limit_of(sender.host_interface, number + 1, rate_bps))
+            host_interface = self._standing[member.name].host_interface
+            found.append(FlowSender(**known, host_interface=host_interface, sending=sending))
         return found
 
     def _neighbour(self, sink_mac: str) -> list[AnyChange]:
@@ -191,12 +137,7 @@ class FlowTaking:
                 )
             after = await self._counters_at_rest()
             self._seen.after = dict(zip((crew.uut.name, crew.timekeeper.name), after, strict=True))
-            queues = {
-                sender.name: queue_name(number)
-                for number, sender in enumerate(senders, 1)
-                if self._point.limit_of(number - 1) is not None
-            }
-            limiters = await read_limiters(crew.uut, queues)
+            limiters = await self._limiters(senders)
             over = True
             try:
                 capture = await crew.timekeeper.ask(StopCapture(capture=CAPTURE), timeout_s=CLOSE_S)

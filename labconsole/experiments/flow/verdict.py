@@ -7,15 +7,10 @@ from collections.abc import Iterator, Sequence
 from labconsole.experiments.flow.figures import HEADER_BYTES, sent_for_s, told_s
 from labconsole.experiments.flow.limiters import QUEUE_S
 from labconsole.experiments.flow.ring import ring_reasons
-from labconsole.model.inventory import Inventory
 from labconsole.model.record.crew_trial import ProgramSeen
 from labconsole.model.record.flow import FlowRequested, FlowSeen, RingSeen, SenderSeen, SinkSeen
-from labconsole.model.record.run import Reason, Verdict
+from labconsole.model.record.run import Reason
 from labconsole.model.tolerances import Tolerances
-from labconsole.verdict.changes import Port, changes
-from labconsole.verdict.consequences import weighed
-from labconsole.verdict.influences import doubts
-from labconsole.verdict.observed import TrialObservations
 from labconsole.verdict.programs import program_reasons
 from labconsole.verdict.reasons import reason
 from labconsole.verdict.timekeeper import swap_reasons
@@ -30,36 +25,9 @@ RATE_ERROR = 0.001
 """A limiter's rate as it is read back: a kernel counts in bytes a second."""
 
 
-def judge(
-    seen: TrialObservations,
-    requested: FlowRequested,
-    flows: Sequence[FlowSeen],
-    senders: Sequence[SenderSeen],
-    sink: SinkSeen | None,
-    *,
-    line_bps: float,
-    capture_failure: str,
-    start_skew_s: float | None,
-    swapped_pages: int | None,
-    program: ProgramSeen | None,
-    guest_problems: Sequence[str],
-    ports: Sequence[Port],
-    limits: Tolerances,
-    inventory: Inventory,
-) -> Verdict:
-    """``guest_problems``: a sentence for every guest that did not answer, or is not what was set up. ``ports``: the
-    interfaces that the numbers rest on.
-    """
-    found = [*seen.doubts, *(reason("guests_missing", problem) for problem in guest_problems)]
-    if capture_failure:
-        found.append(reason("not_measured", f"the sink's capture cannot be counted: {capture_failure}"))
-    found += shown_reasons(
-        requested, flows, senders, sink, line_bps=line_bps, start_skew_s=start_skew_s, swapped_pages=swapped_pages,
-        program=program, limits=limits,
-    )  # fmt: skip
-    found += changes(seen, limits, inventory.uut, ports)
-    found += doubts(seen, (), limits, inventory.uut, emulated=inventory.emulated)
-    return weighed(found)
+def capture_reasons(failure: str) -> list[Reason]:
+    """Of a sink whose capture came to nothing; ``failure`` empty: it did not."""
+    return [reason("not_measured", f"the sink's capture cannot be counted: {failure}")] if failure else []
 
 
 def shown_reasons(
@@ -112,27 +80,6 @@ def ring_shown(
     for number, each in enumerate(ring):
         found += _limiter(requested, number, each)
     return [*found, *program_reasons(program), *swap_reasons(swapped_pages)]
-
-
-def judge_ring(
-    seen: TrialObservations,
-    requested: FlowRequested,
-    ring: Sequence[RingSeen],
-    window_s: float | None,
-    *,
-    swapped_pages: int | None,
-    program: ProgramSeen | None,
-    guest_problems: Sequence[str],
-    ports: Sequence[Port],
-    limits: Tolerances,
-    inventory: Inventory,
-) -> Verdict:
-    """See judge()."""
-    found = [*seen.doubts, *(reason("guests_missing", problem) for problem in guest_problems)]
-    found += ring_shown(requested, ring, window_s, swapped_pages, program)
-    found += changes(seen, limits, inventory.uut, ports)
-    found += doubts(seen, (), limits, inventory.uut, emulated=inventory.emulated)
-    return weighed(found)
 
 
 def _sender(sender: SenderSeen) -> Iterator[Reason]:

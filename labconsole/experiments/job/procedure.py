@@ -82,24 +82,25 @@ class JobStep(CrewStep[JobPoint, JobRecord]):
     def _record(self, seen: JobSeen, crew: StandingCrew, bench: Bench, attempt: int) -> JobRecord:
         """The record of what was taken, with its verdict."""
         factors, inventory, point = self.factors, bench.inventory, self.trial.point
+        taken = seen.attempt
         verdict = judge(
-            seen.observations,
+            taken.observations,
             seen.copies,
             empty=seen.empty,
             timekeeper=seen.timekeeper,
             start_skew_s=seen.start_skew_s,
-            swapped_pages=seen.swapped_pages,
-            guest_problems=seen.guest_problems,
+            swapped_pages=taken.swapped_pages,
+            guest_problems=taken.problems,
             disk=seen.disk,
-            program=seen.program,
+            program=taken.program,
             limits=self.tolerances,
             inventory=inventory,
         )
-        told: list[Figures] = [*influences(seen.observations, (), inventory.uut), *clock_notes(seen.copies)]
+        told: list[Figures] = [*influences(taken.observations, (), inventory.uut), *clock_notes(seen.copies)]
         told += disk_notes(seen.disk, JOBS[point.job].disk, point.size, len(seen.copies), inventory.uut)
         return JobRecord(
-            job_id=seen.observations.run_id,
-            started_at=seen.observations.started_at,
+            job_id=taken.observations.run_id,
+            started_at=taken.observations.started_at,
             finished_at=utc_now(),
             testbed=inventory.testbed,
             testbed_fingerprint=inventory.fingerprint(),
@@ -121,14 +122,14 @@ class JobStep(CrewStep[JobPoint, JobRecord]):
                 memory_mib=factors.memory_mib,
                 disk_mib=factors.crew_disk_mib or None,
             ),
-            set_up=seen.set_up,
+            set_up=taken.set_up,
             empty=seen.empty,
-            program=seen.program,
+            program=taken.program,
             client=seen.client,
             copies=seen.copies,
             timekeeper=seen.timekeeper,
             start_skew_s=seen.start_skew_s,
-            swapped_pages=seen.swapped_pages,
+            swapped_pages=taken.swapped_pages,
             disk=seen.disk,
             in_force=self.in_force,
             verdict=verdict,

@@ -8,13 +8,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from labconsole.contracts.crew import StandingCrew, StandingMember
 from labconsole.contracts.experiment import Bench
 from labconsole.contracts.picture import CopyState, StepPicture
-from labconsole.engine.crew_taking import changed_since, program_seen, swapped_pages, unless_stopped
-from labconsole.engine.trial.window import Readings
+from labconsole.engine.crew_attempt import CrewAttempt
+from labconsole.engine.crew_taking import unless_stopped
 from labconsole.errors import MeasurementError
 from labconsole.experiments.job.disks import DiskWatch
 from labconsole.experiments.job.live import MOST_NAMED, driving_note, guests_at_work, guests_standing, live_words
@@ -23,15 +22,12 @@ from labconsole.experiments.job.script import guest_line
 from labconsole.experiments.job.serving import serving
 from labconsole.experiments.job.window import Window, answers_of, copy_seen
 from labconsole.measure.outside_clock import MarkFinder, Marks, MarkSender, Nonce, find_marks
-from labconsole.model.identity import new_run_id, utc_now
 from labconsole.model.jobs import JOBS, Job
 from labconsole.model.plan.jobs import JobPoint
 from labconsole.model.record.crew_trial import ProgramSeen, TimekeeperSeen
 from labconsole.model.record.job import CopySeen, DiskSeen, EmptyJobs
-from labconsole.model.record.run import SetUp
 from labconsole.platforms.base.inside import DONE, WAITS
 from labconsole.platforms.base.marks import nonces
-from labconsole.verdict.observed import TrialObservations
 from labconsole.verdict.reasons import reason
 from labconsole.verdict.timekeeper import LEAST_STEP_S
 from labconsole.wire.guests import TOGETHER_S, AskGuests, GuestLine
@@ -50,18 +46,14 @@ SHOWN_EVERY_S = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSeen:
-    """What one attempt saw. ``guest_problems``: a sentence for each guest that is not as it was set up."""
+    """What one attempt saw."""
 
-    observations: TrialObservations
-    set_up: SetUp
+    attempt: CrewAttempt
     empty: EmptyJobs | None
-    program: ProgramSeen | None
     client: ProgramSeen | None
     copies: tuple[CopySeen, ...]
     timekeeper: TimekeeperSeen
     start_skew_s: float | None
-    swapped_pages: int | None
-    guest_problems: tuple[str, ...]
     disk: DiskSeen | None = None
 
 
@@ -72,11 +64,10 @@ class JobTaking:
         self._point, self._limit_s, self._bench, self._crew = point, limit_s, bench, crew
         self._members = {member.name: member for member in crew.members}
         self._standing: dict[str, StandingMember] = {member.name: member for member in crew.crew.members}
-        self._seen = TrialObservations(run_id=new_run_id(datetime.now(UTC)), started_at=utc_now())
+        self._attempt = CrewAttempt(bench.stage, crew)
+        self._seen, self._problems = self._attempt.observations, self._attempt.problems
         self._empty: EmptyJobs | None = None
-        self._program: ProgramSeen | None = None
         self._client: ProgramSeen | None = None
-        self._problems: list[str] = []
         self._disk: DiskWatch | None = None
         self._shows: asyncio.TimerHandle | None = None
 
@@ -88,8 +79,7 @@ class JobTaking:
         crew, point = self._crew, self._point
         job = JOBS[point.job]
         names = [crew.members[guest].name for guest, _ in point.copies()]
-        set_up = crew.begin_trial()
-        self._program = await program_seen(crew, job.program, list(dict.fromkeys(names)))
+        await self._attempt.find_program(job.program, list(dict.fromkeys(names)))
         await self._find_ways(list(dict.fromkeys(names)))
         if job.requests is None:
             if crew.empty is None:
@@ -104,21 +94,14 @@ class JobTaking:
         many = f"{len(names)} cop{'ies' if len(names) > 1 else 'y'}"
         ready = guests_standing(list(self._members), CopyState.STANDS)
         self._bench.show(StepPicture(found=(f"{many} of {job.words(point.size)} under way",), guests=ready))
-        readings = Readings(
-            self._seen,
-            {crew.uut.name: crew.uut, crew.timekeeper.name: crew.timekeeper},
-            {crew.uut.name: [], crew.timekeeper.name: []},
-            self._bench.stage.guest_processes,
-            {crew.uut.name: [member.pid for member in self._standing.values() if member.pid is not None]},
-        )
-        before = await swapped_pages(crew.uut)
-        await readings.open()
-        async with serving(job.server, crew, self._problems), self._disk or nullcontext():
+        async with (
+            self._attempt.watched({crew.uut: [], crew.timekeeper: []}),
+            serving(job.server, crew, self._problems),
+            self._disk or nullcontext(),
+        ):
             window = await self._work(job, copies)
-        await readings.close()
         if window.answered is not None:
             self._seen.notes.append(driving_note(crew.uut.name, window.answered))
-        after = await swapped_pages(crew.uut)
         for guest, said in window.said.items():
             if said.code == "guest_silent" and said.asked_ns is not None:
                 detail = f"{guest}: the job had not ended after {self._limit_s:g} s"
@@ -126,14 +109,12 @@ class JobTaking:
             elif said.code:
                 self._problems.append(f"{guest}: {said.message}")
         if not any(said.code for said in window.said.values()):
-            self._problems += await changed_since(crew)  # who does not answer a line says nothing of itself either
+            await self._attempt.attest()  # who does not answer a line says nothing of itself either
         seen_copies = tuple(self._copies(window))
         starts = [copy.start_reply_ns for copy in seen_copies if copy.start_reply_ns is not None]
         return JobSeen(
-            observations=self._seen,
-            set_up=set_up,
+            attempt=self._attempt,
             empty=self._empty,
-            program=self._program,
             client=self._client,
             copies=seen_copies,
             timekeeper=TimekeeperSeen(
@@ -146,8 +127,6 @@ class JobTaking:
                 wall_moved_ns=window.marks.clock_step_ns,
             ),
             start_skew_s=(max(starts) - min(starts)) / 1e9 if len(starts) > 1 else None,
-            swapped_pages=None if before is None or after is None else after - before,
-            guest_problems=tuple(self._problems),
             disk=None if self._disk is None else self._disk.seen(seen_copies),
         )
 

@@ -10,9 +10,7 @@ from labconsole.model.record.crew_trial import ProgramSeen, TimekeeperSeen
 from labconsole.model.record.job import CopySeen, DiskSeen, EmptyJobs
 from labconsole.model.record.run import Figures, Reason, Verdict
 from labconsole.model.tolerances import Tolerances
-from labconsole.verdict.changes import changes
-from labconsole.verdict.consequences import weighed
-from labconsole.verdict.influences import doubts
+from labconsole.verdict.crew_trial import judged
 from labconsole.verdict.observed import TrialObservations
 from labconsole.verdict.programs import program_reasons
 from labconsole.verdict.reasons import reason
@@ -54,15 +52,11 @@ def judge(
     inventory: Inventory,
 ) -> Verdict:
     """``guest_problems``: a sentence for every guest that did not answer, or is not what was set up."""
-    found = list(seen.doubts)
-    found += [reason("guests_missing", problem) for problem in guest_problems]
-    found += shown_reasons(
+    shown = shown_reasons(
         copies, empty=empty, timekeeper=timekeeper, start_skew_s=start_skew_s, swapped_pages=swapped_pages, disk=disk,
         program=program, limits=limits,
     )  # fmt: skip
-    found += changes(seen, limits, inventory.uut)
-    found += doubts(seen, (), limits, inventory.uut, emulated=inventory.emulated)
-    return weighed(found)
+    return judged(seen, shown, guest_problems, limits=limits, inventory=inventory)
 
 
 def shown_reasons(

@@ -1,0 +1,59 @@
+"""One attempt on a crew that stands, as it opens and closes whatever the guests do: which set-up it is of, what else
+went on at both ends, pages swapped meanwhile, and whether the guests still are what was set up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+from labconsole.contracts.crew import StandingCrew
+from labconsole.contracts.experiment import Stage
+from labconsole.contracts.ports import AgentLink
+from labconsole.engine.crew_taking import changed_since, program_seen, swapped_pages
+from labconsole.engine.trial.window import Readings
+from labconsole.model.identity import new_run_id, utc_now
+from labconsole.model.record.crew_trial import ProgramSeen
+from labconsole.verdict.observed import TrialObservations
+
+
+class CrewAttempt:
+    """``problems``: a sentence for each guest that did not answer, or is not as it was set up."""
+
+    def __init__(self, stage: Stage, crew: StandingCrew) -> None:
+        self.stage, self.crew = stage, crew
+        self.observations = TrialObservations(run_id=new_run_id(datetime.now(UTC)), started_at=utc_now())
+        self.set_up = crew.begin_trial()
+        self.program: ProgramSeen | None = None
+        self.swapped_pages: int | None = None
+        self.problems: list[str] = []
+
+    async def find_program(self, name: str, guests: Sequence[str]) -> None:
+        """What these guests have under this name."""
+        self.program = await program_seen(self.crew, name, guests)
+
+    @asynccontextmanager
+    async def watched(self, nodes: Mapping[AgentLink, Sequence[str]]) -> AsyncIterator[None]:
+        """What else goes on is read at both ends. ``nodes``: each with the interfaces that it is asked of."""
+        uut, pids = self.crew.uut, [member.pid for member in self.crew.crew.members if member.pid is not None]
+        readings = Readings(
+            self.observations,
+            {node.name: node for node in nodes},
+            {node.name: list(interfaces) for node, interfaces in nodes.items()},
+            self.stage.guest_processes,
+            {uut.name: pids},
+        )
+        before = await swapped_pages(uut)
+        await readings.open()
+        yield
+        await readings.close()
+        after = await swapped_pages(uut)
+        self.swapped_pages = None if before is None or after is None else after - before
+
+    async def attest(self, silent: Iterable[tuple[str, str]] = ()) -> None:
+        """Whether the guests are what was set up. ``silent``: those that did not answer, and why; then none is asked,
+        for who does not answer a line says nothing of itself either.
+        """
+        found = [f"{guest}: {why}" for guest, why in silent]
+        self.problems += found or await changed_since(self.crew)
