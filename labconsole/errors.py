@@ -129,6 +129,10 @@ class NodeLost(NodeError):
     failure = "node_lost"
 
 
+class NodeSilent(NodeLost):
+    """Raised when a node did not answer in time; its link and its agent may be there."""
+
+
 class CapabilityMissing(NodeError):
     """Raised when a node lacks a tool, a module or a permission."""
 

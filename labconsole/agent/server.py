@@ -92,6 +92,7 @@ class Agent:
             self._outlet.send,
             stop_traffic=self._stop_traffic,
             undo=self._undo_for_another,
+            give_up=self._changes.give_up,
             keep_still=self._counting.keep_still,
         )
         self._tasks: Set["asyncio.Task[None]"] = set()

@@ -201,6 +201,9 @@ class CrewDriver(Protocol):
         """Why this platform cannot have such a crew, in one sentence; None: it can. Asks nobody."""
         ...
 
+    async def check_node(self, uut: AgentLink) -> None:
+        """Ask what guests depend on there, before anything is changed. Raises NodeError where none could be."""
+
     async def prepare_crew(self, uut: AgentLink, wanted: CrewWanted) -> Crew:
         """Make it; returns once all say that they are up. Raises NodeError; on an error nothing is left changed."""
         ...

@@ -24,6 +24,7 @@ class CrewAttempt:
     def __init__(self, stage: Stage, crew: StandingCrew) -> None:
         self.stage, self.crew = stage, crew
         self.observations = TrialObservations(run_id=new_run_id(datetime.now(UTC)), started_at=utc_now())
+        self.observations.attestation = crew.crew.attestation  # which guests are ours, where no process says so
         self.set_up = crew.begin_trial()
         self.program: ProgramSeen | None = None
         self.swapped_pages: int | None = None
@@ -49,7 +50,11 @@ class CrewAttempt:
         yield
         await readings.close()
         after = await swapped_pages(uut)
-        self.swapped_pages = None if before is None or after is None else after - before
+        if before is None or after is None:
+            detail = "does not say whether pages were moved in or out of swap"
+            self.observations.notes.append({"node": uut.name, "kind": "not_observed", "detail": detail})
+        else:
+            self.swapped_pages = after - before
 
     async def attest(self, silent: Iterable[tuple[str, str]] = ()) -> None:
         """Whether the guests are what was set up. ``silent``: those that did not answer, and why; then none is asked,

@@ -33,7 +33,7 @@ from labconsole.engine.links import LinkPool
 from labconsole.engine.live.events import Event, Notice, Phase, PhaseChanged
 from labconsole.engine.owed import OwedRestores
 from labconsole.engine.trial.saving import node_facts
-from labconsole.errors import Aborted, ConfigError, LabError, NodeError, NodeLost
+from labconsole.errors import Aborted, ConfigError, LabError, NodeError, NodeLost, NodeSilent
 from labconsole.model.cpus import cpu_set
 from labconsole.model.identity import new_run_id, utc_now
 from labconsole.model.inventory import Inventory, Stream
@@ -219,6 +219,7 @@ class CrewStage:
         ]
         await timekeeper.ask(ApplyChanges(token=TOKEN, changes=changes))
         if how.before is not None:
+            await driver.check_node(uut)
             members = await how.before(Ground(uut=uut, timekeeper=timekeeper, stream=stream, address=address))
         crew = await driver.prepare_crew(uut, replace(self._wanted(members), limit_s=how.limit_s, anew=how.anew))
         setup_s = time.monotonic() - begun
@@ -271,6 +272,8 @@ class CrewStage:
             undo = undoing[-1]
             try:
                 await undo()
+            except NodeSilent as exc:
+                failed.append((undo, exc))
             except NodeLost:
                 pass
             except LabError as exc:

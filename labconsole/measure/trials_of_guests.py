@@ -4,16 +4,16 @@ held against each other. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from labconsole.measure.statistics.effects import MINIMUM_BLOCKS, Effect, holm, paired_effect, unpaired_effect
 from labconsole.measure.statistics.set_ups import set_up_means
 from labconsole.model.conditions import hypervisor_words, seen_conditions
 from labconsole.model.record.crew_trial import CrewTrialRef
 
-NOT_DRAWN = "all blocks took them in the same order"
+NOT_DRAWN: Final = "all blocks took them in the same order"
 _NOTHING: dict[str, Any] = dict.fromkeys(
     ("ci_low", "ci_high", "ci90_low", "ci90_high", "p", "mean_log", "error_log", "sd_log", "degrees")
 )
@@ -26,6 +26,13 @@ class NodeOutside(Protocol):
     def node(self) -> str: ...
 
 
+class AskedOf(Hashable, Protocol):
+    """What was asked."""
+
+    @property
+    def platform(self) -> str: ...
+
+
 class TrialOfGuests(Protocol):
     """What their records have."""
 
@@ -35,6 +42,8 @@ class TrialOfGuests(Protocol):
     def started_at(self) -> str: ...
     @property
     def plan(self) -> CrewTrialRef: ...
+    @property
+    def requested(self) -> AskedOf: ...
     @property
     def status(self) -> str: ...
     @property
@@ -116,6 +125,7 @@ class Block(NamedTuple):
     number: int
     boot_id: str
     stretch: int
+    part: str = ""
 
 
 class Blocks(Generic[T]):
@@ -124,6 +134,8 @@ class Blocks(Generic[T]):
     def __init__(self, every: Iterable[T]) -> None:
         self._of: dict[int, Block | None] = {}
         self._kept: list[T] = []  # what is known by its id must not go
+        self._place: dict[int, tuple[object, ...]] = {}
+        self._first: dict[tuple[object, ...], str] = {}
         latest: dict[tuple[str, str, str | None], tuple[int, int]] = {}
         for record in sorted(every, key=lambda each: each.started_at):
             plan = record.testbed_fingerprint, record.plan.name, record.plan.plan_hash
@@ -131,47 +143,64 @@ class Blocks(Generic[T]):
             if record.plan.block != number:
                 stretch += 1
                 latest[plan] = record.plan.block, stretch
+            # Of a plan's file a trial may be taken again in a later stretch, and was drawn for its first.
+            place = *plan, record.plan.block, 0 if record.plan.plan_hash else stretch, record.requested
+            self._place[id(record)] = place
+            self._first.setdefault(place, record.started_at)
             boot_id = uut_facts(record).get("boot_id")
             self._kept.append(record)
             self._of[id(record)] = Block(*plan, record.plan.block, str(boot_id), stretch) if boot_id else None
 
-    def means(self, records: Iterable[T], value: Callable[[T], float | None]) -> dict[Block, float]:
-        """Of each block the mean of ``value`` over these trials. Without those whose boot is not known."""
+    def means(
+        self, records: Iterable[T], value: Callable[[T], float | None], within: Callable[[T], str] | None = None
+    ) -> dict[Block, float]:
+        """Of each block the mean of ``value`` over these trials; ``within``: of each part of it that this calls by one
+        name. Without those whose boot is not known.
+        """
         found: dict[Block, list[float]] = {}
         for record in records:
             block, taken = self._of[id(record)], value(record)
             if block is not None and taken is not None:
-                found.setdefault(block, []).append(taken)
+                part = block if within is None else block._replace(part=within(record))
+                found.setdefault(part, []).append(taken)
         return set_up_means(found)
 
-    def effect(self, ours: Sequence[T], theirs: Sequence[T], value: Callable[[T], float | None]) -> Effect:
-        """What ``ours`` differ by from ``theirs``: paired by block; where they share no boot at all, over three boots a
-        side (Welch). Claims nothing where all blocks took them in the same order, which no drawn order does: a drift
-        within blocks would be taken for a difference.
+    def effect(
+        self,
+        ours: Sequence[T],
+        theirs: Sequence[T],
+        value: Callable[[T], float | None],
+        value_of_theirs: Callable[[T], float | None] | None = None,
+        within: Callable[[T], str] | None = None,
+    ) -> Effect:
+        """What ``ours`` differ by from ``theirs``: paired by block, or by part of it (see means()); where they share no
+        boot at all, over three boots a side (Welch). Claims nothing where all blocks took them in the same order, which
+        no drawn order does: a drift within blocks would be taken for a difference.
         """
-        one, other = self.means(ours, value), self.means(theirs, value)
+        one, other = self.means(ours, value, within), self.means(theirs, value_of_theirs or value, within)
         if one.keys() & other.keys():
             effect = paired_effect(one, other)
-            return effect if self._drawn(ours, theirs) else replace(effect, absent=NOT_DRAWN, **_NOTHING)
+            return effect if self.drawn(ours, theirs) else replace(effect, absent=NOT_DRAWN, **_NOTHING)
+        if within is not None:
+            return paired_effect({}, {})
         boots = [{block.boot_id for block in side} for side in (one, other)]
         if one and other and not boots[0] & boots[1]:
             return unpaired_effect(*(_by_boot(side) for side in (one, other)))
         return paired_effect({}, {})
 
-    def _drawn(self, ours: Sequence[T], theirs: Sequence[T]) -> bool:
-        """By when they were begun, whatever the plan says: every second block has the order of the one before it
-        reversed.
+    def drawn(self, ours: Sequence[T], theirs: Sequence[T]) -> bool:
+        """By when they were first begun, whatever the plan says and became of them: every second block has the order of
+        the one before it reversed. True of fewer than three blocks, of which nothing is claimed.
         """
         first, second = self._begun(ours), self._begun(theirs)
         before = [first[block] < second[block] for block in first if block in second]
         return len(before) < MINIMUM_BLOCKS or (any(before) and not all(before))
 
-    def _begun(self, records: Iterable[T]) -> dict[Block, str]:
-        found: dict[Block, str] = {}
+    def _begun(self, records: Iterable[T]) -> dict[Any, str]:
+        found = {}
         for record in records:
-            block = self._of[id(record)]
-            if block is not None:
-                found[block] = min(record.started_at, found.get(block, record.started_at))
+            *block, _ = place = self._place[id(record)]
+            found[tuple(block)] = self._first[place]
         return found
 
 

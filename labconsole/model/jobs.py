@@ -214,7 +214,8 @@ _JOBS = (
         does="reads and writes blocks of 4 KiB at random in a file of 64 MiB, past every cache, for this time",
         line="fio --name=mixed --filename=mixed --size=64m --rw=randrw --bs=4k --direct=1 --ioengine=psync "
         "--time_based --runtime={size} --output-format=terse --terse-version=3 | "
-        "busybox awk -F';' 'NF > 47 {{ print \"READ \" $6 \" WRITTEN \" $47; told = 1 }} END {{ exit !told }}'",
+        'busybox awk -F\';\' \'NF > 47 && $5 == 0 {{ print "READ " $6 " WRITTEN " $47; told = 1 }} '
+        "END {{ exit !told }}'",
         program="fio",
         package="fio",
         unit="s",

@@ -11,7 +11,7 @@ from typing import Any
 import asyncssh
 
 from labconsole.contracts.ports import OnAgentEvent
-from labconsole.errors import AgentError, CapabilityMissing, NodeError, NodeLost, NodeUnreachable
+from labconsole.errors import AgentError, CapabilityMissing, NodeError, NodeLost, NodeSilent, NodeUnreachable
 from labconsole.model.inventory import Inventory
 from labconsole.nodes.channel import AgentSession
 from labconsole.nodes.dial import Dialled, dial
@@ -105,7 +105,7 @@ class NodeLink:
             async with asyncio.timeout(timeout_s):
                 reply: R | Refusal = await answer
         except TimeoutError as exc:
-            raise NodeLost(self.name, f"no answer to {op} within {timeout_s:g} s", operation=op) from exc
+            raise NodeSilent(self.name, f"no answer to {op} within {timeout_s:g} s", operation=op) from exc
         except _Ended as exc:
             raise NodeLost(self.name, str(exc), operation=op) from None
         finally:
@@ -113,6 +113,8 @@ class NodeLink:
             self._pending.pop(number, None)
         if isinstance(reply, Refusal):
             raise AgentError(self.name, reply.message, code=reply.code, operation=op, detail=reply.detail)
+        if (misfit := request.misfit(reply)) is not None:
+            raise AgentError(self.name, f"the answer to {op} cannot be: {misfit}", code="internal", operation=op)
         return reply
 
     async def measure_clock(self) -> None:

@@ -21,13 +21,6 @@ OF_TRIALS = ("platform", "testbed", "fingerprint", "emulated", "plan", "kernel",
 """Fields of a filter that a trial of guests has, too."""
 
 
-class AskedOf(Protocol):
-    """What was asked."""
-
-    @property
-    def platform(self) -> str: ...
-
-
 class TrialOfPlan(TrialOfGuests, Protocol):
     """What a record of one trial has."""
 
@@ -35,8 +28,6 @@ class TrialOfPlan(TrialOfGuests, Protocol):
     def testbed(self) -> str: ...
     @property
     def emulated(self) -> bool: ...
-    @property
-    def requested(self) -> AskedOf: ...
     @property
     def verdict(self) -> Verdict: ...
 

@@ -9,7 +9,7 @@ from labconsole.model.record.run import Reason, Verdict
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.changes import Port, changes
 from labconsole.verdict.consequences import weighed
-from labconsole.verdict.influences import doubts
+from labconsole.verdict.influences import doubts, unobserved
 from labconsole.verdict.observed import TrialObservations
 from labconsole.verdict.reasons import reason
 
@@ -28,5 +28,6 @@ def judged(
     """
     found = [*seen.doubts, *(reason("guests_missing", problem) for problem in guest_problems), *shown]
     found += changes(seen, limits, inventory.uut, ports)
+    found += unobserved(seen)
     found += doubts(seen, (), limits, inventory.uut, emulated=inventory.emulated)
     return weighed(found)

@@ -168,6 +168,13 @@ def _guest_names(side: NodeSurroundings | None, attested: set[str]) -> set[str]:
 # What of it is judged
 
 
+def unobserved(seen: TrialObservations) -> Iterator[Reason]:
+    """What could not be asked: of it nobody knows whether it disturbed."""
+    for note in seen.notes:
+        if note.get("kind") == "not_observed":
+            yield reason("not_observed", f"{note['node']}: {note['detail']}", node=note["node"])
+
+
 def doubts(
     seen: TrialObservations, streams: tuple[StreamRecord, ...], limits: Tolerances, uut: str, *, emulated: bool
 ) -> Iterator[Reason]:

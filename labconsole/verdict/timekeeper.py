@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from labconsole.model.record.crew_trial import TimekeeperSeen
 from labconsole.model.record.run import Reason
@@ -27,6 +28,11 @@ def timekeeper_reasons(seen: TimekeeperSeen, shortest_s: float, limits: Toleranc
     if abs(seen.wall_moved_ns) > allowed_s * 1e9:
         detail = f"the clock of {seen.node} was set by {seen.wall_moved_ns / 1e9:+.3f} s meanwhile"
         yield reason("clock_stepped", detail, node=seen.node, step_s=seen.wall_moved_ns / 1e9)
+
+
+def interrupted_note(node: str, why: str) -> dict[str, Any]:
+    """Of what is not observed: the timekeeper did not listen all the time."""
+    return {"node": node, "kind": "not_observed", "detail": f"listening for marks was interrupted: {why}"}
 
 
 def swap_reasons(swapped_pages: int | None) -> Iterator[Reason]:

@@ -18,7 +18,7 @@ from labconsole.verdict.changes import changes
 from labconsole.verdict.consequences import weighed
 from labconsole.verdict.held_back import coarse, held_back
 from labconsole.verdict.hops import capture_drops
-from labconsole.verdict.influences import doubts
+from labconsole.verdict.influences import doubts, unobserved
 from labconsole.verdict.observed import StreamObservations, TrialObservations
 from labconsole.verdict.reasons import reason
 from labconsole.verdict.shortfall import why_short
@@ -58,6 +58,7 @@ def judge(
                     hop=hop,
                 )
             )
+    reasons += unobserved(seen)
     reasons += doubts(seen, streams, limits, inventory.uut, emulated=inventory.emulated)
     reasons += seen.doubts
     return weighed(reasons)
@@ -82,9 +83,6 @@ def _trial(seen: TrialObservations, limits: Tolerances) -> Iterator[Reason]:
             missed_samples=seen.missed_samples,
             due_samples=due,
         )
-    for note in seen.notes:
-        if note.get("kind") == "not_observed":
-            yield reason("not_observed", f"{note['node']}: {note['detail']}", node=note["node"])
 
 
 def _generator(

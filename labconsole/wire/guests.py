@@ -117,6 +117,10 @@ class AskGuests(Request[AskedGuests], op="guest.ask_all"):
     timeout_s: Annotated[float, Rule(above(0, MAX_WORK_S))]
     waits: Optional[Word] = None
 
+    def misfit(self, reply: AskedGuests) -> Optional[str]:
+        asked, answered = ([each.guest for each in side] for side in (self.asked, reply.guests))
+        return None if asked == answered else "its guests are not those that were asked, in their order"
+
 
 class GuestState(Message):
     """``cpu_s``: CPU time of its process."""

@@ -24,6 +24,7 @@ from typing import (
     Dict,
     Generic,
     List,
+    Optional,
     Tuple,
     Type,
     TypeVar,
@@ -103,6 +104,10 @@ class Request(Message, Generic[R]):
     def __init_subclass__(cls, op: str, watches: bool = False) -> None:
         cls.op, cls.watches = op, watches
         (cls.reply,) = get_args(cls.__orig_bases__[0])  # type: ignore[attr-defined]
+
+    def misfit(self, reply: R) -> Optional[str]:
+        """What of an answer, which is of its class, is not what was asked for; None: nothing."""
+        return None
 
     def arguments(self) -> Dict[str, Any]:
         """What goes over the wire: null says no more than to leave the key out."""

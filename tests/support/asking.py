@@ -24,7 +24,7 @@ async def asked(link: AgentLink, op: str, args: dict[str, Any] | None = None, *,
     """What a link says to ``op``, as plain data; an operation that no class knows may be answered with anything."""
     anything = SimpleNamespace(parse=plain(characters=MAX_LINE_BYTES))
     reply = REQUESTS[op].reply if op in REQUESTS else anything
-    request = SimpleNamespace(op=op, arguments=lambda: args or {}, reply=reply)
+    request = SimpleNamespace(op=op, arguments=lambda: args or {}, reply=reply, misfit=lambda reply: None)
     answer = await link.ask(cast("Request[Any]", request), timeout_s=timeout_s)
     return answer.to_wire() if isinstance(answer, Message) else answer
 

@@ -27,8 +27,8 @@ CHANGING = ("generator.prepare", "generator.start", "net.apply", "capture.start"
 
 
 class Leasing:
-    """``stop_traffic`` is called when the lease is asked for, ``undo`` if the console has not given it back in time;
-    ``keep_still`` with True while another session counts on this node."""
+    """``stop_traffic`` is called when the lease is asked for, ``undo`` if the console has not given it back in time,
+    ``give_up`` when it gives it back; ``keep_still`` with True while another session counts on this node."""
 
     def __init__(
         self,
@@ -36,9 +36,11 @@ class Leasing:
         *,
         stop_traffic: Callable[[], Awaitable[None]],
         undo: Callable[[], Awaitable[None]],
+        give_up: Callable[[], None],
         keep_still: Callable[[bool], None],
     ) -> None:
         self._send, self._stop_traffic, self._undo, self._keep_still = send, stop_traffic, undo, keep_still
+        self._give_up = give_up
         self._loop = asyncio.get_running_loop()
         self._lease = Lease(self._open_door)
         self._watch = LeaseWatch(self._lease, self._changed)
@@ -92,6 +94,7 @@ class Leasing:
 
     @answers(ReleaseLease)
     async def release(self, request: ReleaseLease) -> Done:
+        self._give_up()
         self._let_go()
         self._lost_to = None
         self._watch.look()

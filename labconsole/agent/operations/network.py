@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from typing import TYPE_CHECKING, Any, Callable, ContextManager, Dict, List, Optional, cast
+from typing import TYPE_CHECKING, Any, Callable, ContextManager, Dict, List, Optional, Set, cast
 
 from labconsole.agent import undo
 from labconsole.agent.keeper import UndoJournal
@@ -100,6 +100,7 @@ class NetworkChanges:
     ) -> None:
         self._journal, self._namespaces, self._on_change, self._together = journal, namespaces, on_change, together
         self._lock = asyncio.Lock()
+        self._stuck: Set[int] = set()
 
     @answers(ApplyChanges, first=_load_changes)
     async def apply(self, request: ApplyChanges) -> Done:
@@ -123,13 +124,23 @@ class NetworkChanges:
         return Undone(failed=await self.take_back(request.token))
 
     async def take_back(self, token: Optional[str]) -> List[str]:
-        """Undo what ``token`` did (None: everything). Returns what could not be undone, a sentence each."""
+        """Undo what ``token`` did (None: everything). Returns what could not be undone, a sentence each.
+
+        What could not be undone is tried again when its token is asked for again, and in the end; then it is given up.
+        """
         async with self._lock:
             try:
                 with self._together():
                     return await self._undo(token, 0)
             finally:
+                if token is None:
+                    self.give_up()
                 self._on_change(None)
+
+    def give_up(self) -> None:
+        """Try nothing again: whoever has the node next may have made things of the same names."""
+        while self._stuck:
+            self._journal.done(self._stuck.pop())
 
     async def _apply_one(self, token: str, change: NetworkChange) -> None:
         namespace = change.namespace or ""
@@ -151,8 +162,10 @@ class NetworkChanges:
                 await self._undo_one(entry)
             except Exception as exc:  # noqa: BLE001 - reported, and the rest is undone all the same
                 failed.append(as_wire_error("cannot undo %s" % describe(entry), exc).message)
+                self._stuck.add(entry["number"])
             else:
-                self._journal.done(entry["number"])  # what failed is tried again: when asked, and at the end
+                self._stuck.discard(entry["number"])
+                self._journal.done(entry["number"])
         return failed
 
     async def _undo_one(self, entry: Dict[str, Any]) -> None:

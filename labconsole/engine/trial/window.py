@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 from labconsole.contracts.ports import AgentLink
 from labconsole.engine.gather import together
-from labconsole.errors import NodeError, NodeLost, NodeUnreachable
+from labconsole.errors import NodeError, NodeUnreachable
 from labconsole.verdict.observed import NodeReading, TrialObservations
 from labconsole.wire import place
 from labconsole.wire.drops import ReadDrops
@@ -105,9 +105,9 @@ class Readings:
     async def _ask(self, node: str, request: Request[R]) -> R | None:
         try:
             return await self._links[node].ask(request, timeout_s=TIMEOUT_S)
-        except (NodeLost, NodeUnreachable):
+        except NodeUnreachable:
             return None  # the trial hears of that by itself
-        except NodeError as exc:
+        except NodeError as exc:  # a node that is lost, too: it may have been slow only, and nobody else hears of it
             if (node, request.op) not in self._silent:
                 self._silent.add((node, request.op))
                 self._seen.notes.append(

@@ -46,7 +46,9 @@ class GuestsMemory:
 
 async def look(uut: AgentLink) -> MemoryLook:
     """Raises NodeError."""
-    return parse_look((await uut.ask(Execute(argv=["sh", "-c", _LOOK], timeout_s=_ASK_S))).stdout)
+    return parse_look(
+        (await uut.ask(Execute(argv=["sh", "-c", _LOOK], timeout_s=_ASK_S), timeout_s=_ASK_S + 10)).stdout
+    )
 
 
 async def look_at_guests(uut: AgentLink, pids: Iterable[int]) -> GuestsMemory:

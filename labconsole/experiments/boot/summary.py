@@ -154,7 +154,12 @@ def _of_platforms(places: Sequence[Place]) -> list[tuple[Place, Place]]:
     alike: dict[tuple[SeriesKey, int], list[Place]] = {}
     for key, guests in places:
         alike.setdefault((key._replace(platform="", hypervisor=""), guests), []).append((key, guests))
-    return [(other, one) for group in alike.values() for one, other in combinations(group, 2)]
+    return [
+        (other, one)
+        for group in alike.values()
+        for one, other in combinations(group, 2)
+        if one[0].platform != other[0].platform
+    ]
 
 
 def _compared(

@@ -27,6 +27,7 @@ from labconsole.model.record.crew_trial import TimekeeperSeen
 from labconsole.model.record.run import Environment, SetUp
 from labconsole.platforms.base.marks import nonces
 from labconsole.verdict.observed import TrialObservations
+from labconsole.verdict.timekeeper import interrupted_note
 from labconsole.wire.marks import SeenMarks, StartMarks, StopMarks, TimeMark
 from labconsole.wire.session import Ping
 
@@ -103,8 +104,16 @@ class BootTaking:
             if self._shows is not None:
                 self._shows.cancel()
             await self._stage.restore()
-            with suppress(NodeLost):
-                await own.remove()
+            await self._remove(own)
+
+    async def _remove(self, own: OwnFiles) -> None:
+        """What was measured is not lost by copies that stay: the agent tries again when it ends."""
+        try:
+            await own.remove()
+        except NodeLost:
+            pass  # its agent has removed them
+        except NodeError as exc:
+            self._seen.notes.append({"node": self._stage.uut.name, "kind": "left_behind", "detail": exc.message})
 
     async def _stand(self, own: OwnFiles, members: Sequence[CrewMember], turn: str, how: HowMade) -> StandingCrew:
         made = replace(how, options=own.options, limit_s=self._limit_s, anew=True)
@@ -139,6 +148,8 @@ class BootTaking:
             await self._readings.close()
         if crew is not None:
             missing += await self._attest(crew)
+        if marks.interrupted:
+            self._seen.notes.append(interrupted_note(ground.timekeeper.name, marks.interrupted))
         senders = self._known(crew)
         found = find_marks(senders, marks.marks)
         if missing and crew is None:

@@ -38,7 +38,8 @@ def judge(
         guests, start=start, clock_error_s=clock_error_s, files=files, timekeeper=timekeeper,
         swapped_pages=swapped_pages, limits=limits,
     )  # fmt: skip
-    return judged(seen, shown, missing, limits=limits, inventory=inventory)
+    ports = [(timekeeper.node, timekeeper.interface)]  # the UUT's is made ready for the guests meanwhile
+    return judged(seen, shown, missing, limits=limits, inventory=inventory, ports=ports)
 
 
 def shown_reasons(

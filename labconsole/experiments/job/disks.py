@@ -109,7 +109,9 @@ class DiskWatch:
 
     async def _counts(self) -> DiskCounts:
         pids = [str(member.pid) for member in self._workers() if member.pid is not None]
-        asked = await self._crew.uut.ask(Execute(argv=["sh", "-c", _USED, "sh", *pids], timeout_s=_ASK_S))
+        asked = await self._crew.uut.ask(
+            Execute(argv=["sh", "-c", _USED, "sh", *pids], timeout_s=_ASK_S), timeout_s=_ASK_S + 10
+        )
         return parse_counts(asked.stdout, self._below.number)
 
     def _workers(self) -> list[StandingMember]:

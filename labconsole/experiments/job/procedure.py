@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pydantic import ValidationError
+
 from labconsole import __version__
 from labconsole.contracts.crew import CrewMember, StandingCrew
 from labconsole.contracts.experiment import Bench, ExperimentStore, StepRecord
@@ -70,7 +72,7 @@ class JobStep(CrewStep[JobPoint, JobRecord]):
             seen = await JobTaking(point, self.factors.limit_s, bench, crew).take()
         except (NodeLost, Aborted):
             raise
-        except LabError as exc:
+        except (LabError, ValidationError) as exc:
             # Whatever became of the guests, the next trial does not begin with these.
             await stage.restore()
             raise MeasurementError(f"{self.describe()}: {exc}") from exc
@@ -93,6 +95,7 @@ class JobStep(CrewStep[JobPoint, JobRecord]):
             guest_problems=taken.problems,
             disk=seen.disk,
             program=taken.program,
+            ports=((crew.uut.name, crew.stream.uut_out), (crew.timekeeper.name, crew.stream.sink.interface)),
             limits=self.tolerances,
             inventory=inventory,
         )

@@ -25,7 +25,7 @@ from labconsole.model.record.crew_trial import ProgramSeen
 from labconsole.model.record.job import EmptyJobs
 from labconsole.platforms.base.inside import DONE, LOOP, start_all
 from labconsole.wire.execution import Execute
-from labconsole.wire.guests import AskGuests, GuestLine, StopGuest
+from labconsole.wire.guests import MAX_WORK_S, AskGuests, GuestLine, StopGuest
 from labconsole.wire.marks import StartMarks, StopMarks
 
 CLIENT, PACKAGE = "curl", "curl"
@@ -156,7 +156,7 @@ class Requests:
         """A line to the shell of each request; returns what they printed."""
         shells = {self._shell(name): name for name in lines}
         asked = [GuestLine(guest=self._shell(name), line=line) for name, line in lines.items()]
-        limit_s = self._limit_s + CLIENT_S
+        limit_s = min(self._limit_s + CLIENT_S, MAX_WORK_S)
         answered = await self._crew.timekeeper.ask(
             AskGuests(asked=asked, until=DONE, timeout_s=limit_s), timeout_s=limit_s + CLIENT_S
         )

@@ -12,13 +12,22 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from labconsole.measure.statistics.effects import MINIMUM_BLOCKS, Effect, Word, equivalence_p, paired_effect, word
+from labconsole.measure.statistics.effects import MINIMUM_BLOCKS, Effect, Word, equivalence_p, word
 from labconsole.measure.statistics.least_squares import Line, fit_line
 from labconsole.measure.statistics.repetitions import jain_index
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups, set_up_means
-from labconsole.measure.trials_of_guests import Blocks, adjusted, hypervisor, newest_trials, uut_kernel, with_points
+from labconsole.measure.trials_of_guests import (
+    NOT_DRAWN,
+    Blocks,
+    adjusted,
+    hypervisor,
+    newest_trials,
+    uut_kernel,
+    with_points,
+)
 from labconsole.model.record.job import JobRecord
 
 BARE_HOST = "raw"
@@ -34,7 +43,15 @@ LEAST_NUMBERS = 3
 """Of guests: through two every line goes."""
 
 Isolation = Literal["between guests", "between processes", "neither", "inconclusive", "too few blocks"]
-Growth = Literal["flat", "grows", "grows faster than linear", "falls", "inconclusive", "too few numbers of guests"]
+Growth = Literal[
+    "flat",
+    "grows",
+    "grows faster than linear",
+    "falls",
+    "inconclusive",
+    "too few numbers of guests",
+    "all blocks took them in the same order",
+]
 
 
 class PointKey(NamedTuple):
@@ -164,8 +181,8 @@ def summarize_jobs(records: Iterable[JobRecord]) -> JobsSummary:
     return JobsSummary(
         points=tuple(points.values()),
         overheads=_overheads(entered, bare, blocks, margin_ratio),
-        one_works=_curves(points, entered, bare, all_work=False),
-        all_work=_curves(points, entered, bare, all_work=True),
+        one_works=_curves(points, entered, bare, blocks, all_work=False),
+        all_work=_curves(points, entered, bare, blocks, all_work=True),
         isolation=tuple(_isolations(entered, blocks)),
         testbeds={each.testbed_fingerprint: each.testbed for each in newest},
         emulated=any(each.emulated for each in newest),
@@ -288,7 +305,8 @@ def _overheads(
         ours, theirs = (blocks.means(entered[each], _mean) for each in (key, base))
         added = {block: [value - theirs[block]] for block, value in ours.items() if block in theirs}
         effect = blocks.effect(entered[key], entered[base], _mean)
-        found.append((key, base, effect, mean_over_set_ups(added) if len(added) > 1 else None))
+        told = len(added) > 1 and effect.absent != NOT_DRAWN
+        found.append((key, base, effect, mean_over_set_ups(added) if told else None))
     adjusted_p = adjusted([effect.p for _, _, effect, _ in found])
     same = [None if margin_ratio is None else equivalence_p(effect, margin_ratio) for _, _, effect, _ in found]
     equivalent = adjusted(same)
@@ -302,6 +320,7 @@ def _curves(
     points: Mapping[PointKey, PointTimes],
     entered: Mapping[PointKey, Sequence[JobRecord]],
     bare: _Bare,
+    blocks: Blocks[JobRecord],
     *,
     all_work: bool,
 ) -> tuple[GuestsCurve, ...]:
@@ -325,13 +344,14 @@ def _curves(
         alone_s = None if alone is None else alone.mean
         fit = fit_line(values) if len({x for x, _ in values}) >= LEAST_NUMBERS else None
         unit_s = alone_s if alone_s is not None else None if first is None else first.mean
+        drawn = all(blocks.drawn(entered[one], entered[other]) for one, other in pairwise(ordered))
         found.append(
             GuestsCurve(
                 key=ordered[0],
                 points=tuple(points[key] for key in ordered),
                 alone_s=alone_s,
                 fit=fit,
-                word=None if all_work else growth(fit, unit_s),
+                word=None if all_work else growth(fit, unit_s) if drawn else NOT_DRAWN,
             )
         )
     return tuple(found)
@@ -363,9 +383,16 @@ def _isolation(
     key: PointKey, records: Sequence[JobRecord], of_one: Sequence[JobRecord], blocks: Blocks[JobRecord]
 ) -> IsolationFound:
     """In one crew, and so in one set-up: its trials take turns."""
-    alone = blocks.means(of_one, _mean)
-    one = paired_effect(blocks.means(records, lambda each: _seconds(each)[0]), alone)
-    two = paired_effect(blocks.means(records, lambda each: statistics.fmean(_seconds(each)[1:])), alone)
+
+    def of_crew(record: JobRecord) -> str:
+        return record.set_up.id
+
+    def times(copies: Callable[[list[float]], float]) -> Effect:
+        return blocks.effect(
+            records, of_one, lambda each: copies(_seconds(each)), lambda each: _mean(each), within=of_crew
+        )
+
+    one, two = times(lambda seconds: seconds[0]), times(lambda seconds: statistics.fmean(seconds[1:]))
     return IsolationFound(key=key, first=one, second=two, word=_isolation_word(one, two))
 
 

@@ -29,7 +29,7 @@ from labconsole.model.record.job import CopySeen, DiskSeen, EmptyJobs
 from labconsole.platforms.base.inside import DONE, WAITS
 from labconsole.platforms.base.marks import nonces
 from labconsole.verdict.reasons import reason
-from labconsole.verdict.timekeeper import LEAST_STEP_S
+from labconsole.verdict.timekeeper import LEAST_STEP_S, interrupted_note
 from labconsole.wire.guests import TOGETHER_S, AskGuests, GuestLine
 from labconsole.wire.marks import StartMarks, StopMarks, TimeMark
 
@@ -100,6 +100,8 @@ class JobTaking:
             self._disk or nullcontext(),
         ):
             window = await self._work(job, copies)
+        if window.marks.interrupted:
+            self._seen.notes.append(interrupted_note(crew.timekeeper.name, window.marks.interrupted))
         if window.answered is not None:
             self._seen.notes.append(driving_note(crew.uut.name, window.answered))
         for guest, said in window.said.items():

@@ -10,6 +10,7 @@ from labconsole.model.record.crew_trial import ProgramSeen, TimekeeperSeen
 from labconsole.model.record.job import CopySeen, DiskSeen, EmptyJobs
 from labconsole.model.record.run import Figures, Reason, Verdict
 from labconsole.model.tolerances import Tolerances
+from labconsole.verdict.changes import Port
 from labconsole.verdict.crew_trial import judged
 from labconsole.verdict.observed import TrialObservations
 from labconsole.verdict.programs import program_reasons
@@ -48,15 +49,18 @@ def judge(
     guest_problems: Sequence[str],
     disk: DiskSeen | None = None,
     program: ProgramSeen | None = None,
+    ports: Sequence[Port] = (),
     limits: Tolerances,
     inventory: Inventory,
 ) -> Verdict:
-    """``guest_problems``: a sentence for every guest that did not answer, or is not what was set up."""
+    """``guest_problems``: a sentence for every guest that did not answer, or is not what was set up. ``ports``: the
+    interfaces that marks, and what a job sends, go through.
+    """
     shown = shown_reasons(
         copies, empty=empty, timekeeper=timekeeper, start_skew_s=start_skew_s, swapped_pages=swapped_pages, disk=disk,
         program=program, limits=limits,
     )  # fmt: skip
-    return judged(seen, shown, guest_problems, limits=limits, inventory=inventory)
+    return judged(seen, shown, guest_problems, limits=limits, inventory=inventory, ports=ports)
 
 
 def shown_reasons(

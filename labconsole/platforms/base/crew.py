@@ -175,6 +175,7 @@ class CrewMaking(ABC):
     """The options that name what guests start from: files, or directories, on the UUT."""
 
     _standing: Standing | None = None
+    _checked = False
 
     # What a driver says ---------------------------------------------------------------------------------------------
 
@@ -197,6 +198,12 @@ class CrewMaking(ABC):
     async def refuse_node(self, uut: AgentLink) -> None:
         """Ask what the command lines depend on. Raise NodeError where no guest could be, before anything is changed."""
         return
+
+    async def check_node(self, uut: AgentLink) -> None:
+        """refuse_node(), once: of files that must not be read any more before guests start from them."""
+        if not self._checked:
+            await self.refuse_node(uut)
+            self._checked = True
 
     # The contract ---------------------------------------------------------------------------------------------------
 
@@ -224,7 +231,7 @@ class CrewMaking(ABC):
     async def prepare_crew(self, uut: AgentLink, wanted: CrewWanted) -> Crew:
         disks = CrewDisks(self.guest_disk, wanted.members, self.CREW_DISK == "file")
         crew = self._standing = Standing(crew_guests(wanted, disks))
-        await self.refuse_node(uut)
+        await self.check_node(uut)
         below = await disks.below(uut, self.name)
         timeout_s = min(MAX_WAIT_S, wanted.limit_s or self.CREW_BOOT_S * (1 + ONE_MORE * len(crew.guests)))
         async with restored_on_failure(self.restore, uut):

@@ -41,8 +41,13 @@ _MOST_VERSION = 20
 _MADE_OF = """\
 program=$1; shift
 "$program" --version 2>&1 | head -n 1
-exec sha256sum -- "$@\""""
-"""Prints what a program says of its version, in one line, then the sum of each file; a directory has none."""
+for file; do
+  case $file in */*) ;; *) file=$(command -v "$file");; esac
+  sha256sum -- "$file" 2>/dev/null || echo -
+done"""
+"""Prints what a program says of its version, in one line, then of each file, or program in the path, its sum; a
+directory has none.
+"""
 
 _VERSION = re.compile(r"\d+(?:\.\d+)+")
 
@@ -91,15 +96,14 @@ class GuestProgramDriver(CrewMaking, Generic[Told]):
     async def _versions(self, uut: AgentLink) -> dict[str, str]:
         """Of the program, and the beginning of the SHA-256 of each file that guests start from."""
         (program,) = self.about.tools
-        files = {path: name for name in self.CREW_FILES if (path := getattr(self.options, name)) is not None}
-        argv = ["sh", "-c", _MADE_OF, "sh", program, *files]
-        said, *sums = (await uut.ask(Execute(argv=argv, timeout_s=_SUMS_S))).stdout.splitlines() or [""]
+        files = {name: path for name in self.CREW_FILES if (path := getattr(self.options, name)) is not None}
+        asked = Execute(argv=["sh", "-c", _MADE_OF, "sh", program, *files.values()], timeout_s=_SUMS_S)
+        said, *sums = (await uut.ask(asked, timeout_s=_SUMS_S + 10)).stdout.splitlines() or [""]
         version = _VERSION.search(said)
         found = {self.about.name: version[0][:_MOST_VERSION]} if version else {}
-        for line in sums:
-            sha256, _, path = line.partition("  ")
-            if path in files and re.fullmatch(r"[0-9a-f]{64}", sha256):
-                found[files[path]] = sha256[:12]
+        for name, line in zip(files, sums, strict=False):  # a node may say less
+            if re.match(r"[0-9a-f]{64} ", line):
+                found[name] = line[:12]
         return found
 
     def pinned(self, guest: Bootable) -> list[str]:

@@ -96,6 +96,9 @@ class NamedCrew(NamedStarts):
         shells = [shlex.join([*(self._way_in(each.guest) or ()), "sh"]) for each in crew]
         return [*shell.lines, *shell_lines(self._bridges(wanted.port, ends)), *shells]
 
+    async def check_node(self, uut: AgentLink) -> None:
+        """What runs is found, and refused, when they are made ready."""
+
     async def prepare_crew(self, uut: AgentLink, wanted: CrewWanted) -> Crew:
         """Refuse what cannot be, start what does not run, pin it, find each one's NIC, open a shell in it, attest."""
         shell, crew = self.shell(uut), self._plan(wanted)

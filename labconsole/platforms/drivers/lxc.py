@@ -208,6 +208,9 @@ class LxcDriver(LxcCrew, ManagedDriver):
     def crew_commands(self, wanted: CrewWanted) -> list[str]:
         return self._crews.crew_commands(self, wanted)
 
+    async def check_node(self, uut: AgentLink) -> None:
+        await self._crews.check_node(self, uut)
+
     async def prepare_crew(self, uut: AgentLink, wanted: CrewWanted) -> Crew:
         return await self._crews.prepare_crew(self, uut, wanted)
 

@@ -161,6 +161,9 @@ class RawDriver:
     def _lead(self, member: CrewMember) -> list[str]:
         return [] if member.cpus is None else ["taskset", "-c", member.cpus]
 
+    async def check_node(self, uut: AgentLink) -> None:
+        """Processes depend on nothing."""
+
     async def prepare_crew(self, uut: AgentLink, wanted: CrewWanted) -> Crew:
         """A shell of its own for each, in a session of its own, with the address of the UUT's NIC."""
         started_ns = (await uut.ask(Ping())).monotonic_ns

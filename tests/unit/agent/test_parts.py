@@ -174,13 +174,19 @@ def test_what_could_not_be_undone_is_tried_again_when_it_is_asked_for_again(monk
     reading, writing = os.pipe()
     journal = UndoJournal(writing)
     journal.promise({"token": "a", "kind": "path", "name": "stuck"})
-    outcomes = iter([OSError(errno.EBUSY, "busy"), None])
+    outcomes = [OSError(errno.EBUSY, "busy"), None]
 
     def fails_once(entry: object, resolve: object) -> None:
-        if (exc := next(outcomes)) is not None:
+        if (exc := outcomes.pop(0)) is not None:
             raise exc
 
     monkeypatch.setattr(undo, "run", fails_once)
+
+    async def given_up(*, by_lease: bool) -> list[str]:
+        changes = NetworkChanges(journal, Namespaces(lambda name: None), lambda namespace: None, nullcontext)
+        failed = await changes.take_back("a" if by_lease else None)
+        changes.give_up()
+        return failed
 
     async def twice() -> list[list[str]]:
         changes = NetworkChanges(journal, Namespaces(lambda name: None), lambda namespace: None, nullcontext)
@@ -190,6 +196,11 @@ def test_what_could_not_be_undone_is_tried_again_when_it_is_asked_for_again(monk
     assert first and "stuck" in first[0]
     assert second == third == []
     assert journal.pending() == []
+    for give_up in (False, True):  # at the end, and when another session has the node, nothing is tried again
+        journal.promise({"token": "a", "kind": "path", "name": "stuck"})
+        outcomes.append(OSError(errno.EBUSY, "busy"))
+        assert asyncio.run(given_up(by_lease=give_up))
+        assert journal.pending() == []
     os.close(reading)
     os.close(writing)
 

@@ -12,7 +12,7 @@ import pytest
 from labconsole.contracts.crew import Crew, CrewMember, HowMade
 from labconsole.engine.crew_stage import CrewStage
 from labconsole.engine.live.events import Notice
-from labconsole.errors import ConfigError, NodeError, NodeLost
+from labconsole.errors import ConfigError, NodeError, NodeLost, NodeSilent
 from labconsole.wire.changes import ApplyChanges, UndoChanges
 from labconsole.wire.counters import StartCounters
 from labconsole.wire.session import Undone
@@ -30,6 +30,9 @@ class Driver:
 
     def crew_refusal(self, wanted: Any) -> str | None:
         return None
+
+    async def check_node(self, uut: Any) -> None:
+        self.told.append("check")
 
     async def prepare_crew(self, uut: Any, wanted: Any) -> Crew:
         self.told.append("prepare")
@@ -170,6 +173,25 @@ async def test_a_node_that_is_gone_has_undone_everything() -> None:
 
 
 @pytest.mark.asyncio
+async def test_a_node_that_was_slow_only_has_undone_nothing_that_is_known() -> None:
+    told: list[str] = []
+    driver = Driver(told)
+    on = stage(driver, told)
+    await stand(on)
+    restore = driver.restore
+
+    async def slow(uut: Any) -> None:
+        driver.restore = restore  # type: ignore[method-assign]
+        raise NodeSilent("uut", "no answer to guest.stop within 30 s")
+
+    driver.restore = slow  # type: ignore[method-assign]
+    await on.restore()
+    assert "restore" not in told
+    await stand(on, turn=2)
+    assert told.index("restore") < len(told) - 1 - told[::-1].index("prepare")  # before others stand, it is done
+
+
+@pytest.mark.asyncio
 async def test_what_a_hypervisor_keeps_of_a_lost_node_is_undone_when_the_node_is_back() -> None:
     told: list[str] = []
     driver: Any = Driver(told)
@@ -227,7 +249,7 @@ async def test_who_asks_is_told_the_ground_right_before_guests_are_started_with_
         return [replace(MEMBERS[0], name="marked")]
 
     await on.stand("raw", MEMBERS, 1, HowMade(options={"forwarding": "bridge"}, limit_s=7, before=before))
-    assert told == ["address", "before 198.18", "prepare marked"]
+    assert told == ["address", "check", "before 198.18", "prepare marked"]
     assert asked[-1]["forwarding"] == "bridge"
     assert limits == [7]
     assert on.inventory.platforms["raw"].options["forwarding"] == "route"

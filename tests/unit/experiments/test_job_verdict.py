@@ -12,6 +12,7 @@ from labconsole.model.record.job import CopySeen, EmptyJobs
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.observed import TrialObservations
 from labconsole.verdict.programs import program_reasons
+from labconsole.verdict.timekeeper import interrupted_note
 from support.fake_session import make_inventory
 from support.job_records import job_data, job_record
 
@@ -23,10 +24,10 @@ TIMEKEEPER: TimekeeperSeen = RECORD.timekeeper
 
 def codes(
     *copies: CopySeen, timekeeper: dict[str, Any] | None = None, skew_s: float | None = None, swapped: int | None = 0,
-    problems: tuple[str, ...] = (), empty: EmptyJobs | None = EMPTY,
+    problems: tuple[str, ...] = (), empty: EmptyJobs | None = EMPTY, seen: TrialObservations | None = None,
 ) -> tuple[str, list[str]]:  # fmt: skip
     verdict = judge(
-        TrialObservations(run_id="r", started_at="2026-11-23T09:09:05.000Z"),
+        seen or TrialObservations(run_id="r", started_at="2026-11-23T09:09:05.000Z"),
         copies or RECORD.copies,
         empty=empty,
         timekeeper=TIMEKEEPER.model_copy(update=timekeeper or {}),
@@ -137,3 +138,16 @@ def test_less_time_by_the_clock_around_than_by_the_one_outside_is_no_time():
 )
 def test_a_program_that_is_not_known_of_every_guest_is_doubted(program: ProgramSeen, expected: list[str]):
     assert [each.code for each in program_reasons(program)] == expected
+
+
+def test_what_could_not_be_asked_of_a_node_is_doubted():
+    """Whoever else used its processors is not known."""
+    seen = TrialObservations(run_id="r", started_at="2026-11-23T09:09:05.000Z")
+    seen.notes.append({"node": "uut", "kind": "not_observed", "detail": "surroundings: no such operation"})
+    assert codes(seen=seen) == ("suspect", ["not_observed"])
+
+
+def test_a_timekeeper_that_did_not_listen_all_the_time_is_doubted():
+    seen = TrialObservations(run_id="r", started_at="2026-11-23T09:09:05.000Z")
+    seen.notes.append(interrupted_note("snk1", "Network is down"))
+    assert codes(seen=seen) == ("suspect", ["not_observed"])

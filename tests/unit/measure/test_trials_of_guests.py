@@ -162,3 +162,71 @@ def test_a_trial_that_ended_before_its_guests_were_looked_at_is_left_out_of_the_
     assert [(each.key.platform, sum(each.left_out.values())) for each in summary.points] == [("host", 0), ("lxc", 1)]
     (overhead,) = summary.overheads  # the bare host has another hypervisor, and is what guests are compared with
     assert overhead.effect.blocks == 4
+
+
+def test_a_trial_that_was_taken_again_out_of_its_turn_is_no_drawn_order():
+    """All blocks began host before lxc; a retake on resume does not make that a drawn order."""
+    host = [trial(1.0 + 0.0001 * n, "host", n, f"{n:02}T10:10", plan_hash="a" * 16) for n in range(1, 7)]
+    lxc = [trial(1.02 + 0.0001 * n, "lxc", n, f"{n:02}T10:40", plan_hash="a" * 16) for n in range(1, 7)]
+    again = trial(1.0, "host", 6, "06T10:50", plan_hash="a" * 16)
+    blocks = Blocks([*host, *lxc, again])
+    found = blocks.effect(lxc, [*host[:-1], again], seconds_of)
+    assert (found.blocks, found.absent) == (6, NOT_DRAWN)
+
+
+def crew(block: int, at: str, seconds: list[float], working: str, set_up: str) -> JobRecord:
+    record = taken(seconds, guests=2, working=working, cpu="same", block=block)
+    return record.model_copy(
+        update={
+            "started_at": f"2026-11-{at}:00.000Z",
+            "environment": BOOT,
+            "set_up": record.set_up.model_copy(update={"id": set_up}),
+            "plan": record.plan.model_copy(update={"hash": f"{working}-{block}-{at}"}),
+        }
+    )
+
+
+def of_crews(*, drawn: bool, crews: int = 1) -> list[JobRecord]:
+    found = []
+    for block in range(1, 6):
+        minutes = ("10", "20") if block % 2 or not drawn else ("20", "10")
+        wobble = 1 + 0.001 * block
+        found.append(crew(block, f"{block:02}T10:{minutes[0]}", [1.0 * wobble], "one", f"{block}-0"))
+        times = [2.0, 3.0 * wobble, 3.0]
+        found.append(crew(block, f"{block:02}T10:{minutes[1]}", times, "one-two", f"{block}-{crews - 1}"))
+    return found
+
+
+def test_isolation_is_found_within_crews_and_claims_nothing_without_a_drawn_order_or_across_crews():
+    (found,) = summarize_jobs(of_crews(drawn=True)).isolation
+    assert found.word == "between guests"
+    (fixed,) = summarize_jobs(of_crews(drawn=False)).isolation
+    assert (fixed.word, fixed.first.absent) == ("inconclusive", NOT_DRAWN)
+    (apart,) = summarize_jobs(of_crews(drawn=True, crews=2)).isolation
+    assert (apart.word, apart.first.blocks) == ("too few blocks", 0)
+
+
+def test_growth_is_not_claimed_of_numbers_that_every_block_went_through_in_one_order():
+    """A machine that becomes slower by a hundredth from trial to trial."""
+
+    def climbed(reverse: bool) -> list[JobRecord]:
+        found = []
+        for block in range(1, 6):
+            numbers = (1, 2, 3, 4)[:: -1 if reverse and block % 2 == 0 else 1]
+            for place, guests in enumerate(numbers):
+                record = taken([(1 + 0.01 * place) * (1 + 0.0005 * block)], guests=guests, working="one", block=block)
+                at = {"started_at": f"2026-11-{block:02}T10:1{place}:00.000Z", "environment": BOOT}
+                found.append(record.model_copy(update=at))
+        return found
+
+    (fixed,) = summarize_jobs(climbed(reverse=False)).one_works
+    assert fixed.word == NOT_DRAWN
+    (drawn,) = summarize_jobs(climbed(reverse=True)).one_works
+    assert drawn.word != "grows"
+
+
+def test_seconds_that_a_guest_adds_have_no_interval_where_nothing_is_claimed():
+    host = [trial(1.0 + 0.0001 * n, "host", n, f"{n:02}T10:10") for n in range(1, 7)]
+    lxc = [trial(1.02 + 0.0001 * n, "lxc", n, f"{n:02}T10:40") for n in range(1, 7)]
+    (overhead,) = summarize_jobs([*host, *lxc]).overheads
+    assert (overhead.word, overhead.added_s) == ("no claim", None)

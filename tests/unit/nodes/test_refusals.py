@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from labconsole.errors import AgentError, NodeLost
+from labconsole.errors import AgentError, NodeLost, NodeSilent
 from labconsole.nodes.channel import AgentSession
 from labconsole.nodes.link import NodeLink
+from labconsole.wire.guests import AskGuests, GuestLine
+from labconsole.wire.session import Ping
 from support.asking import asked
 
 pytestmark = pytest.mark.asyncio
@@ -25,6 +27,8 @@ class Channel:
         self._session, self._answers = session, answers
 
     def write(self, line: bytes) -> None:
+        if not self._answers:
+            return
         answer = {"id": json.loads(line)["id"], **self._answers.pop(0)}
         asyncio.get_running_loop().call_soon(self._session.data_received, json.dumps(answer).encode() + b"\n", None)
 
@@ -96,3 +100,19 @@ async def test_closing_takes_whatever_an_agent_says_of_it(failed: Any) -> None:
     node, dialled = link({"ok": {"failed": failed}})
     await node.close()
     assert dialled.aborted
+
+
+async def test_an_answer_for_other_guests_than_were_asked_is_refused_and_leaves_the_link_alone() -> None:
+    said = {"guest": "g2", "asked_ns": 1, "answered_ns": 2, "printed": "", "code": None, "message": None}
+    whole = {"waited_s": 0.0, "waited_cpu_s": 0.0, "cpu_s": 0.0}
+    node, _ = link({"ok": {"guests": [said], **whole}}, {"ok": {"guests": [], **whole}})
+    request = AskGuests(asked=[GuestLine(guest="g1", line="true")], until="DONE", timeout_s=1.0)
+    for _ in range(2):
+        with pytest.raises(AgentError, match="its guests are not those that were asked"):
+            await node.ask(request)
+
+
+async def test_no_answer_in_time_is_told_from_a_link_that_is_gone() -> None:
+    node, _ = link()
+    with pytest.raises(NodeSilent):
+        await node.ask(Ping(), timeout_s=0.01)

@@ -95,8 +95,11 @@ def test_a_guest_needs_a_kernel() -> None:
             f"QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7)\n{'a' * 64}  /boot/vmlinuz\n{'b' * 64}  /srv/guest.cpio\n",
             {"qemu": "7.2.22", "kernel": "a" * 12, "initrd": "b" * 12},
         ),
-        (f"sh: 1: no such program\n{'b' * 64}  /srv/guest.cpio\n", {"initrd": "b" * 12}),
-        (f"9.1\n{'c' * 64}  /etc/shadow\n<script>  /boot/vmlinuz\n", {"qemu": "9.1"}),
+        (f"sh: 1: no such program\n-\n{'b' * 64}  /srv/guest.cpio\n", {"initrd": "b" * 12}),
+        (
+            f"9.1\n<script>  /boot/vmlinuz\n{'c' * 64}  /srv/guest.cpio\n{'d' * 64}  /etc/shadow\n",
+            {"qemu": "9.1", "initrd": "c" * 12},
+        ),
         ("", {}),
     ],
 )
@@ -104,7 +107,8 @@ def test_program_and_image_are_told_by_version_and_sum_as_far_as_the_node_says_t
     class Uut:
         name = "uut"
 
-        async def ask(self, request: Any) -> Any:
+        async def ask(self, request: Any, *, timeout_s: float) -> Any:
+            assert timeout_s > request.timeout_s
             assert request.argv[-3:] == ["qemu-system-x86_64", "/boot/vmlinuz", "/srv/guest.cpio"]
             return SimpleNamespace(stdout=said)
 

@@ -22,6 +22,7 @@ from labconsole.report.effect_words import ratio_words
 from labconsole.report.material import Material
 from labconsole.report.points import platform_order
 from labconsole.report.reference import CAUTION
+from labconsole.report.tested_on import TESTED_ON, tested_on
 from labconsole.report.words import UNKNOWN, count, number
 
 MIB = 2**20
@@ -89,8 +90,7 @@ def times(material: Material) -> Table | None:
                 None if own is None else own.mean,
                 None if mean is None else mean.trials,
                 out,
-                summary.testbeds[each.key.testbed_fingerprint],
-                each.key.kernel,
+                *tested_on(each.key, summary.testbeds),
             )
         )
         shown.append(
@@ -119,8 +119,7 @@ def times(material: Material) -> Table | None:
             "between_guests_sd_s",
             "trials",
             "left_out_codes",
-            "testbed",
-            "kernel",
+            *TESTED_ON,
         ),
         rows=tuple(rows),
         headings=("platform", "start", "guests", "s", "by their word", "sd s", "trials", "left out"),
@@ -143,7 +142,18 @@ def compared(material: Material) -> Table | None:
     for each in found:
         key, than, effect = each.key, each.than, each.effect
         figures = (effect.change, effect.ci_low, effect.ci_high, effect.blocks, each.adjusted_p, each.word)
-        rows.append((key.platform, key.start, than.platform, than.start, each.guests, *figures))
+        rows.append(
+            (
+                key.platform,
+                key.start,
+                than.platform,
+                than.start,
+                each.guests,
+                *figures,
+                *tested_on(key, summary.testbeds),
+                than.hypervisor or None,
+            )
+        )
         shown.append(
             (
                 f"{names[key]}, {key.start}",
@@ -170,6 +180,8 @@ def compared(material: Material) -> Table | None:
             "blocks",
             "adjusted_p",
             "word",
+            *TESTED_ON,
+            "than_hypervisor",
         ),
         rows=tuple(rows),
         headings=("start-up time of", "over that of", "guests", "times", "blocks", "p (Holm)", "finding"),
@@ -207,8 +219,7 @@ def memory(material: Material) -> Table | None:
             figures += [None] * 6 if line is None else [
                 line.slope, line.slope_low, line.slope_high, line.constant, line.constant_low, line.constant_high
             ]  # fmt: skip
-        testbed = summary.testbeds[each.key.testbed_fingerprint]
-        rows.append((each.key.platform, each.key.start, *figures, testbed, each.key.kernel))
+        rows.append((each.key.platform, each.key.start, *figures, *tested_on(each.key, summary.testbeds)))
         cells = [word for line in lines for word in _line_words(line)]
         shown.append((names[each.key], each.key.start, *cells))
     if not rows:
@@ -219,7 +230,7 @@ def memory(material: Material) -> Table | None:
     return Table(
         name="quetier-memory",
         title="Memory of guests: each guest's, and the tool's",
-        columns=("platform", "start", *figures_of, "testbed", "kernel"),
+        columns=("platform", "start", *figures_of, *TESTED_ON),
         rows=tuple(rows),
         headings=(
             "platform",

@@ -22,6 +22,7 @@ from labconsole.experiments.job.summary import GuestsCurve, JobsSummary
 from labconsole.report.captions import caption
 from labconsole.report.effect_words import interval_words
 from labconsole.report.material import Material
+from labconsole.report.tested_on import TESTED_ON, tested_on
 from labconsole.report.words import UNKNOWN, number
 
 OVERHEAD = dict(zip(("quetier-3", "quetier-4", "quetier-5-disk", "quetier-5-network"), RESOURCES, strict=True))
@@ -155,6 +156,7 @@ def table(material: Material) -> Table | None:
                 fit.places,
                 fit.values,
                 curve.word,
+                *tested_on(key, summary.testbeds),
             )
         )
         shown.append(
@@ -196,6 +198,7 @@ def table(material: Material) -> Table | None:
             "numbers_of_guests",
             "set_ups",
             "word",
+            *TESTED_ON,
         ),
         rows=tuple(rows),
         headings=(

@@ -17,6 +17,7 @@ from labconsole.experiments.job.shown import (
 from labconsole.measure.statistics.effects import Effect
 from labconsole.report.effect_words import ratio_words
 from labconsole.report.material import Material
+from labconsole.report.tested_on import TESTED_ON, tested_on
 
 FIGURES = dict(zip(("quetier-11", "quetier-12", "quetier-13", "quetier-14"), RESOURCES, strict=True))
 
@@ -72,7 +73,18 @@ def table(material: Material) -> Table | None:
         figures: list[Cell] = []
         for side in sides:
             figures += [None if value is None else 1 + value for value in (side.change, side.ci_low, side.ci_high)]
-        rows.append((key.platform, key.job, key.size, key.guests, *figures, each.first.blocks, each.word))
+        rows.append(
+            (
+                key.platform,
+                key.job,
+                key.size,
+                key.guests,
+                *figures,
+                each.first.blocks,
+                each.word,
+                *tested_on(key, summary.testbeds),
+            )
+        )
         words = (ratio_words(side) for side in sides)
         shown.append(
             (
@@ -100,6 +112,7 @@ def table(material: Material) -> Table | None:
             "second_ci_high",
             "blocks",
             "word",
+            *TESTED_ON,
         ),
         rows=tuple(rows),
         headings=("platform", "job", "guests", "with one copy", "with two copies", "blocks", "finding"),

@@ -21,6 +21,7 @@ from labconsole.experiments.job.shown import (
 from labconsole.report.captions import caption
 from labconsole.report.effect_words import effect_words
 from labconsole.report.material import Material
+from labconsole.report.tested_on import TESTED_ON, tested_on
 from labconsole.report.words import UNKNOWN, number
 
 FIGURES = {"mattos-1": ("cpu", "memory"), "mattos-2": ("disk",)}
@@ -87,6 +88,7 @@ def overheads(material: Material) -> Table | None:
                 effect.blocks,
                 each.adjusted_p,
                 each.word,
+                *tested_on(key, summary.testbeds),
             )
         )
         shown.append(
@@ -124,6 +126,7 @@ def overheads(material: Material) -> Table | None:
             "blocks",
             "adjusted_p",
             "word",
+            *TESTED_ON,
         ),
         rows=tuple(rows),
         headings=(

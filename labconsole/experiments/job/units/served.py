@@ -16,13 +16,11 @@ from labconsole.model.jobs import JOBS
 from labconsole.report.captions import caption
 from labconsole.report.material import Material
 from labconsole.report.reference import CAUTION
+from labconsole.report.tested_on import TESTED_ON, tested_on
 from labconsole.report.words import UNKNOWN, number
 
 PAPER = "quetier"
 CLOCK = "Seconds of a request by the clock of who makes it, outside, less what fetching nothing takes there"
-COLUMNS = (
-    "platform", "job", "size", "guests", "request", "seconds", "ci_low_s", "ci_high_s", "set_ups", "paper_s",
-)  # fmt: skip
 NAMES = ("the only one", "first of two", "second of two")
 THEIRS = (("2", "1"), ("1", "1"), ("1", "2"))
 """The paper's guest and request for each of these: its first guest is asked for twice."""
@@ -77,7 +75,18 @@ def times(material: Material) -> Table | None:
         for name, mean, (guest, request) in zip(NAMES, each.apart, THEIRS, strict=True):
             paper_s = printed.get((protocol, theirs, guest, request))
             interval = (mean.mean, mean.ci_low, mean.ci_high, mean.set_ups)
-            rows.append((key.platform, key.job, key.size, key.guests, name, *interval, paper_s))
+            rows.append(
+                (
+                    key.platform,
+                    key.job,
+                    key.size,
+                    key.guests,
+                    name,
+                    *interval,
+                    paper_s,
+                    *tested_on(key, summary.testbeds),
+                )
+            )
             cells = (key.platform, f"{protocol} ({key.size} MiB)", settings_words(summary, key, guests=True), name)
             shown.append((*cells, seconds_words(mean), UNKNOWN if paper_s is None else number(paper_s, 0)))
     if not rows:
@@ -97,6 +106,7 @@ def times(material: Material) -> Table | None:
             "ci_high_s",
             "set_ups",
             "paper_s",
+            *TESTED_ON,
         ),
         rows=tuple(rows),
         headings=("platform", "file", "guests", "request", "s", "paper's s"),

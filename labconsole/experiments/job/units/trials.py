@@ -5,6 +5,7 @@ from __future__ import annotations
 from labconsole.contracts.report import Cell, Finding, Findings, MethodNote, Part, ReportUnit, Table
 from labconsole.experiments.job.shown import job_words, seconds_words, settings_words, summary_of
 from labconsole.report.material import Material
+from labconsole.report.tested_on import TESTED_ON, tested_on
 from labconsole.report.words import UNKNOWN, count, number
 
 
@@ -21,7 +22,6 @@ def trials(material: Material) -> Table | None:
         set_ups = None if mean is None else mean.set_ups
         rows.append(
             (
-                summary.testbeds[key.testbed_fingerprint],
                 key.platform,
                 key.job,
                 key.size,
@@ -37,7 +37,7 @@ def trials(material: Material) -> Table | None:
                 sum(each.left_out.values()),
                 out,
                 key.program,
-                key.kernel,
+                *tested_on(key, summary.testbeds),
             )
         )
         works = {"one": "one works", "all": "all work", "one-two": "one and two copies"}[key.working]
@@ -58,7 +58,6 @@ def trials(material: Material) -> Table | None:
         name="job-trials",
         title="Times of jobs in guests",
         columns=(
-            "testbed",
             "platform",
             "job",
             "size",
@@ -74,7 +73,7 @@ def trials(material: Material) -> Table | None:
             "left_out",
             "left_out_codes",
             "program_sha256",
-            "kernel",
+            *TESTED_ON,
         ),
         rows=tuple(rows),
         headings=("platform", "job", "guests", "s", "slowest s", "trials", "set-ups", "left out"),
