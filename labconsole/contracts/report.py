@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from labconsole.model.record.kind import ExperimentRecord
 
 Cell = str | int | float | None
 
@@ -133,13 +135,15 @@ class ReportUnit(Generic[Material]):
     """One subject of a report. ``make``: a part, several, or None where there is nothing to say.
 
     ``place``: figures, tables and findings of a report each stand in the order of their units' places. ``paper``: what
-    it reproduces, such as ``("schlosser", "figure 3")``.
+    it reproduces, such as ``("schlosser", "figure 3")``. ``claims``: the p values that it adds to the report's one
+    family, from the records of kinds that are no runs; None: it claims nothing of its own.
     """
 
     name: str
     place: int
     make: Callable[[Material], Part | Sequence[Part] | None]
     paper: tuple[str, str] | None = None
+    claims: Callable[[Mapping[str, Sequence[ExperimentRecord]]], Sequence[float]] | None = None
 
     def parts(self, material: Material) -> Sequence[Part]:
         """What it makes of this material."""

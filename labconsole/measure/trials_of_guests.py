@@ -211,7 +211,9 @@ def _by_boot(means: Mapping[Block, float]) -> list[float]:
     return list(set_up_means(boots).values())
 
 
-def adjusted(p_values: Sequence[float | None]) -> list[float | None]:
-    """By Holm over those that there are."""
-    known = iter(holm([p for p in p_values if p is not None]))
-    return [None if p is None else next(known) for p in p_values]
+def adjusted(p_values: Sequence[float | None], family: Sequence[float] = ()) -> list[float | None]:
+    """By Holm over those that there are, or over the ``family`` that they belong to."""
+    known = [p for p in p_values if p is not None]
+    pool = [*family, *(p for p in known if p not in family)]
+    of = dict(zip(pool, holm(pool), strict=True))
+    return [None if p is None else of[p] for p in p_values]

@@ -73,7 +73,9 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """The claims of one report. ``size``: how many were tested; ``margin_ratio``: None, nothing is called equivalent.
+    """The claims of one report on runs. ``p_values``: of all claims that were tested, ``size`` of them, those on other
+    trials last: ``beside`` of them, and ``beside_different`` of these different. ``margin_ratio``: None, nothing is
+    called equivalent.
 
     ``declared``: where the margin comes from. ``tables``: those that may conclude, None: all. ``differ``: which of
     "margin" and "claims" the runs declare differently, so that what they declare is not used.
@@ -85,6 +87,14 @@ class Family:
     declared: Literal["plan", "option"] | None = None
     tables: tuple[str, ...] | None = None
     differ: tuple[str, ...] = ()
+    p_values: tuple[float, ...] = ()
+    beside: int = 0
+    beside_different: int = 0
+
+    @property
+    def different(self) -> int:
+        """How many may be called so."""
+        return self.beside_different + sum(claim.different for claim in self.claims)
 
     def price(self, blocks: int) -> tuple[float, float] | None:
         """What the smallest p of the family takes with so many blocks: |t|, and the same in deviations of a block."""
@@ -101,10 +111,13 @@ def answer(
     declared: Literal["plan", "option"] | None = None,
     tables: Collection[str] | None = None,
     differ: tuple[str, ...] = (),
+    beside: Sequence[float] = (),
 ) -> Family:
-    """The claims of these questions, in their order."""
+    """The claims of these questions, in their order. ``beside``: p values of what else the report claims."""
     tested = [q for q in questions if _p(q) is not None and (tables is None or q.table in tables)]
-    adjusted = dict(zip(map(id, tested), holm([_p(q) or 0.0 for q in tested]), strict=True))
+    p_values = (*(_p(q) or 0.0 for q in tested), *beside)
+    of_all = holm(p_values)
+    adjusted = dict(zip(map(id, tested), of_all, strict=False))
     equal: dict[int, float] = {}
     if margin_ratio is not None:
         for question in tested:
@@ -114,8 +127,11 @@ def answer(
                     equal[id(question)] = p
         equal = dict(zip(equal, holm(list(equal.values())), strict=True))
     return Family(
-        claims=tuple(_claim(q, adjusted.get(id(q)), equal.get(id(q)), len(tested), tables) for q in questions),
-        size=len(tested),
+        claims=tuple(_claim(q, adjusted.get(id(q)), equal.get(id(q)), len(p_values), tables) for q in questions),
+        size=len(p_values),
+        p_values=p_values,
+        beside=len(beside),
+        beside_different=sum(p <= SIGNIFICANCE for p in of_all[len(tested) :]),
         margin_ratio=margin_ratio,
         declared=declared if margin_ratio is not None else None,
         tables=None if tables is None else tuple(tables),

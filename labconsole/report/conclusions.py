@@ -99,13 +99,14 @@ def _usual_blocks(made: Evaluation) -> int:
 def _family(family: Family, blocks: int) -> list[str]:
     if not family.size:
         return []
-    different = sum(claim.different for claim in family.claims)
     equal = sum(claim.word == "equivalent" for claim in family.claims)
     words = [
         f"{count(family.size, 'claim')} {'was' if family.size == 1 else 'were'} tested as one family (Holm 1979): "
-        f"without any effect, at most one report in twenty calls anything different. {different} came out different"
+        "without any effect, at most one report in twenty calls anything different. "
+        f"{family.different} came out different"
         + (
-            f", {equal} equivalent within ± {100 * family.margin_ratio:g} %." if family.margin_ratio is not None
+            "." if family.size == family.beside
+            else f", {equal} equivalent within ± {100 * family.margin_ratio:g} %." if family.margin_ratio is not None
             else f"; {NO_MARGIN['margin' in family.differ]}, so that nothing is called equivalent."
         )
     ]  # fmt: skip

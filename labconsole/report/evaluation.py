@@ -98,11 +98,13 @@ def evaluate(
     claims: Collection[str] | None = None,
     fixed: Mapping[Any, int | str] | None = None,
     pool: Collection[str] = (),
+    beside: Sequence[float] = (),
 ) -> Evaluation:
     """Everything that these runs carry.
 
     ``admission``: judged from all that is stored, where ``rows`` are a part of it. ``margin_ratio``: given afterwards;
-    else as all records declare it. ``claims``: tables that may conclude, likewise.
+    else as all records declare it. ``claims``: tables that may conclude, likewise. ``beside``: p values of what the
+    report claims of other trials than runs.
     """
     known = facts or {}
     held = list(rows)
@@ -128,6 +130,7 @@ def evaluate(
             name for name, given in (("margin", margin_ratio), ("claims", claims))
             if given is None and name in declared.differ
         ),
+        beside=beside,
     )  # fmt: skip
     taken = iter(family.claims)
 

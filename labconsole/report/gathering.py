@@ -58,8 +58,9 @@ def gather(
     kept = sample(meant, admission := admit(stored, {run.run_id for run in meant}))
     digest = _digest(store, where, kept, on_unreadable)
     made = evaluate(
-        kept.entered, admission=admission, facts=digest.facts, margin_ratio=selection.margin_ratio, pool=selection.pool
-    )
+        kept.entered, admission=admission, facts=digest.facts, margin_ratio=selection.margin_ratio, pool=selection.pool,
+        beside=[p for unit in units if unit.claims is not None for p in unit.claims(experiments)],
+    )  # fmt: skip
     planned = planned_trials(experiments, plans.values(), request.platforms, query)
     found = coverage(kept, digest.planned, _file_points(plans.values()), query, request.platforms)
     return assemble(

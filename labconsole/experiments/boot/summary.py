@@ -123,8 +123,10 @@ Place = tuple[SeriesKey, int]
 """A series, and a number of guests."""
 
 
-def summarize_boots(records: Iterable[BootRecord]) -> BootsSummary:
-    """By platform, start and number of guests."""
+def summarize_boots(records: Iterable[BootRecord], family: Sequence[float] = ()) -> BootsSummary:
+    """By platform, start and number of guests. ``family``: p values of all that is claimed where these are shown; else
+    comparisons of starts are a family of their own.
+    """
     every = sorted(records, key=lambda each: (each.started_at, each.boot_id))
     newest = newest_trials(every)
     by_point: dict[Place, list[BootRecord]] = {}
@@ -137,7 +139,7 @@ def summarize_boots(records: Iterable[BootRecord]) -> BootsSummary:
     cold = [((key, guests), (key._replace(start="hot"), guests)) for key, guests in places if key.start == "cold"]
     pairs = [(key, than) for key, than in cold if than in entered]
     found = _compared(
-        [*pairs, *_of_platforms(places)], entered, Blocks(every), margins.pop() if len(margins) == 1 else None
+        [*pairs, *_of_platforms(places)], entered, Blocks(every), margins.pop() if len(margins) == 1 else None, family
     )
     return BootsSummary(
         points=tuple(_point(key, guests, by_point[key, guests], entered[key, guests]) for key, guests in places),
@@ -167,9 +169,10 @@ def _compared(
     entered: Mapping[Place, Sequence[BootRecord]],
     blocks: Blocks[BootRecord],
     margin_ratio: float | None,
+    family: Sequence[float],
 ) -> list[StartsCompared]:
     effects = [blocks.effect(entered[ours], entered[theirs], _startup) for ours, theirs in pairs]
-    different = adjusted([effect.p for effect in effects])
+    different = adjusted([effect.p for effect in effects], family)
     equal = adjusted([None if margin_ratio is None else equivalence_p(effect, margin_ratio) for effect in effects])
     return [
         StartsCompared(

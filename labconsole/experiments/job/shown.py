@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from labconsole.contracts.report import Mark
 from labconsole.experiments.job.summary import JobsSummary, PointKey, PointTimes, summarize_jobs
@@ -15,8 +15,9 @@ from labconsole.report.material import Material
 from labconsole.report.points import platform_order
 from labconsole.report.words import UNKNOWN, number
 
-_last: list[tuple[Sequence[ExperimentRecord], JobsSummary]] = []
-"""Of the last report: its records, which are the same for all of its units, and their summary."""
+_last: list[tuple[Sequence[ExperimentRecord], Sequence[float], JobsSummary]] = []
+"""Of the last report: its records and its family of claims, which are the same for all of its units, and their
+summary."""
 
 RESOURCES = ("cpu", "memory", "disk", "network")
 """In the order of both papers' figures."""
@@ -26,10 +27,19 @@ CLOCK = "Seconds by the clock outside, less what a job takes that does nothing"
 
 def summary_of(material: Material) -> JobsSummary:
     """Reckoned once for all units of a report."""
-    records = material.of("job")
-    if not _last or _last[0][0] is not records:
-        _last[:] = [(records, summarize_jobs(record for record in records if isinstance(record, JobRecord)))]
-    return _last[0][1]
+    return _summary(material.of("job"), material.evaluation.claims.p_values)
+
+
+def claimed(experiments: Mapping[str, Sequence[ExperimentRecord]]) -> list[float]:
+    """The p values of what a guest adds."""
+    return [each.effect.p for each in _summary(experiments.get("job", ()), ()).overheads if each.effect.p is not None]
+
+
+def _summary(records: Sequence[ExperimentRecord], family: Sequence[float]) -> JobsSummary:
+    if not _last or _last[0][0] is not records or _last[0][1] != family:
+        jobs = (record for record in records if isinstance(record, JobRecord))
+        _last[:] = [(records, family, summarize_jobs(jobs, family))]
+    return _last[0][2]
 
 
 def resource_of(key: PointKey) -> str:

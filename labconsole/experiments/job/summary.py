@@ -166,8 +166,10 @@ class JobsSummary:
         return words
 
 
-def summarize_jobs(records: Iterable[JobRecord]) -> JobsSummary:
-    """Points in the order of their names; what cannot be compared is left out."""
+def summarize_jobs(records: Iterable[JobRecord], family: Sequence[float] = ()) -> JobsSummary:
+    """Points in the order of their names; what cannot be compared is left out. ``family``: p values of all that is
+    claimed where these are shown; else overheads are a family of their own.
+    """
     every = sorted(records, key=lambda each: (each.started_at, each.job_id))
     newest = newest_trials(every)
     by_point: dict[PointKey, list[JobRecord]] = {}
@@ -180,7 +182,7 @@ def summarize_jobs(records: Iterable[JobRecord]) -> JobsSummary:
     margin_ratio = margins.pop() if len(margins) == 1 else None
     return JobsSummary(
         points=tuple(points.values()),
-        overheads=_overheads(entered, bare, blocks, margin_ratio),
+        overheads=_overheads(entered, bare, blocks, margin_ratio, family),
         one_works=_curves(points, entered, bare, blocks, all_work=False),
         all_work=_curves(points, entered, bare, blocks, all_work=True),
         isolation=tuple(_isolations(entered, blocks)),
@@ -295,8 +297,9 @@ class _Bare:
 
 
 def _overheads(
-    entered: Mapping[PointKey, Sequence[JobRecord]], bare: _Bare, blocks: Blocks[JobRecord], margin_ratio: float | None
-) -> tuple[Overhead, ...]:
+    entered: Mapping[PointKey, Sequence[JobRecord]], bare: _Bare, blocks: Blocks[JobRecord], margin_ratio: float | None,
+    family: Sequence[float],
+) -> tuple[Overhead, ...]:  # fmt: skip
     found: list[tuple[PointKey, PointKey, Effect, SetUpMean | None]] = []
     for key in sorted(entered):
         base = bare.of(key)
@@ -307,7 +310,7 @@ def _overheads(
         effect = blocks.effect(entered[key], entered[base], _mean)
         told = len(added) > 1 and effect.absent != NOT_DRAWN
         found.append((key, base, effect, mean_over_set_ups(added) if told else None))
-    adjusted_p = adjusted([effect.p for _, _, effect, _ in found])
+    adjusted_p = adjusted([effect.p for _, _, effect, _ in found], family)
     same = [None if margin_ratio is None else equivalence_p(effect, margin_ratio) for _, _, effect, _ in found]
     equivalent = adjusted(same)
     return tuple(

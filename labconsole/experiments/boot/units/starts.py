@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from labconsole.contracts.report import (
     Cell,
     Figure,
@@ -17,6 +19,7 @@ from labconsole.experiments.boot.summary import BootsSummary, summarize_boots
 from labconsole.measure.statistics.least_squares import Line
 from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.model.record.boot import BootRecord
+from labconsole.model.record.kind import ExperimentRecord
 from labconsole.report.captions import caption, mark_of
 from labconsole.report.effect_words import ratio_words
 from labconsole.report.material import Material
@@ -36,7 +39,18 @@ PAPER = "quetier"
 
 def summary_of(material: Material) -> BootsSummary:
     """Of all starts that the report is of."""
-    return summarize_boots(record for record in material.of("boot") if isinstance(record, BootRecord))
+    return _summary(material.of("boot"), material.evaluation.claims.p_values)
+
+
+def claimed(experiments: Mapping[str, Sequence[ExperimentRecord]]) -> list[float]:
+    """The p values of starts compared."""
+    summary = _summary(experiments.get("boot", ()), ())
+    found = (each.effect.p for each in (*summary.cold_against_hot, *summary.between_platforms))
+    return [p for p in found if p is not None]
+
+
+def _summary(records: Sequence[ExperimentRecord], family: Sequence[float]) -> BootsSummary:
+    return summarize_boots((record for record in records if isinstance(record, BootRecord)), family)
 
 
 def startup(material: Material) -> Figure | None:
@@ -141,7 +155,7 @@ def compared(material: Material) -> Table | None:
     shown: list[tuple[str, ...]] = []
     for each in found:
         key, than, effect = each.key, each.than, each.effect
-        figures = (effect.change, effect.ci_low, effect.ci_high, effect.blocks, each.adjusted_p, each.word)
+        figures = (effect.change, effect.ci_low, effect.ci_high, effect.blocks, effect.p, each.adjusted_p, each.word)
         rows.append(
             (
                 key.platform,
@@ -178,6 +192,7 @@ def compared(material: Material) -> Table | None:
             "longer_ratio_ci_low",
             "longer_ratio_ci_high",
             "blocks",
+            "p",
             "adjusted_p",
             "word",
             *TESTED_ON,
@@ -322,7 +337,7 @@ def _line_words(line: Line | None) -> tuple[str, str]:
 UNITS = (
     ReportUnit(name="quetier-2", place=115, paper=(PAPER, "figure 2"), make=startup),
     ReportUnit(name="quetier-2-times", place=116, make=times),
-    ReportUnit(name="quetier-2-compared", place=117, make=compared),
+    ReportUnit(name="quetier-2-compared", place=117, make=compared, claims=claimed),
     ReportUnit(name="quetier-memory", place=118, make=memory),
     ReportUnit(name="quetier-2-beside", place=160, paper=(PAPER, "figure 2"), make=beside_paper),
     ReportUnit(name="boot-findings", place=115, make=findings),

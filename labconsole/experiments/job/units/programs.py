@@ -7,6 +7,7 @@ from functools import partial
 from labconsole.contracts.report import Cell, Figure, Panel, PlottedCurve, ReportUnit, Table
 from labconsole.experiments.job.shown import (
     CLOCK,
+    claimed,
     held,
     job_words,
     panel_words,
@@ -86,6 +87,7 @@ def overheads(material: Material) -> Table | None:
                 effect.ci_low,
                 effect.ci_high,
                 effect.blocks,
+                effect.p,
                 each.adjusted_p,
                 each.word,
                 *tested_on(key, summary.testbeds),
@@ -124,6 +126,7 @@ def overheads(material: Material) -> Table | None:
             "added_ratio_ci_low",
             "added_ratio_ci_high",
             "blocks",
+            "p",
             "adjusted_p",
             "word",
             *TESTED_ON,
@@ -157,5 +160,5 @@ UNITS = (
         ReportUnit(name=name, place=100 + place, paper=("mattos", f"figure {place}"), make=partial(bars, name=name))
         for place, name in enumerate(FIGURES, 1)
     ),
-    ReportUnit(name="job-overheads", place=110, make=overheads),
+    ReportUnit(name="job-overheads", place=110, make=overheads, claims=claimed),
 )

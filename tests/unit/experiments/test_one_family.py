@@ -1,0 +1,73 @@
+"""All that one report claims of jobs and of starts is one family, and a bundle's is reckoned again as one."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from labconsole.bundle.tables import wrong_tables
+from labconsole.cli.main import main
+from labconsole.measure.statistics.effects import holm
+from labconsole.model.record.boot import BootRecord
+from labconsole.model.record.kinds.boot import KIND as BOOT
+from labconsole.model.record.kinds.job import KIND as JOB
+from labconsole.store.open import open_store
+from support.boot_records import boot_data
+from support.job_records import drawn_at, taken
+
+TABLES = ("job-overheads", "quetier-2-compared")
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a store in which no platform differs from another in anything, with four blocks."""
+    pytest.importorskip("matplotlib")
+    where, draw = tmp_path_factory.mktemp("family"), random.Random(3)
+    url = f"sqlite:///{where}/all.sqlite"
+    with open_store(url) as opened:
+        for block in range(1, 5):
+            for platform in ("host", "lxc", "uml", "qemu"):
+                for guests in (1, 2) if platform != "host" else (1,):
+                    times = [4.0 * draw.gauss(1, 0.01)]
+                    opened.save_experiment(
+                        JOB, taken(times, platform=platform, guests=guests, working="one", block=block)
+                    )
+            for number, platform in enumerate(("lxc", "uml")):
+                data = boot_data([draw.gauss(1, 0.01)])
+                data["boot_id"] = f"20261123T0909{block}{number}Z-{block:03x}{number:03x}"
+                data["started_at"] = drawn_at(block, platform)
+                data["plan"] |= {"block": block, "hash": f"boot-{block}-{number}"}
+                data["requested"] |= {"platform": platform, "start": "hot", "guests": 1}
+                opened.save_experiment(BOOT, BootRecord.model_validate_json(json.dumps(data), strict=True))
+    assert main(["report", "--store", url, "--out", str(where / "out")]) == 0
+    return where / "out"
+
+
+def rows(report: Path) -> list[dict[str, str]]:
+    return [row for name in TABLES for row in csv.DictReader((report / f"{name}.csv").read_text().splitlines())]
+
+
+def test_jobs_and_starts_are_adjusted_over_all_that_the_report_claims(report: Path) -> None:
+    found = [row for row in rows(report) if row["p"]]
+    assert len(found) == 7  # six guests over the bare host, one platform over another
+    adjusted = holm([float(row["p"]) for row in found])
+    assert [float(row["adjusted_p"]) for row in found] == pytest.approx(adjusted)
+    page = (report / "report.html").read_text()
+    assert "7 claims were tested as one family" in page
+    assert "one family of 7 for the whole report" in page
+
+
+def test_what_says_different_without_the_familys_leave_is_found(report: Path, tmp_path: Path) -> None:
+    assert list(wrong_tables(report, [], {})) == []
+    for name in TABLES:
+        text = (report / f"{name}.csv").read_text()
+        said = next(word for word in ("inconclusive", "different") if word in text)
+        other = "different" if said == "inconclusive" else "inconclusive"
+        (tmp_path / f"{name}.csv").write_text(text.replace(said, other, 1))
+    (tmp_path / "runs.csv").write_text("run_id,enters\n")
+    wrong = list(wrong_tables(tmp_path, [], {}))
+    assert [each.partition(":")[0] for each in wrong] == [f"report/{name}.csv" for name in TABLES]
