@@ -28,7 +28,7 @@ def conclusions(
     """
     words = [*selection.warnings]
     if not of_runs:
-        return words + _missing(found)
+        return words + _family(made.claims, 0) + _missing(found)
     if unreadable:
         words.append(
             f"The {'record' if len(unreadable) == 1 else 'records'} of {', '.join(unreadable[:5])}"
@@ -110,6 +110,8 @@ def _family(family: Family, blocks: int) -> list[str]:
             else f"; {NO_MARGIN['margin' in family.differ]}, so that nothing is called equivalent."
         )
     ]  # fmt: skip
+    if family.size == family.beside:
+        return words
     if "claims" in family.differ:
         words.append("The runs' plans differ in which tables may make claims, so all tables do.")
     if family.margin_ratio is not None and family.declared == "option":
