@@ -154,15 +154,17 @@ def flows_table(records: Sequence[FlowRecord]) -> list[str]:
 def summary_lines(summary: FlowsSummary) -> list[str]:
     """Rates of all points, guest by guest, and how they share."""
     lines = [
-        "payload in Mbit/s while all guests send; mean with its 95 % interval over set-ups; only valid trials enter"
+        "payload in Mbit/s while all guests send, or are sent to; mean with its 95 % interval over set-ups; only valid "
+        "trials enter"
     ]
     for point in summary.points:
         lines.append(f"  {_point_words(point, summary.name_of(point.key))}")
+        lost = [f"{place} {_mean(found, 0.01, 3)} %" for place, found in point.lost_ratios.items() if found.mean]
+        lines += [f"    lost of what was sent: {', '.join(lost)}"] if lost else []
         for guest in point.guests:
             attained = "" if guest.attained_ratio is None else f", {_mean(guest.attained_ratio, 1, 4)} of its limit"
-            lines.append(
-                f"    {guest.guest}: {_mean(guest.shared_bps)}, over bins sd {_mean(guest.spread_bps)}{attained}"
-            )
+            spread = "" if guest.spread_bps is None else f", over bins sd {_mean(guest.spread_bps)}"
+            lines.append(f"    {guest.guest}: {_mean(guest.shared_bps)}{spread}{attained}")
     return lines
 
 

@@ -1,4 +1,4 @@
-"""Guests that are sent to from outside: what each is told, what it counts, and where what did not arrive went. Pure.
+"""Guests that are sent to from outside: what each is told, and what it counts. Pure.
 
 Only inside can be counted what arrived: the guest's counts are taken, its clock is not. A rate is what was read over
 the time that the source sent. Nobody believes the reader itself; it only has to take datagrams out of its socket.
@@ -6,20 +6,14 @@ the time that the source sent. Nobody believes the reader itself; it only has to
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from labconsole.experiments.flow.figures import HEADER_BYTES
 from labconsole.experiments.flow.script import FIRST_SOURCE_PORT, SINK_ADDRESS, SINK_PORT
-from labconsole.measure.statistics.repetitions import jain_index
-from labconsole.model.record.flow import FlowRequested, HopLoss, ReceiverSeen, SourceSeen
-from labconsole.model.record.run import Reason
-from labconsole.model.tolerances import Tolerances
+from labconsole.model.record.flow import FlowRequested
 from labconsole.verdict.observed import Snapshot
-from labconsole.verdict.reasons import reason
-from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.generator import SentStream
 from labconsole.wire.stream_spec import MAX_DELAY_NS, StreamSpec
 
@@ -36,8 +30,6 @@ LISTEN_TRIES, LISTEN_NAP_S = 50, 0.1
 SLACK_RATIO, SLACK_S = 0.02, 0.05
 """How much longer than asked the source may take for its count before it is stopped by time."""
 
-RX, TX, TX_DROPPED = map(STAT_NAMES.index, ("rx_packets", "tx_packets", "tx_dropped"))
-_MOST = 2**63
 _ROUTE = re.compile(r"^(\S{1,15})\t([0-9A-F]{8})\t", re.MULTILINE)
 _DEVICE = re.compile(r"^ *(\S{1,15}): *\d{1,20} +(\d{1,18}) ", re.MULTILINE)
 _TABLE = re.compile(r"^(Ip|Udp): ([A-Za-z].*)\n\1: ([-\d ]+)$", re.MULTILINE)
@@ -177,193 +169,3 @@ def stream_of(
         max_count=2 * count,
         cpus=list(cpus) if cpus else None,
     )
-
-
-def receiver_seen(guest: InwardGuest, window: InwardWindow, payload_bytes: int) -> ReceiverSeen:
-    """What is known of one guest."""
-    sent = window.sent.get(guest.name)
-    before, after = window.counted.get(guest.name, (None, None))
-
-    def difference(name: str) -> int | None:
-        first, last = (None if side is None else getattr(side, name) for side in (before, after))
-        return None if first is None or last is None or last < first else int(last - first)
-
-    sent_packets = None if sent is None else sent.sent_packets
-    sent_s = None if sent is None or not sent.elapsed_ns else sent.elapsed_ns / 1e9
-    handed = window.moved(0, guest.host_interface, TX)
-    nic, read, full = difference("nic"), difference("udp"), difference("socket_full")
-    no_reader, errors = difference("no_reader"), difference("errors")
-    # Where another NIC of the guest received, too, its IP layer's count is not of ours alone.
-    ip = difference("ip") if difference("others") == 0 else None
-    other_errors = None if errors is None or full is None else errors - full
-    losses, unplaced = ledger(sent_packets, handed, nic, ip, read, full, no_reader, other_errors)
-    return ReceiverSeen(
-        guest=guest.name,
-        address=guest.address,
-        mac=guest.mac,
-        host_interface=guest.host_interface,
-        sent_packets=sent_packets,
-        started_ns=None if sent is None else sent.started_monotonic_ns,
-        sent_s=sent_s,
-        stopped_by="" if sent is None else sent.stopped_by,
-        errors=None if sent is None else sent.errors,
-        output="" if sent is None else sent.error_text or "",
-        offered_bps=rate_bps(sent_packets, sent_s, payload_bytes),
-        handed_packets=handed,
-        dropped_packets=window.moved(0, guest.host_interface, TX_DROPPED),
-        nic_packets=nic,
-        ip_packets=ip,
-        udp_packets=read,
-        socket_full_packets=full,
-        no_reader_packets=no_reader,
-        error_packets=other_errors,
-        reader=None if before is None or after is None else before.reader and after.reader,
-        lost_packets=None if sent_packets is None or read is None else sent_packets - read,
-        losses=losses,
-        unplaced_packets=unplaced,
-        payload_bps=rate_bps(read, sent_s, payload_bytes),
-    )
-
-
-def rate_bps(packets: int | None, sent_s: float | None, payload_bytes: int) -> float | None:
-    """Payload of so many packets in the time that the source sent."""
-    return None if packets is None or not sent_s else packets * payload_bytes * 8 / sent_s
-
-
-def ledger(
-    sent: int | None,
-    handed: int | None,
-    nic: int | None,
-    ip: int | None,
-    read: int | None,
-    full: int | None,
-    no_reader: int | None,
-    errors: int | None,
-) -> tuple[tuple[HopLoss, ...], int | None]:
-    """What was lost at each place that two counts enclose, and what of all that was lost is at none of them.
-
-    ``guest_unread``: what the guest's IP layer delivered and its UDP layer has neither given to the reader nor refused:
-    it waits in a socket.
-    """
-    found: list[HopLoss] = []
-    former = sent
-    for hop, count in (("to_guest", handed), ("guest_nic", nic), ("guest_udp", ip)):
-        if count is None:
-            continue
-        if former is not None:
-            found.append(HopLoss(hop=hop, packets=former - count))
-        former = count
-    refused = {"guest_no_reader": no_reader, "guest_socket_full": full, "guest_errors": errors}
-    found += [HopLoss(hop=hop, packets=count) for hop, count in refused.items() if count is not None]
-    if ip is not None and None not in (read, full, no_reader, errors):
-        found.append(
-            HopLoss(hop="guest_unread", packets=ip - sum(each or 0 for each in (read, full, no_reader, errors)))
-        )
-    if sent is None or read is None:
-        return tuple(found), None
-    return tuple(found), sent - read - sum(each.packets for each in found)
-
-
-def source_seen(
-    node: str, interface: str, mac: str, uut_interface: str, window: InwardWindow, generator: str
-) -> SourceSeen:
-    """What left the source and came to the UUT, of all kinds."""
-    return SourceSeen(
-        node=node,
-        interface=interface,
-        mac=mac,
-        address=FAR_ADDRESS,
-        generator=generator,
-        nic_packets=window.moved(1, interface, TX),
-        uut_interface=uut_interface,
-        uut_packets=window.moved(0, uut_interface, RX),
-    )
-
-
-def inward_sum(receivers: Sequence[ReceiverSeen]) -> tuple[float | None, float | None]:
-    """What all read together, and how equal their parts are by Jain's index; None: it is not known of one."""
-    rates = [each.payload_bps for each in receivers if each.payload_bps is not None]
-    if not rates or len(rates) < len(receivers):
-        return None, None
-    return sum(rates), jain_index(rates)
-
-
-def inward_skew_s(receivers: Sequence[ReceiverSeen]) -> float | None:
-    """Between the first and the last beginning of what they are sent; None: there are no two."""
-    begun = [each.started_ns for each in receivers if each.started_ns is not None]
-    return (max(begun) - min(begun)) / 1e9 if len(begun) > 1 else None
-
-
-def inward_reasons(
-    requested: FlowRequested, receivers: Sequence[ReceiverSeen], source: SourceSeen | None, limits: Tolerances
-) -> Iterator[Reason]:
-    """What a record shows, so that whoever has it can judge again."""
-    for each in receivers:
-        yield from _sent(requested, each, limits)
-        yield from _read(each)
-        yield from _more_than_given(each, limits)
-    sent = [each.sent_packets for each in receivers]
-    if source is None or not receivers or None in sent:
-        return
-    total = sum(packets or 0 for packets in sent)
-    where = f"{source.node}/{source.interface}"
-    if source.nic_packets is not None and source.nic_packets < total:
-        detail = f"{where}: {total} packets were sent, and {source.nic_packets} left its NIC"
-        yield reason("lost_at_source", detail, node=source.node, packets=total - source.nic_packets)
-    if source.uut_packets is not None and source.uut_packets - total > limits.foreign_packets:
-        detail = f"{source.uut_packets} packets came in at {source.uut_interface}, of {total} that were sent"
-        yield reason("foreign_frames", detail, packets=source.uut_packets - total)
-
-
-def _sent(requested: FlowRequested, each: ReceiverSeen, limits: Tolerances) -> Iterator[Reason]:
-    if each.sent_packets is None or each.sent_s is None or each.stopped_by == "error":
-        why = f": {each.output}" if each.output else ""
-        yield reason("generator_failed", f"the source did not send to {each.guest} as asked{why}", guest=each.guest)
-        return
-    if each.sent_packets == 0:
-        yield reason("no_packets", f"nothing was sent to {each.guest}", guest=each.guest)
-    if each.errors:
-        yield reason("generator_errors", f"{each.errors} errors in sending to {each.guest}", guest=each.guest)
-    offered_bps = each.offered_bps or 0.0
-    if offered_bps < (1 - limits.offered_ratio) * requested.offered_bps:
-        detail = (
-            f"{each.guest} was sent {offered_bps:.0f} bit/s of payload, of {requested.offered_bps} that were asked for"
-        )
-        yield reason("offered_short", detail, guest=each.guest, offered_bps=offered_bps)
-    if each.sent_s < (1 - limits.duration_ratio) * requested.duration_s:
-        detail = f"{each.guest} was sent to for {each.sent_s:.3f} s, of {requested.duration_s:g}"
-        yield reason("duration_cut", detail, guest=each.guest, sent_s=each.sent_s)
-    elif each.sent_s > (1 + limits.duration_ratio) * requested.duration_s:
-        detail = f"{each.guest} was sent to for {each.sent_s:.3f} s instead of {requested.duration_s:g}"
-        yield reason("duration_stretched", detail, guest=each.guest, sent_s=each.sent_s)
-
-
-def _read(each: ReceiverSeen) -> Iterator[Reason]:
-    if each.udp_packets is None:
-        yield reason("not_measured", f"{each.guest} did not say how many datagrams it read", guest=each.guest)
-    elif not each.reader:
-        detail = f"{each.guest}: its reader had no socket at both ends of the trial"
-        yield reason("reader_missing", detail, guest=each.guest)
-
-
-def _more_than_given(each: ReceiverSeen, limits: Tolerances) -> Iterator[Reason]:
-    """Nobody counts more than was given to it: on the way nothing is made."""
-    if None not in (each.handed_packets, each.sent_packets):
-        surplus = (each.handed_packets or 0) - (each.sent_packets or 0)
-        if surplus > limits.foreign_packets:
-            detail = f"{each.guest} was handed {surplus} packets more than were sent to it"
-            yield reason("foreign_frames", detail, guest=each.guest, packets=surplus)
-    taken = [each.udp_packets, each.socket_full_packets, each.no_reader_packets, each.error_packets]
-    at_udp = None if None in taken else sum(count or 0 for count in taken)
-    places = [
-        ("sent to it", each.sent_packets), ("handed to it", each.handed_packets), ("in at its NIC", each.nic_packets),
-        ("delivered by its IP layer", each.ip_packets), ("counted by its UDP layer", at_udp),
-    ]  # fmt: skip
-    known = [(words, count) for words, count in places if count is not None]
-    for (words, count), (more_words, more) in itertools.pairwise(known):
-        if more > count and words != "sent to it":
-            detail = f"{each.guest}: {more} packets {more_words}, and {count} {words}"
-            yield reason("witnesses_disagree", detail, guest=each.guest)
-    if None not in (each.udp_packets, each.sent_packets) and (each.udp_packets or 0) > (each.sent_packets or 0):
-        detail = f"{each.guest} read {each.udp_packets} datagrams, and was sent {each.sent_packets}"
-        yield reason("witnesses_disagree", detail, guest=each.guest)

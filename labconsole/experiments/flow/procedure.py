@@ -16,7 +16,7 @@ from labconsole.engine.crew_taking import pinned, unless_stopped
 from labconsole.errors import Aborted, LabError, MeasurementError, NodeLost
 from labconsole.experiments.flow.figures import line_bps, shared, start_skew_s
 from labconsole.experiments.flow.frame import TrialSeen
-from labconsole.experiments.flow.inward import inward_skew_s, inward_sum, receiver_seen, source_seen
+from labconsole.experiments.flow.inward_found import inward_skew_s, inward_sum, receiver_seen, source_seen
 from labconsole.experiments.flow.inward_taking import InwardTaking, InwardTrialSeen
 from labconsole.experiments.flow.live import picture_of
 from labconsole.experiments.flow.ring import ring_seen, ring_sum

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from labconsole.experiments.flow.figures import HEADER_BYTES, sent_for_s, told_s
-from labconsole.experiments.flow.inward import inward_reasons
+from labconsole.experiments.flow.inward_verdict import inward_reasons
 from labconsole.experiments.flow.limiters import QUEUE_S
 from labconsole.experiments.flow.ring import ring_reasons
 from labconsole.model.record.crew_trial import ProgramSeen
