@@ -32,6 +32,7 @@ SLACK_RATIO, SLACK_S = 0.02, 0.05
 
 _ROUTE = re.compile(r"^(\S{1,15})\t([0-9A-F]{8})\t", re.MULTILINE)
 _DEVICE = re.compile(r"^ *(\S{1,15}): *\d{1,20} +(\d{1,18}) ", re.MULTILINE)
+_DEVICES_FROM = "Inter-|"
 _TABLE = re.compile(r"^(Ip|Udp): ([A-Za-z].*)\n\1: ([-\d ]+)$", re.MULTILINE)
 _READERS = re.compile(r"^ *\d{1,9}: ([0-9A-F]{8}):([0-9A-F]{4}) ", re.MULTILINE)
 _READER = re.compile(r"^LCREADER (\d{1,10}) (\d{1,10})$", re.MULTILINE)
@@ -96,7 +97,8 @@ def read_counts(printed: str, address: str, network: str) -> GuestCounts:
     text = printed.replace("\r", "")
     wanted, own = _little_endian(network), _little_endian(address)
     nic = next((device for device, to in _ROUTE.findall(text) if to == wanted), None)
-    devices = {device: int(packets) for device, packets in _DEVICE.findall(text)}
+    between = text.partition(_DEVICES_FROM)[2].partition("\nIp:")[0]
+    devices = {device: int(packets) for device, packets in _DEVICE.findall(between)}
     tables: dict[str, dict[str, int]] = {}
     for table, names, values in _TABLE.findall(text):
         numbers = [int(each) for each in values.split() if re.fullmatch(r"-?\d{1,18}", each)]
