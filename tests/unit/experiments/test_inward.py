@@ -47,7 +47,13 @@ ADDRESS, NETWORK = "198.18.64.1", "198.18.64.0"
 
 
 def guest(**changes: Any) -> InwardGuest:
-    told = {"name": "g1", "address": ADDRESS, "mac": "02:6c:77:00:00:00", "host_interface": "lcg1", "own_stack": True}
+    told: dict[str, Any] = {
+        "name": "g1",
+        "address": ADDRESS,
+        "mac": "02:6c:77:00:00:00",
+        "host_interface": "lcg1",
+        "own_stack": True,
+    }
     return InwardGuest(**(told | changes))
 
 
