@@ -82,7 +82,12 @@ def during(hosts: Path, store: Path, *words: str) -> subprocess.Popen[str]:
 
 def all_gone(hosts: Path) -> None:
     nothing_left(hosts)
-    for node, what in (("uut", READER), ("uut", "ping -i 50"), ("src1", "labconsole.*afpacket")):
+    for node, what in (
+        ("uut", READER),
+        ("uut", "busybox ping -w"),
+        ("uut", "busybox timeout"),
+        ("src1", "labconsole.*afpacket"),
+    ):
         on(hosts, node, "sh", "-c", f"! pgrep -f '^{what}'")
 
 

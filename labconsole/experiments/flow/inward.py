@@ -6,6 +6,7 @@ the time that the source sent. Nobody believes the reader itself; it only has to
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,9 @@ TAUGHT_EVERY_S = 50
 """So often a guest sends a ping there: a bridge forgets after 300 s behind which port it is, and then gives its frames
 to all.
 """
+
+LONGER_S = 180.0
+"""So much longer than is sent the reader may be there: it is started before, and reads on until nothing comes."""
 
 READ_LINE = "cat /proc/net/route /proc/net/dev /proc/net/snmp /proc/net/udp"
 LISTEN_TRIES, LISTEN_NAP_S = 50, 0.1
@@ -48,18 +52,20 @@ class InwardGuest:
     host_interface: str | None
     own_stack: bool
 
-    def begin_line(self, source_mac: str) -> str:
+    def begin_line(self, source_mac: str, duration_s: float) -> str:
         """Starts the reader and waits until it listens. A guest with a stack of its own is told whose the address of
-        the datagrams is, and sends there now and then.
+        the datagrams is, and sends there now and then. Both end by themselves, if nobody is left who ends them.
         """
+        most_s = math.ceil(duration_s + LONGER_S)
         teach = (
             f"busybox arp -s {FAR_ADDRESS} {source_mac}; "
-            f"busybox ping -i {TAUGHT_EVERY_S} {FAR_ADDRESS} >/dev/null 2>&1 & h=$!; "
+            f"busybox ping -w {most_s} -i {TAUGHT_EVERY_S} {FAR_ADDRESS} >/dev/null 2>&1 & h=$!; "
         )
         listens = f"grep -q '{_little_endian(self.address)}:{SINK_PORT:04X} ' /proc/net/udp"
         return (
             f"h=0; {teach if self.own_stack else ''}"
-            f"iperf -s -u -p {SINK_PORT} -B {self.address} >/dev/null 2>&1 & r=$!; i=0; "
+            f"busybox timeout -s KILL {most_s} iperf -s -u -p {SINK_PORT} -B {self.address} >/dev/null 2>&1 & r=$!; "
+            "i=0; "
             f"while [ $i -lt {LISTEN_TRIES} ] && ! {listens}; do sleep {LISTEN_NAP_S:g}; i=$((i+1)); done; "
             'echo "LCREADER $r $h"'
         )

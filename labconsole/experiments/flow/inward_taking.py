@@ -92,15 +92,15 @@ class InwardTaking(Taking):
         )
 
     def _guests(self) -> list[InwardGuest]:
-        crew, platform = self._crew, self._point.platform
-        found = []
-        for member in crew.members:
-            interface = self._standing[member.name].host_interface
-            if crew.crew.own_stacks and interface is None:
-                raise MeasurementError(f"guest {member.name} of platform {platform} has no interface on the UUT")
-            known = self._known(member)
-            found.append(InwardGuest(**known, host_interface=interface, own_stack=crew.crew.own_stacks))
-        return found
+        crew = self._crew.crew
+        return [
+            InwardGuest(
+                **self._known(member),
+                host_interface=self._standing[member.name].host_interface,
+                own_stack=crew.own_stacks,
+            )
+            for member in self._crew.members
+        ]
 
     async def _source_mac(self) -> str:
         interface = self._crew.stream.source.interface
@@ -146,7 +146,7 @@ class InwardTaking(Taking):
         """In all guests somebody reads meanwhile."""
 
         async def begin(guest: InwardGuest) -> None:
-            said = await self._ask(guest, guest.begin_line(source_mac))
+            said = await self._ask(guest, guest.begin_line(source_mac, self._factors.duration_s))
             self._reading.processes[guest.name] = processes_of(said or "")
 
         async def end(guest: InwardGuest) -> None:

@@ -56,6 +56,10 @@ def _sent(requested: FlowRequested, each: ReceiverSeen, limits: Tolerances) -> I
 
 
 def _read(each: ReceiverSeen) -> Iterator[Reason]:
+    came = [each.udp_packets, each.socket_full_packets, each.no_reader_packets, each.ip_packets]
+    if each.sent_packets and each.udp_packets == 0 and not any(came):
+        detail = f"{each.guest}: nothing came to it of {each.sent_packets} packets that were sent"
+        yield reason("no_packets", detail, guest=each.guest)
     if each.udp_packets is None:
         yield reason("not_measured", f"{each.guest} did not say how many datagrams it read", guest=each.guest)
     elif not each.reader:

@@ -58,11 +58,15 @@ def guest(**changes: Any) -> InwardGuest:
 
 
 def test_a_guest_reads_before_anything_is_sent_and_its_bridge_is_taught_where_it_is():
-    line = guest().begin_line("02:00:00:00:00:08")
-    assert line.index("arp -s 198.18.127.1 02:00:00:00:00:08") < line.index("ping -i") < line.index("iperf -s -u")
+    line = guest().begin_line("02:00:00:00:00:08", 10.0)
+    assert (
+        line.index("arp -s 198.18.127.1 02:00:00:00:00:08")
+        < line.index("ping -w 190 -i")
+        < line.index("timeout -s KILL 190 iperf -s -u")
+    )
     assert "014012C6:1389 " in line and "\n" not in line
     subprocess.run(["sh", "-n", "-c", line], check=True)
-    bare = guest(own_stack=False).begin_line("02:00:00:00:00:08")
+    bare = guest(own_stack=False).begin_line("02:00:00:00:00:08", 10.0)
     assert "arp" not in bare and "ping" not in bare
     assert processes_of("LCREADER 1077 0\r\n") == [1077]
     assert processes_of("LCREADER 1077 1076\n") == [1077, 1076]
@@ -139,6 +143,7 @@ def test_a_sound_trial_is_valid_and_computed_again():
         ({"guest": {"udp": None}}, "invalid", "not_measured", "did not say"),
         ({"sent": [0]}, "invalid", "no_packets", "g1"),
         ({"sent": [None]}, "invalid", "generator_failed", "g1"),
+        ({"losses": [{"to_guest": 16258}]}, "invalid", "no_packets", "nothing came to it"),
         ({"source": {"nic_packets": 16000}}, "suspect", "lost_at_source", "258"),
         ({"source": {"uut_packets": 16300}}, "suspect", "foreign_frames", "16300"),
         ({"losses": [{"to_guest": -3, "guest_udp": 3}]}, "suspect", "foreign_frames", "3 packets more"),
