@@ -44,8 +44,8 @@ def add_kind(kinds: Any) -> None:
     flow.add_argument("--cpu", type=comma_separated, metavar="A,B", help="same, own, any (default: any)")
     flow.add_argument(
         "--offered", type=comma_separated, metavar="A,B",
-        help="payload of each flow, such as 100Mbit; line: as much as the link's speed, to guests what the link carries "
-        "(default: line)",
+        help="payload of each flow, such as 100Mbit; line: as much as the link's speed, to guests what the link "
+        "carries (default: line)",
     )  # fmt: skip
     flow.add_argument(
         "--limits", type=comma_separated, metavar="A,B", help="what the guests may send, in turn, in whole frames"
