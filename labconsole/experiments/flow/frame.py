@@ -33,14 +33,14 @@ class FlowGuest(Protocol):
     def host_interface(self) -> str | None: ...
 
 
-class Window(Protocol):
+class FramedWindow(Protocol):
     """What a window of any kind has: the guests that did not answer in it, and why."""
 
     @property
     def silent(self) -> Iterable[tuple[str, str]]: ...
 
 
-W = TypeVar("W", bound=Window)
+W = TypeVar("W", bound=FramedWindow)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class TrialSeen:
     ports: tuple[Port, ...]
 
 
-class Taking:
+class FramedTaking:
     """One attempt, on a crew that stands."""
 
     def __init__(self, point: FlowPoint, factors: FlowFactors, bench: Bench, crew: StandingCrew) -> None:

@@ -15,7 +15,7 @@ from labconsole.engine.crew_stage import NETWORK
 from labconsole.engine.crew_taking import unless_stopped
 from labconsole.engine.trial.sources import START_LEAD_S
 from labconsole.errors import MeasurementError, NodeError
-from labconsole.experiments.flow.frame import Taking, TrialSeen
+from labconsole.experiments.flow.frame import FramedTaking, TrialSeen
 from labconsole.experiments.flow.inward import (
     READ_LINE,
     GuestCounts,
@@ -59,7 +59,7 @@ class _Reading:
     silent: dict[str, str] = field(default_factory=dict)
 
 
-class InwardTaking(Taking):
+class InwardTaking(FramedTaking):
     """One attempt, on a crew that shares the UUT's NIC towards the source."""
 
     def __init__(

@@ -12,7 +12,7 @@ from labconsole.contracts.experiment import Bench
 from labconsole.engine.crew_taking import unless_stopped
 from labconsole.errors import NodeError, NodeLost
 from labconsole.experiments.flow.figures import HEADER_BYTES
-from labconsole.experiments.flow.frame import Taking, TrialSeen
+from labconsole.experiments.flow.frame import FramedTaking, TrialSeen
 from labconsole.experiments.flow.live import SendingWatch, moments_of
 from labconsole.experiments.flow.script import SINK_ADDRESS, Sending
 from labconsole.experiments.flow.window import FlowSender, FlowWindow
@@ -51,7 +51,7 @@ class FlowTrialSeen(TrialSeen):
     window: FlowWindow
 
 
-class FlowTaking(Taking):
+class FlowTaking(FramedTaking):
     """One attempt, on a crew that stands. ``offered_bps``: payload of each flow."""
 
     def __init__(
