@@ -115,7 +115,8 @@ def _counted_words(each: ReceiverSeen) -> str:
         ("sent", each.sent_packets), ("handed to it", each.handed_packets), ("in at its NIC", each.nic_packets),
         ("at its UDP layer", each.ip_packets), ("read", each.udp_packets),
     ]  # fmt: skip
-    return "packets: " + ", ".join(f"{DASH if count is None else count} {words}" for words, count in counts)
+    words = "packets: " + ", ".join(f"{DASH if count is None else count} {words}" for words, count in counts)
+    return words + (f"; {each.dropped_packets} dropped at its interface" if each.dropped_packets else "")
 
 
 def _guest_line(sender: SenderSeen) -> str:
