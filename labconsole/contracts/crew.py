@@ -181,9 +181,12 @@ BeforeStart = Callable[[Ground], Awaitable[Sequence[CrewMember]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HowMade:
-    """How a crew is to be made otherwise than usual. ``options``: of the platform, in place of what hosts.yaml says."""
+    """How a crew is to be made otherwise than usual. ``options``: of the platform, in place of what hosts.yaml says.
+    ``port``: the UUT's NIC that its guests share; None: the one that leads to the sink.
+    """
 
     options: Mapping[str, str] = field(default_factory=dict)
+    port: str | None = None
     limit_s: float | None = None
     anew: bool = False
     before: BeforeStart | None = None

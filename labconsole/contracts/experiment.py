@@ -6,10 +6,10 @@ perhaps in view of those before. Pause, stop, warm-up and retries are the bench'
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from labconsole.contracts.crew import USUAL, CrewMember, CrewOffer, Ground, HowMade, HypervisorWord, StandingCrew
+from labconsole.contracts.crew import USUAL, CrewMember, CrewOffer, HowMade, HypervisorWord, StandingCrew
 from labconsole.contracts.picture import StepPicture
 from labconsole.contracts.ports import AgentLink
 from labconsole.model.design_point import DesignPoint
@@ -77,6 +77,11 @@ class Stage(Protocol):
         """The node outside. Raises NodeUnreachable."""
         ...
 
+    @property
+    def source(self) -> AgentLink:
+        """The node outside that sends. Raises NodeUnreachable."""
+        ...
+
     def refuse(self, platform: str, members: Sequence[CrewMember]) -> None:
         """Refuse a crew that this testbed cannot have. Raises ConfigError; asks nobody."""
         ...
@@ -102,8 +107,8 @@ class Stage(Protocol):
         """
         ...
 
-    def environment(self, standing: StandingCrew | Ground) -> Environment:
-        """Facts and clocks of UUT and timekeeper, for a record."""
+    def environment(self, nodes: Iterable[AgentLink]) -> Environment:
+        """Facts and clocks of the nodes that had a part in a trial, for its record."""
         ...
 
     async def wait_stopping(self) -> None:

@@ -19,7 +19,9 @@ from labconsole.verdict.observed import TrialObservations
 
 
 class CrewAttempt:
-    """``problems``: a sentence for each guest that did not answer, or is not as it was set up."""
+    """``problems``: a sentence for each guest that did not answer, or is not as it was set up; ``nodes``: those that
+    had a part in it.
+    """
 
     def __init__(self, stage: Stage, crew: StandingCrew) -> None:
         self.stage, self.crew = stage, crew
@@ -29,6 +31,7 @@ class CrewAttempt:
         self.program: ProgramSeen | None = None
         self.swapped_pages: int | None = None
         self.problems: list[str] = []
+        self.nodes: tuple[AgentLink, ...] = ()
 
     async def find_program(self, name: str, guests: Sequence[str]) -> None:
         """What these guests have under this name."""
@@ -37,6 +40,7 @@ class CrewAttempt:
     @asynccontextmanager
     async def watched(self, nodes: Mapping[AgentLink, Sequence[str]]) -> AsyncIterator[None]:
         """What else goes on is read at both ends. ``nodes``: each with the interfaces that it is asked of."""
+        self.nodes = tuple(nodes)
         uut, pids = self.crew.uut, [member.pid for member in self.crew.crew.members if member.pid is not None]
         readings = Readings(
             self.observations,

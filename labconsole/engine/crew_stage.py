@@ -10,7 +10,7 @@ import asyncio
 import ipaddress
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -127,6 +127,11 @@ class CrewStage:
         """The node outside. Raises NodeUnreachable."""
         return self._pool.require([self._stream.sink.node])[self._stream.sink.node]
 
+    @property
+    def source(self) -> AgentLink:
+        """The node that sends to guests. Raises NodeUnreachable."""
+        return self._pool.require([self._stream.source.node])[self._stream.source.node]
+
     def offer(self, platform: str, members: Sequence[CrewMember]) -> CrewOffer:
         """What these guests start from and are given. Raises ConfigError for a platform that cannot have them."""
         self.refuse(platform, members)
@@ -150,10 +155,8 @@ class CrewStage:
         elif isinstance(event, CountersSampled) and self.on_counters is not None and node == self.inventory.uut:
             self.on_counters(event)
 
-    def environment(self, standing: StandingCrew | Ground) -> Environment:
-        return {
-            "nodes": node_facts({link.name: link for link in (standing.uut, standing.timekeeper)}, self._pool.facts)
-        }
+    def environment(self, nodes: Iterable[AgentLink]) -> Environment:
+        return {"nodes": node_facts({link.name: link for link in nodes}, self._pool.facts)}
 
     def refuse(self, platform: str, members: Sequence[CrewMember]) -> None:
         """Refuse what this platform cannot have, before anything is touched. Raises ConfigError."""
@@ -182,7 +185,7 @@ class CrewStage:
         that could not be made is not tried again in the same turn.
         """
         async with self._changing:
-            key = (platform, tuple(members), turn)
+            key = (platform, tuple(members), turn, how.port)
             if self._stands is not None and self._stands[0] == key and self._stands[2] is not None:
                 return self._stands[2]
             self.refuse(platform, members)
@@ -221,7 +224,8 @@ class CrewStage:
         if how.before is not None:
             await driver.check_node(uut)
             members = await how.before(Ground(uut=uut, timekeeper=timekeeper, stream=stream, address=address))
-        crew = await driver.prepare_crew(uut, replace(self._wanted(members), limit_s=how.limit_s, anew=how.anew))
+        wanted = replace(self._wanted(members), limit_s=how.limit_s, anew=how.anew)
+        crew = await driver.prepare_crew(uut, wanted if how.port is None else replace(wanted, port=how.port))
         setup_s = time.monotonic() - begun
         standing = StandingCrew(
             crew=crew,

@@ -20,6 +20,7 @@ from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
 from labconsole.model.inventory import load_inventory
 from labconsole.model.record.flow import FlowRecord
+from support.flow_lab import nothing_left, on, stored, taken
 from support.live_lab import COMMAND, labconsole, wait_until
 from support.requirements import require
 
@@ -40,34 +41,6 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             yield lab.up(spec).hosts_file
         finally:
             lab.down(name)
-
-
-def taken(hosts: Path, store: Path, *words: str, status: int = 0, platform: str = "container") -> list[FlowRecord]:
-    told = ("experiment", "flow", "--platforms", platform, "--json", *words)
-    done = labconsole(*told, hosts=hosts, store=store)
-    assert done.returncode == status, done.stderr + done.stdout[:3000]
-    return [FlowRecord.model_validate(json.loads(line)["flow"]) for line in done.stdout.splitlines()]
-
-
-def stored(store: Path) -> list[FlowRecord]:
-    done = labconsole("experiment", "flow", "--list", "--json", store=store)
-    return [FlowRecord.model_validate(json.loads(line)["flow"]) for line in reversed(done.stdout.splitlines())]
-
-
-def on(hosts: Path, node: str, *argv: str) -> str:
-    done = lab.execute(hosts.parent.name, node, list(argv))
-    assert done.status == 0, done.stderr
-    return done.stdout
-
-
-def nothing_left(hosts: Path) -> None:
-    """No limiter, no guest's interface, no neighbour, no address of the guests' network."""
-    links = on(hosts, "uut", "ip", "-o", "link")
-    assert "lcq" not in links and "lcg" not in links
-    assert "ingress" not in on(hosts, "uut", "tc", "qdisc", "show")
-    for node in ("uut", "snk1"):
-        assert "198.18.127.1" not in on(hosts, node, "ip", "neigh")
-        assert "198.18.64." not in on(hosts, node, "ip", "-4", "-o", "address")
 
 
 def sound(record: FlowRecord) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from labconsole.experiments.flow.figures import (
@@ -14,10 +15,13 @@ from labconsole.experiments.flow.figures import (
     shared,
     start_skew_s,
 )
+from labconsole.experiments.flow.inward import GuestCounts, InwardGuest, InwardWindow
+from labconsole.experiments.flow.inward_found import inward_skew_s, inward_sum, receiver_seen, source_seen
 from labconsole.experiments.flow.limiters import KIND
 from labconsole.experiments.flow.ring import ring_sum
 from labconsole.experiments.flow.script import SINK_ADDRESS, Sending
-from labconsole.experiments.flow.verdict import ring_shown, shown_reasons
+from labconsole.experiments.flow.verdict import inward_shown, ring_shown, shown_reasons
+from labconsole.measure.counts import CounterSample
 from labconsole.model.record.crew_trial import CrewTrialRef
 from labconsole.model.record.flow import (
     FlowRecord,
@@ -31,6 +35,8 @@ from labconsole.model.record.flow import (
 from labconsole.model.record.run import InForce, SetUp
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.consequences import weighed
+from labconsole.wire.codec import STAT_NAMES
+from labconsole.wire.generator import SentStream
 
 ORIGIN_NS = 1_790_000_000_000_000_000
 PAYLOAD_BYTES = 1472
@@ -171,6 +177,83 @@ def ring_record(
             "requested": requested, "ring": ring, "window_s": window_s, "sum_bps": sum_bps, "jain": jain, "flows": (),
             "senders": (), "sink": None, "origin_ns": None, "shared_from": None, "shared_to": None, "line_ratio": None,
             "start_skew_s": None, "verdict": verdict, "status": "failed" if verdict.status == "invalid" else "done",
+            "failure": verdict.reasons[0].detail if verdict.status == "invalid" else None,
+        }
+    )  # fmt: skip
+
+
+def inward_record(
+    sent: Sequence[int | None],
+    *,
+    losses: Sequence[Mapping[str, int]] = (),
+    sent_s: float = 2.0,
+    guest: Mapping[str, Any] | None = None,
+    source: Mapping[str, Any] | None = None,
+    **changes: Any,
+) -> FlowRecord:
+    """Guests that are sent so many packets each; ``losses``: of each guest, by place. ``guest``: counts of the first
+    guest that are others than these make, ``source`` of the source.
+    """
+    base = flow_record([[1, 1]], **changes)
+    names = [f"g{number}" for number in range(1, len(sent) + 1)]
+    total = sum(each or 0 for each in sent)
+    offered = round((sent[0] or 0) / sent_s * PAYLOAD_BYTES * 8)
+
+    def stream(name: str, packets: int | None) -> SentStream:
+        return SentStream(
+            stream=name, generator="pktgen", version=None, interface="eth1", sent_packets=packets, errors=0,
+            error_text=None, started_monotonic_ns=10**9, stopped_monotonic_ns=3 * 10**9, started_wall_ns=None,
+            elapsed_ns=round(sent_s * 1e9), idle_ns=None, delay_ns=1, burst_packets=None, requested_count=packets,
+            stopped_by="count", raw=None,
+        )  # fmt: skip
+
+    guests = [
+        InwardGuest(name=name, address=f"198.18.64.{place + 1}", mac=f"02:6c:77:00:00:{place:02x}",
+                    host_interface=f"lcg{place + 1}", own_stack=True)
+        for place, name in enumerate(names)
+    ]  # fmt: skip
+    uut, nic, counted = {}, [0] * len(STAT_NAMES), {}
+    none = GuestCounts(nic=0, others=0, ip=0, udp=0, socket_full=0, no_reader=0, errors=0, reader=True)
+    for place, (each, packets) in enumerate(zip(guests, sent, strict=True)):
+        lost = {**(losses[place] if losses else {})}
+        handed = (packets or 0) - lost.get("to_guest", 0)
+        at_nic = handed - lost.get("guest_nic", 0)
+        at_ip = at_nic - lost.get("guest_udp", 0)
+        refused = {key: lost.get(f"guest_{key}", 0) for key in ("socket_full", "no_reader", "errors")}
+        told = GuestCounts(
+            nic=at_nic, others=0, ip=at_ip, udp=at_ip - sum(refused.values()) - lost.get("guest_unread", 0),
+            socket_full=refused["socket_full"], no_reader=refused["no_reader"],
+            errors=refused["errors"] + refused["socket_full"], reader=True,
+        )  # fmt: skip
+        counted[each.name] = (none, replace(told, **(guest or {})) if place == 0 else told)
+        uut["", str(each.host_interface)] = list(nic)
+        uut["", str(each.host_interface)][STAT_NAMES.index("tx_packets")] = handed
+    uut["", "eth1"], at_source = list(nic), list(nic)
+    uut["", "eth1"][STAT_NAMES.index("rx_packets")] = total
+    at_source[STAT_NAMES.index("tx_packets")] = total
+
+    def snapshot(values: Mapping[tuple[str, str], list[int]]) -> dict[tuple[str, str], CounterSample]:
+        return {key: CounterSample(1, tuple(each)) for key, each in values.items()}
+
+    window = InwardWindow(
+        sent={each.name: stream(each.name, packets) for each, packets in zip(guests, sent, strict=True)},
+        before=(snapshot(dict.fromkeys(uut, nic)), snapshot({("", "eth1"): nic})),
+        after=(snapshot(uut), snapshot({("", "eth1"): at_source})),
+        counted=counted,
+    )
+    receivers = tuple(receiver_seen(each, window, PAYLOAD_BYTES) for each in guests)
+    seen = source_seen("src1", "eth1", "02:00:00:00:00:08", "eth1", window, "pktgen").model_copy(update=source or {})
+    requested = base.requested.model_copy(
+        update={"guests": len(names), "pattern": "in", "duration_s": sent_s, "offered_bps": offered}
+    )
+    (sum_bps, jain), skew_s = inward_sum(receivers), inward_skew_s(receivers)
+    verdict = weighed(inward_shown(requested, receivers, seen, skew_s, 0, None, Tolerances()))
+    return base.model_copy(
+        update={
+            "requested": requested, "receivers": receivers, "source": seen, "sum_bps": sum_bps, "jain": jain,
+            "line_ratio": None if sum_bps is None else sum_bps / base.line_bps, "start_skew_s": skew_s, "flows": (),
+            "senders": (), "sink": None, "origin_ns": None, "shared_from": None, "shared_to": None, "verdict": verdict,
+            "status": "failed" if verdict.status == "invalid" else "done",
             "failure": verdict.reasons[0].detail if verdict.status == "invalid" else None,
         }
     )  # fmt: skip

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from labconsole.cli.text.runs import DASH, reason_lines, verdict_words
+from labconsole.experiments.flow.procedure import receiver_words
 from labconsole.experiments.flow.quantities import quantities
 from labconsole.experiments.flow.summary import FlowPointFound, FlowsSummary
 from labconsole.measure.statistics.set_ups import SetUpMean
-from labconsole.model.record.flow import FlowRecord, RingSeen, SenderSeen
+from labconsole.model.record.flow import FlowRecord, ReceiverSeen, RingSeen, SenderSeen
 from labconsole.units import format_rate_bps, format_target
 
 MAX_GUESTS = 20
@@ -22,6 +23,10 @@ def flow_words(record: FlowRecord) -> str:
     placed = "" if asked.cpu == "any" else f", cpu {asked.cpu}"
     if asked.pattern == "ring":
         return f"{asked.platform}: {asked.guests} guests in a ring{held}{placed}"
+    if asked.pattern == "in":
+        many = f"{asked.guests} guests are sent" if asked.guests > 1 else "1 guest is sent"
+        each = " each" if asked.guests > 1 else ""
+        return f"{asked.platform}: {many} {format_target(asked.offered_bps)}{each}{placed}"
     words = f"{asked.platform}: {asked.guests} guest{'s offer' if asked.guests > 1 else ' offers'} "
     words += format_target(asked.offered_bps)
     words += f", the first in {asked.greedy} flows" if asked.greedy > 1 else ""
@@ -37,7 +42,7 @@ def sum_words(record: FlowRecord) -> str:
         return f"{format_rate_bps(record.sum_bps)} out of all guests{jain}"
     if record.sum_bps is None or record.line_ratio is None:
         return DASH
-    jain = "" if record.jain is None or len(record.senders) < 2 else f", Jain {record.jain:.4f}"
+    jain = "" if record.jain is None or record.requested.guests < 2 else f", Jain {record.jain:.4f}"
     return f"{format_rate_bps(record.sum_bps)} of payload, {record.line_ratio:.2%} of the line{jain}"
 
 
@@ -56,7 +61,8 @@ def flow_lines(record: FlowRecord) -> list[str]:
         while_all = f" from {record.shared_from * bin_s:g} to {record.shared_to * bin_s:g} s"
     if record.ring and record.window_s is not None:
         while_all = f" for {record.window_s:.1f} s by the clock of the unit under test"
-    lines.append(f"  while all sent{while_all}: {sum_words(record)}")
+    lines.append(f"  {'read by all' if record.receivers else 'while all sent'}{while_all}: {sum_words(record)}")
+    lines += [f"  {words}" for words in _receiver_lines(record)]
     lines += [f"  {_ring_line(each)}" for each in record.ring[:MAX_GUESTS]]
     if len(record.ring) > MAX_GUESTS:
         lines.append(f"  and {len(record.ring) - MAX_GUESTS} more guests")
@@ -85,6 +91,32 @@ def _ring_line(each: RingSeen) -> str:
     if each.limiter is not None and each.limiter.rate_bps is not None:
         words += f"; limit {format_rate_bps(each.limiter.rate_bps)} in frames"
     return words
+
+
+def _receiver_lines(record: FlowRecord) -> list[str]:
+    """A line a guest with its ledger, and one of the source."""
+    lines = [f"{each.guest:<6} {receiver_words(each)}" for each in record.receivers[:MAX_GUESTS]]
+    lines += [f"       {_counted_words(each)}" for each in record.receivers[:1]] if len(record.receivers) == 1 else []
+    if (more := len(record.receivers) - MAX_GUESTS) > 0:
+        lines.append(f"and {more} more guests")
+    if record.source is not None:
+        source, sent = record.source, [each.sent_packets for each in record.receivers]
+        told = DASH if None in sent else sum(each or 0 for each in sent)
+        lines.append(
+            f"source {source.node}/{source.interface} ({source.generator}): {told} packets sent, "
+            f"{DASH if source.nic_packets is None else source.nic_packets} left its NIC, "
+            f"{DASH if source.uut_packets is None else source.uut_packets} came in at {source.uut_interface}"
+        )
+    return lines
+
+
+def _counted_words(each: ReceiverSeen) -> str:
+    counts = [
+        ("sent", each.sent_packets), ("handed to it", each.handed_packets), ("in at its NIC", each.nic_packets),
+        ("at its UDP layer", each.ip_packets), ("read", each.udp_packets),
+    ]  # fmt: skip
+    words = "packets: " + ", ".join(f"{DASH if count is None else count} {words}" for words, count in counts)
+    return words + (f"; {each.dropped_packets} dropped at its interface" if each.dropped_packets else "")
 
 
 def _guest_line(sender: SenderSeen) -> str:
@@ -123,15 +155,17 @@ def flows_table(records: Sequence[FlowRecord]) -> list[str]:
 def summary_lines(summary: FlowsSummary) -> list[str]:
     """Rates of all points, guest by guest, and how they share."""
     lines = [
-        "payload in Mbit/s while all guests send; mean with its 95 % interval over set-ups; only valid trials enter"
+        "payload in Mbit/s while all guests send, or are sent to; mean with its 95 % interval over set-ups; only valid "
+        "trials enter"
     ]
     for point in summary.points:
         lines.append(f"  {_point_words(point, summary.name_of(point.key))}")
+        lost = [f"{place} {_mean(found, 0.01, 3)} %" for place, found in point.lost_ratios.items() if found.mean]
+        lines += [f"    lost of what was sent: {', '.join(lost)}"] if lost else []
         for guest in point.guests:
             attained = "" if guest.attained_ratio is None else f", {_mean(guest.attained_ratio, 1, 4)} of its limit"
-            lines.append(
-                f"    {guest.guest}: {_mean(guest.shared_bps)}, over bins sd {_mean(guest.spread_bps)}{attained}"
-            )
+            spread = "" if guest.spread_bps is None else f", over bins sd {_mean(guest.spread_bps)}"
+            lines.append(f"    {guest.guest}: {_mean(guest.shared_bps)}{spread}{attained}")
     return lines
 
 

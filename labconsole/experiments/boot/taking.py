@@ -170,7 +170,7 @@ class BootTaking:
             timekeeper=_timekeeper(ground, marks, found),
             missing=tuple(missing),
             attestation={} if crew is None else crew.crew.attestation,
-            environment=self._stage.environment(ground),
+            environment=self._stage.environment((ground.uut, ground.timekeeper)),
         )
 
     async def _refuse_memory(self) -> None:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from labconsole.contracts.crew import CrewMember, StandingCrew, StandingMember
 from labconsole.contracts.experiment import Bench
+from labconsole.contracts.picture import CopyState, PictureGuest, StepPicture
 from labconsole.contracts.ports import AgentLink
 from labconsole.engine.crew_attempt import CrewAttempt
 from labconsole.errors import MeasurementError
 from labconsole.experiments.flow.limiters import held, limit_of, queue_name, read_limiters
+from labconsole.experiments.flow.live import SendingWatch
 from labconsole.experiments.flow.script import PROGRAM
-from labconsole.experiments.flow.window import silent_guests
 from labconsole.model.plan.flows import FlowFactors, FlowPoint
 from labconsole.model.record.flow import LimiterSeen
 from labconsole.verdict.changes import Port
 from labconsole.wire.changes import AnyChange
-from labconsole.wire.guests import AskedGuests
+from labconsole.wire.counters import CountersSampled
+from labconsole.wire.links import ReadLinks
 
 
 class FlowGuest(Protocol):
@@ -30,14 +33,14 @@ class FlowGuest(Protocol):
     def host_interface(self) -> str | None: ...
 
 
-class Answered(Protocol):
-    """What a window of any kind has."""
+class FramedWindow(Protocol):
+    """What a window of any kind has: the guests that did not answer in it, and why."""
 
     @property
-    def answered(self) -> AskedGuests: ...
+    def silent(self) -> Iterable[tuple[str, str]]: ...
 
 
-W = TypeVar("W", bound=Answered)
+W = TypeVar("W", bound=FramedWindow)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +51,7 @@ class TrialSeen:
     ports: tuple[Port, ...]
 
 
-class Taking:
+class FramedTaking:
     """One attempt, on a crew that stands."""
 
     def __init__(self, point: FlowPoint, factors: FlowFactors, bench: Bench, crew: StandingCrew) -> None:
@@ -71,7 +74,7 @@ class Taking:
         await self._attempt.find_program(PROGRAM, [guest.name for guest in guests])
         async with held(self._crew.uut, [*limits, *changes]), self._attempt.watched(nodes):
             window = await send()
-        await self._attempt.attest(silent_guests(window.answered))
+        await self._attempt.attest(window.silent)
         return window
 
     def _limits(self, guests: Sequence[FlowGuest]) -> list[AnyChange]:
@@ -91,6 +94,34 @@ class Taking:
         """What the limiters say, read back."""
         limited = [number for number in range(len(guests)) if self._point.limit_of(number) is not None]
         return await read_limiters(self._crew.uut, {guests[number].name: queue_name(number + 1) for number in limited})
+
+    async def _indices(self, guests: Sequence[FlowGuest]) -> dict[int, str]:
+        """Of the guests' interfaces on the UUT."""
+        names = {guest.host_interface: guest.name for guest in guests if guest.host_interface is not None}
+        links = (await self._crew.uut.ask(ReadLinks())).links
+        return {link.index: names[link.name] for link in links if link.name in names and not link.namespace}
+
+    @contextmanager
+    def _showing(
+        self, words: str, guests: Sequence[FlowGuest], watch: SendingWatch, moments: Sequence[tuple[float, str]] = ()
+    ) -> Iterator[None]:
+        """Meanwhile whoever watches sees these words, the guests, and their curves as they come."""
+        at_work = tuple(PictureGuest(name=guest.name, state=CopyState.WORKS) for guest in guests)
+
+        def show() -> None:
+            over_time = watch.over_time(moments) if watch.guests else None
+            self._bench.show(StepPicture(found=(words,), guests=at_work, over_time=over_time))
+
+        def hear(sample: CountersSampled) -> None:
+            if watch.see(sample):
+                show()
+
+        show()
+        self._bench.stage.on_counters = hear
+        try:
+            yield
+        finally:
+            self._bench.stage.on_counters = None
 
     def _known(self, member: CrewMember) -> dict[str, Any]:
         """A guest's name, address and MAC, as it turned out to have them."""

@@ -10,21 +10,26 @@ from labconsole.model.record.flow import FlowRecord
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.counters import CountersSampled
 
-_BYTES = STAT_NAMES.index("rx_bytes")
+OUT, INTO = STAT_NAMES.index("rx_bytes"), STAT_NAMES.index("tx_bytes")
+"""What an interface of the UUT to a guest counts as it sends, and as it is sent to."""
+
 LEAST_STEP_S = 0.2
 """Between two points of a curve: what is shorter is mostly the noise of when it was read."""
 
 MOST_POINTS = 400
 MEGA = 1e6
-FRAMES = "Mbit/s of frames out of each guest, as it sends"
+FRAMES = {OUT: "Mbit/s of frames out of each guest, as it sends", INTO: "Mbit/s of frames handed to each guest"}
+TITLES = {OUT: "What guests send", INTO: "What guests are sent"}
 PAYLOAD = "Mbit/s of payload at the sink"
 
 
 class SendingWatch:
-    """Takes samples of the UUT's counters. ``guests``: the index of each one's interface there, to its name."""
+    """Takes samples of the UUT's counters. ``guests``: the index of each one's interface there, to its name; ``way``:
+    OUT of them, or INTO them.
+    """
 
-    def __init__(self, guests: Mapping[int, str]) -> None:
-        self._names = dict(guests)
+    def __init__(self, guests: Mapping[int, str], way: int = OUT) -> None:
+        self.guests, self._way = dict(guests), way
         self._begun_ns: int | None = None
         self._last: dict[int, tuple[int, int]] = {}
         self._curves: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name in guests.values()}
@@ -33,8 +38,8 @@ class SendingWatch:
         """Whether a point was added. The first sample is where time begins."""
         added = False
         for index, values in sample.namespaces.get("", ()):
-            if index in self._names and len(values) > _BYTES:
-                added |= self._count(index, sample.monotonic_ns, values[_BYTES])
+            if index in self.guests and len(values) > self._way:
+                added |= self._count(index, sample.monotonic_ns, values[self._way])
         return added
 
     def _count(self, index: int, at_ns: int, counted: int) -> bool:
@@ -44,7 +49,7 @@ class SendingWatch:
         if took_s < LEAST_STEP_S:
             return False
         self._last[index] = at_ns, counted
-        seconds, values = self._curves[self._names[index]]
+        seconds, values = self._curves[self.guests[index]]
         seconds.append((at_ns - self._begun_ns) / 1e9)
         values.append(max(0, counted - former) * 8 / took_s / MEGA)
         del seconds[:-MOST_POINTS], values[:-MOST_POINTS]
@@ -56,13 +61,14 @@ class SendingWatch:
             PictureCurve(name=name, seconds=tuple(seconds), values=tuple(values))
             for name, (seconds, values) in self._curves.items()
         )
-        return OverTime(title="What guests send", unit=FRAMES, curves=curves, moments=tuple(moments))
+        return OverTime(title=TITLES[self._way], unit=FRAMES[self._way], curves=curves, moments=tuple(moments))
 
 
 def picture_of(record: FlowRecord, words: Sequence[str]) -> StepPicture:
     """What a trial that is over says of its guests, bin by bin."""
-    if record.ring:
-        done = tuple(PictureGuest(name=each.guest, state=CopyState.DONE) for each in record.ring)
+    if not record.senders:
+        names = [*(each.guest for each in record.ring), *(each.guest for each in record.receivers)]
+        done = tuple(PictureGuest(name=name, state=CopyState.DONE) for name in names)
         return StepPicture(found=tuple(words), guests=done)
     asked = record.requested
     bins = round(asked.duration_s / asked.bin_s)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from labconsole import __version__
-from labconsole.contracts.crew import CrewMember, StandingCrew
+from labconsole.contracts.crew import USUAL, CrewMember, HowMade, StandingCrew
 from labconsole.contracts.experiment import Bench, ExperimentStore, StepRecord
 from labconsole.contracts.picture import CopyState, PictureGuest, StepPicture
 from labconsole.engine.crew_stage import guest_address, guest_mac
@@ -16,16 +16,18 @@ from labconsole.engine.crew_taking import pinned, unless_stopped
 from labconsole.errors import Aborted, LabError, MeasurementError, NodeLost
 from labconsole.experiments.flow.figures import line_bps, shared, start_skew_s
 from labconsole.experiments.flow.frame import TrialSeen
+from labconsole.experiments.flow.inward_found import inward_skew_s, inward_sum, receiver_seen, source_seen
+from labconsole.experiments.flow.inward_taking import InwardTaking, InwardTrialSeen
 from labconsole.experiments.flow.live import picture_of
 from labconsole.experiments.flow.ring import ring_seen, ring_sum
 from labconsole.experiments.flow.ring_taking import RingTaking, RingTrialSeen
 from labconsole.experiments.flow.taking import FlowTaking, FlowTrialSeen
-from labconsole.experiments.flow.verdict import capture_reasons, ring_shown, shown_reasons
+from labconsole.experiments.flow.verdict import capture_reasons, inward_shown, ring_shown, shown_reasons
 from labconsole.experiments.flow.window import flows_seen, sender_seen, sink_seen
 from labconsole.model.identity import utc_now
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.flows import FlowFactors, FlowPoint
-from labconsole.model.record.flow import FlowRecord, FlowRequested
+from labconsole.model.record.flow import FlowRecord, FlowRequested, ReceiverSeen
 from labconsole.model.record.kinds.flow import KIND as FLOW
 from labconsole.model.record.run import Figures, Reason, Verdict
 from labconsole.units import format_rate_bps
@@ -63,7 +65,8 @@ class FlowStep(CrewStep[FlowPoint, FlowRecord]):
         bench.show(
             StepPicture(found=(f"{many} on {point.platform}: being set up, or standing already",), guests=starting)
         )
-        standing = stage.stand(point.platform, members, (self.plan_name, self.trial.block))
+        how = HowMade(port=bench.inventory.streams[0].uut_in) if point.pattern == "in" else USUAL
+        standing = stage.stand(point.platform, members, (self.plan_name, self.trial.block), how)
         crew = await unless_stopped(stage, standing)
         offered_bps = offered_of(point, bench.inventory)
         try:
@@ -71,6 +74,10 @@ class FlowStep(CrewStep[FlowPoint, FlowRecord]):
                 record = self._ring_record(
                     await RingTaking(point, self.factors, bench, crew).take(), crew, bench, attempt
                 )
+            elif point.pattern == "in":
+                requested = self._requested(offered_bps)
+                taking = InwardTaking(point, self.factors, requested, self.request.generator, bench, crew)
+                record = self._inward_record(await taking.take(), requested, crew, bench, attempt)
             else:
                 seen = await FlowTaking(point, self.factors, offered_bps, bench, crew).take()
                 record = self._record(seen, crew, offered_bps, bench, attempt)
@@ -111,6 +118,25 @@ class FlowStep(CrewStep[FlowPoint, FlowRecord]):
             start_skew_s=None,
         )  # fmt: skip
 
+    def _inward_record(
+        self, seen: InwardTrialSeen, requested: FlowRequested, crew: StandingCrew, bench: Bench, attempt: int
+    ) -> FlowRecord:
+        stream, window = crew.stream, seen.window
+        receivers = tuple(receiver_seen(guest, window, requested.payload_bytes) for guest in seen.guests)
+        source = source_seen(
+            stream.source.node, stream.source.interface, seen.source_mac, stream.uut_in, window, seen.generator
+        )
+        (sum_bps, jain), skew_s = inward_sum(receivers), inward_skew_s(receivers)
+        shown = inward_shown(
+            requested, receivers, source, skew_s, seen.attempt.swapped_pages, seen.attempt.program, self.tolerances
+        )
+        most_bps = line_bps(stream.link_speed_bps, requested.payload_bytes)
+        return self._made(
+            seen, crew, bench, attempt, shown, requested=requested, origin_ns=None, flows=(), senders=(), sink=None,
+            receivers=receivers, source=source, shared_from=None, shared_to=None, sum_bps=sum_bps, jain=jain,
+            line_ratio=None if sum_bps is None else sum_bps / most_bps, start_skew_s=skew_s,
+        )  # fmt: skip
+
     def _record(
         self, seen: FlowTrialSeen, crew: StandingCrew, offered_bps: int, bench: Bench, attempt: int
     ) -> FlowRecord:
@@ -149,9 +175,6 @@ class FlowStep(CrewStep[FlowPoint, FlowRecord]):
         verdict = judged(
             taken.observations, shown, taken.problems, limits=self.tolerances, inventory=inventory, ports=seen.ports
         )
-        environment = bench.stage.environment(crew)
-        if requested.pattern == "ring":  # no other node has a part in it
-            environment = {"nodes": {inventory.uut: environment["nodes"].get(inventory.uut, {})}}
         return FlowRecord(
             flow_id=taken.observations.run_id,
             started_at=taken.observations.started_at,
@@ -172,7 +195,7 @@ class FlowStep(CrewStep[FlowPoint, FlowRecord]):
             verdict=verdict,
             attestation=crew.crew.attestation,
             influences=tuple(told),
-            environment=environment,
+            environment=bench.stage.environment(taken.nodes),
             status="failed" if verdict.status == "invalid" else "done",
             failure=failure_of(verdict),
             **found,
@@ -186,8 +209,13 @@ class FlowStep(CrewStep[FlowPoint, FlowRecord]):
 
 
 def offered_of(point: FlowPoint, inventory: Inventory) -> int:
-    """Payload of each flow in bit/s."""
-    return inventory.streams[0].link_speed_bps if point.offered == "line" else point.offered
+    """Payload of each flow in bit/s. At line rate guests offer more than fits; the source, of which each is sent an
+    equal part, what fits.
+    """
+    speed_bps = inventory.streams[0].link_speed_bps
+    if point.offered != "line":
+        return point.offered
+    return int(line_bps(speed_bps, point.payload_bytes) / point.guests) if point.pattern == "in" else speed_bps
 
 
 def result_words(record: FlowRecord) -> list[str]:
@@ -197,16 +225,31 @@ def result_words(record: FlowRecord) -> list[str]:
         rates = sorted((each.out_bps or 0.0, f"{each.guest} → {each.to}") for each in record.ring)
         slow = [f"{pair}: {format_rate_bps(rate)}" for rate, pair in rates[:MOST_NAMED]]
         return [f"{in_all} in all out of the guests of the ring", *slow]
-    words = []
+    words: list[str] = []
     if record.sum_bps is not None and record.line_ratio is not None:
         jain = "" if record.jain is None else f", Jain {record.jain:.4f}"
         words.append(f"{format_rate_bps(record.sum_bps)} of payload in all, {record.line_ratio:.2%} of the line{jain}")
+    if record.receivers:
+        told = [f"{each.guest}: {receiver_words(each)}" for each in record.receivers[:MOST_NAMED]]
+        more = len(record.receivers) - MOST_NAMED
+        return words + told + ([f"and {more} more"] if more > 0 else [])
     in_order = sorted(record.senders, key=lambda each: each.payload_bps or 0.0)
     for sender in in_order[:MOST_NAMED]:
         rate = "not known" if sender.payload_bps is None else format_rate_bps(sender.payload_bps)
         words.append(f"{sender.guest}: {rate}")
     more = len(in_order) - MOST_NAMED
     return words + ([f"and {more} more"] if more > 0 else [])
+
+
+def receiver_words(each: ReceiverSeen) -> str:
+    """What a guest read, and where the rest went: ``95.71 Mbit/s of payload; lost 12: guest_socket_full 12``."""
+    rate = "not known" if each.payload_bps is None else f"{format_rate_bps(each.payload_bps)} of payload"
+    if each.lost_packets is None:
+        return rate
+    places = [(loss.hop, loss.packets) for loss in each.losses if loss.packets]
+    places += [("unplaced", each.unplaced_packets)] if each.unplaced_packets else []
+    where = ", ".join(f"{hop} {packets}" for hop, packets in places)
+    return f"{rate}; lost {each.lost_packets}" + (f": {where}" if where else "")
 
 
 def flow_members(point: FlowPoint, factors: FlowFactors, cpus: Sequence[int]) -> tuple[CrewMember, ...]:

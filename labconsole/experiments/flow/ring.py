@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from labconsole.experiments.flow.script import OUTPUT_BYTES, SenderAnswer, read_answer
+from labconsole.experiments.flow.script import OUTPUT_BYTES, SenderAnswer, read_answer, silent_guests
 from labconsole.measure.statistics.repetitions import jain_index
 from labconsole.model.record.flow import LimiterSeen, RingSeen
 from labconsole.model.record.run import Reason
@@ -71,6 +71,11 @@ class RingWindow:
     before: Snapshot | None
     after: Snapshot | None
     limiters: Mapping[str, LimiterSeen]
+
+    @property
+    def silent(self) -> tuple[tuple[str, str], ...]:
+        """Guests that did not say that they had sent all, and why."""
+        return tuple(silent_guests(self.answered))
 
     def window_s(self, guests: Sequence[RingGuest]) -> float | None:
         """How long, by the UUT's clock."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from labconsole.contracts.picture import CopyState, PictureGuest, StepPicture
 from labconsole.engine.crew_taking import unless_stopped
 from labconsole.errors import MeasurementError
-from labconsole.experiments.flow.frame import Taking, TrialSeen
+from labconsole.experiments.flow.frame import FramedTaking, TrialSeen
 from labconsole.experiments.flow.ring import LEAD_S, LONGER_S, RingGuest, RingWindow
 from labconsole.platforms.base.inside import DONE, WAITS
 from labconsole.verdict.observed import Snapshot, parse_snapshot
@@ -33,7 +33,7 @@ class RingTrialSeen(TrialSeen):
     window: RingWindow
 
 
-class RingTaking(Taking):
+class RingTaking(FramedTaking):
     """One attempt, on a crew that stands."""
 
     async def take(self) -> RingTrialSeen:

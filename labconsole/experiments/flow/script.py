@@ -7,7 +7,10 @@ kernel drops what the capture has counted. Whatever shell and arp busybox has wi
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+
+from labconsole.wire.guests import AskedGuests
 
 SINK_ADDRESS = "198.18.127.1"
 """In the guests' network, beyond what timekeepers are given."""
@@ -68,3 +71,10 @@ def read_answer(printed: str) -> SenderAnswer:
     """What a guest said."""
     found = _ANSWER.search(printed.replace("\r", ""))
     return SenderAnswer() if found is None else SenderAnswer(int(found[2]), found[1].strip(" |"))
+
+
+def silent_guests(answered: AskedGuests) -> Iterator[tuple[str, str]]:
+    """Guests that did not say that they had sent all, and why."""
+    for each in answered.guests:
+        if each.code:
+            yield each.guest, each.message or each.code

@@ -12,11 +12,18 @@ from labconsole.report.material import Material
 from labconsole.report.words import UNKNOWN, number
 
 MEGA = 1e6
+FULL_RATIO = 0.999
+"""What each guest is sent is a whole number of bit/s."""
 
 
 def records_of(material: Material) -> list[FlowRecord]:
     """All flows out of guests that the report is of."""
     return [each for each in _flows(material) if each.requested.pattern == "out"]
+
+
+def inward_of(material: Material) -> list[FlowRecord]:
+    """All trials of guests that are sent to."""
+    return [each for each in _flows(material) if each.requested.pattern == "in"]
 
 
 def rings_of(material: Material) -> list[FlowRecord]:
@@ -31,6 +38,11 @@ def _flows(material: Material) -> list[FlowRecord]:
 def summary_of(material: Material) -> FlowsSummary:
     """What they come to."""
     return summarize_flows(records_of(material))
+
+
+def full(points: Sequence[FlowPointFound]) -> list[FlowPointFound]:
+    """Those of guests that are sent all that the link carries."""
+    return [point for point in points if point.key.offered_bps * point.key.guests >= FULL_RATIO * point.line_bps]
 
 
 def plain(points: Sequence[FlowPointFound]) -> list[FlowPointFound]:

@@ -61,6 +61,11 @@ class Flows:
             stage.refuse(point.platform, flow_members(point, plan.flows.factors, ()))
         for point in plan.flows.points:
             bare = inventory.platforms[point.platform].driver == BARE_HOST
+            if bare and point.pattern == "in" and point.guests > 1:
+                raise ConfigError(
+                    "processes of the bare host share its network stack, so that what several are sent cannot be told "
+                    "apart", key="guests", value=point.guests, allowed="1, or platforms with guests",
+                )  # fmt: skip
             if bare and (point.limits or point.pattern == "ring"):
                 raise ConfigError(
                     "processes of the bare host have no interface and no network stack of their own",

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from labconsole.experiments.flow.figures import bin_rates
+from labconsole.experiments.flow.inward_found import lost_ratios
 from labconsole.experiments.flow.quantities import SharingFound, quantities
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
 from labconsole.measure.trials_of_guests import hypervisor, newest_trials, uut_kernel, with_points
@@ -53,6 +54,8 @@ class FlowPointKey(NamedTuple):
         limits = ", ".join(map(format_target, self.limits_bps))
         if self.pattern == "ring":
             return f"in a ring, limit {limits}" if limits else "in a ring"
+        if self.pattern == "in":
+            return f"sent {format_target(self.offered_bps)}{' each' if self.guests > 1 else ''}"
         words = [f"limit {limits}" if limits else "no limit"]
         words += [f"{self.greedy} flows to one"] if self.greedy > 1 else []
         words += [f"the first alone for {self.second_after_s:g} s"] if self.second_after_s else []
@@ -62,7 +65,8 @@ class FlowPointKey(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuestFound:
     """One guest at a point: payload rate while all send, what it reached of its limit, its deviation over bins, and
-    the mean of every bin from the first packet of any on. In a ring the rate is that of frames at its interface.
+    the mean of every bin from the first packet of any on. In a ring the rate is that of frames at its interface; where
+    guests are sent to, of what they read.
     """
 
     guest: str
@@ -78,6 +82,7 @@ class FlowPointFound:
     """A point. ``line_bps``: what the link carries of its payload. ``median_id``: the trial whose longest dominance is
     the median one, by which it is drawn as a path.
 
+    ``lost_ratios``: where guests are sent to, what of all that was lost at each place.
     ``left_out``: trials that do not enter, by the code that keeps them out; ``flow_ids``: of those that enter.
     """
 
@@ -92,6 +97,7 @@ class FlowPointFound:
     dominant_s: SetUpMean | None
     starved_ratio: SetUpMean | None
     first_share_ratio: SetUpMean | None
+    lost_ratios: Mapping[str, SetUpMean]
     guests: tuple[GuestFound, ...]
     median_id: str | None
     left_out: Mapping[str, int]
@@ -116,7 +122,8 @@ class FlowsSummary:
         for name, said in TOLD_APART:
             if len({getattr(each, name) for each in keys}) > 1:
                 words.append(said.format(getattr(key, name)))
-        if len({each.offered_bps for each in keys}) > 1 and key.pattern == "out":
+        out = {each.offered_bps for each in keys if each.pattern == "out"}
+        if len(out) > 1 and key.pattern == "out":
             words.append(f"offers {format_target(key.offered_bps)} a flow")
         words += [f"Linux {key.kernel or 'not known'}"] if len({each.kernel for each in keys}) > 1 else []
         if len({each.hypervisor for each in keys if each.platform == key.platform}) > 1:
@@ -168,6 +175,10 @@ def _point(key: FlowPointKey, every: Sequence[FlowRecord]) -> FlowPointFound:
 
     names = [sender.guest for sender in entered[0].senders] if entered else []
     ring = [each.guest for each in entered[0].ring] if entered else []
+    received = [each.guest for each in entered[0].receivers] if entered else []
+    lost = {each.flow_id: lost_ratios(each.receivers) for each in entered}
+    places = dict.fromkeys(place for each in lost.values() for place in each)
+    at_places = {place: mean(lambda record, _, place=place: lost[record.flow_id].get(place)) for place in places}  # type: ignore[misc]
     left_out = Counter(
         each.verdict.reasons[0].code for each in every if each.verdict.status != "valid" and each.verdict.reasons
     )
@@ -183,9 +194,17 @@ def _point(key: FlowPointKey, every: Sequence[FlowRecord]) -> FlowPointFound:
         dominant_s=mean(lambda record, found: found.dominant_s),
         starved_ratio=mean(lambda record, found: found.starved_ratio),
         first_share_ratio=mean(lambda record, found: found.first_share_ratio),
+        lost_ratios={place: found for place, found in at_places.items() if found is not None},
         guests=(
             *(_guest(place, name, key, entered, mean) for place, name in enumerate(names)),
-            *(_ring_guest(place, name, mean) for place, name in enumerate(ring)),
+            *(
+                _plain_guest(place, name, mean, lambda each, at: each.ring[at].out_bps)
+                for place, name in enumerate(ring)
+            ),
+            *(
+                _plain_guest(place, name, mean, lambda each, at: each.receivers[at].payload_bps)
+                for place, name in enumerate(received)
+            ),
         ),
         median_id=_median_id(entered, known),
         left_out=dict(left_out),
@@ -193,13 +212,16 @@ def _point(key: FlowPointKey, every: Sequence[FlowRecord]) -> FlowPointFound:
     )
 
 
-def _ring_guest(
-    place: int, name: str, mean: Callable[[Callable[[FlowRecord, SharingFound], float | None]], SetUpMean | None]
+def _plain_guest(
+    place: int,
+    name: str,
+    mean: Callable[[Callable[[FlowRecord, SharingFound], float | None]], SetUpMean | None],
+    rate: Callable[[FlowRecord, int], float | None],
 ) -> GuestFound:
-    """Its rate is that at its interface."""
+    """One that has a rate, and nothing over time."""
     return GuestFound(
         guest=name,
-        shared_bps=mean(lambda record, _: record.ring[place].out_bps),
+        shared_bps=mean(lambda record, _: rate(record, place)),
         attained_ratio=None,
         spread_bps=None,
         lost_packets=None,

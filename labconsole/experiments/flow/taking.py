@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 
 from labconsole.contracts.crew import StandingCrew
 from labconsole.contracts.experiment import Bench
-from labconsole.contracts.picture import CopyState, PictureGuest, StepPicture
 from labconsole.engine.crew_taking import unless_stopped
 from labconsole.errors import NodeError, NodeLost
 from labconsole.experiments.flow.figures import HEADER_BYTES
-from labconsole.experiments.flow.frame import Taking, TrialSeen
+from labconsole.experiments.flow.frame import FramedTaking, TrialSeen
 from labconsole.experiments.flow.live import SendingWatch, moments_of
 from labconsole.experiments.flow.script import SINK_ADDRESS, Sending
 from labconsole.experiments.flow.window import FlowSender, FlowWindow
@@ -26,7 +25,7 @@ from labconsole.verdict.observed import Snapshot, parse_snapshot
 from labconsole.wire.capture import StartCapture, StopCapture
 from labconsole.wire.changes import AnyChange
 from labconsole.wire.codec import STAT_NAMES
-from labconsole.wire.counters import CountersSampled, ReadCounters
+from labconsole.wire.counters import ReadCounters
 from labconsole.wire.guests import TOGETHER_S, AskGuests, GuestLine
 from labconsole.wire.links import ReadLinks
 
@@ -52,7 +51,7 @@ class FlowTrialSeen(TrialSeen):
     window: FlowWindow
 
 
-class FlowTaking(Taking):
+class FlowTaking(FramedTaking):
     """One attempt, on a crew that stands. ``offered_bps``: payload of each flow."""
 
     def __init__(
@@ -188,30 +187,7 @@ class FlowTaking(Taking):
                 break
         return found
 
-    async def _indices(self, senders: Sequence[FlowSender]) -> dict[int, str]:
-        """Of the guests' interfaces on the UUT."""
-        names = {sender.host_interface: sender.name for sender in senders if sender.host_interface is not None}
-        links = (await self._crew.uut.ask(ReadLinks())).links
-        return {link.index: names[link.name] for link in links if link.name in names and not link.namespace}
-
-    @contextmanager
-    def _watched(self, senders: Sequence[FlowSender], indices: Mapping[int, str]) -> Iterator[None]:
+    def _watched(self, senders: Sequence[FlowSender], indices: Mapping[int, str]) -> AbstractContextManager[None]:
         """Meanwhile whoever watches sees what each guest sends."""
         words = f"{len(senders)} guest{'s send' if len(senders) > 1 else ' sends'} for {self._factors.duration_s:g} s"
-        guests = tuple(PictureGuest(name=sender.name, state=CopyState.WORKS) for sender in senders)
-        watch, moments = SendingWatch(indices), moments_of(self._point.second_after_s)
-
-        def show() -> None:
-            over_time = watch.over_time(moments) if indices else None
-            self._bench.show(StepPicture(found=(words,), guests=guests, over_time=over_time))
-
-        def hear(sample: CountersSampled) -> None:
-            if watch.see(sample):
-                show()
-
-        show()
-        self._bench.stage.on_counters = hear
-        try:
-            yield
-        finally:
-            self._bench.stage.on_counters = None
+        return self._showing(words, senders, SendingWatch(indices), moments_of(self._point.second_after_s))

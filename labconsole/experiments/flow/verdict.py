@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from labconsole.experiments.flow.figures import HEADER_BYTES, sent_for_s, told_s
+from labconsole.experiments.flow.inward_verdict import inward_reasons
 from labconsole.experiments.flow.limiters import QUEUE_S
 from labconsole.experiments.flow.ring import ring_reasons
 from labconsole.model.record.crew_trial import ProgramSeen
-from labconsole.model.record.flow import FlowRequested, FlowSeen, RingSeen, SenderSeen, SinkSeen
+from labconsole.model.record.flow import (
+    FlowRequested,
+    FlowSeen,
+    ReceiverSeen,
+    RingSeen,
+    SenderSeen,
+    SinkSeen,
+    SourceSeen,
+)
 from labconsole.model.record.run import Reason
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.programs import program_reasons
@@ -60,9 +69,7 @@ def shown_reasons(
             if not flow.packets
         )
         found += _sink(sink, limits)
-    if start_skew_s is not None and start_skew_s > START_SKEW_RATIO * requested.duration_s:
-        detail = f"the guests began {start_skew_s:.3f} s apart, in a trial of {requested.duration_s:g} s"
-        found.append(reason("start_skew", detail, start_skew_s=start_skew_s, duration_s=requested.duration_s))
+    found += _skew(requested, start_skew_s)
     found += program_reasons(program)
     found += swap_reasons(swapped_pages)
     return found
@@ -80,6 +87,26 @@ def ring_shown(
     for number, each in enumerate(ring):
         found += _limiter(requested, number, each)
     return [*found, *program_reasons(program), *swap_reasons(swapped_pages)]
+
+
+def inward_shown(
+    requested: FlowRequested,
+    receivers: Sequence[ReceiverSeen],
+    source: SourceSeen | None,
+    start_skew_s: float | None,
+    swapped_pages: int | None,
+    program: ProgramSeen | None,
+    limits: Tolerances,
+) -> list[Reason]:
+    """The same of guests that are sent to."""
+    found = [*inward_reasons(requested, receivers, source, limits), *_skew(requested, start_skew_s)]
+    return [*found, *program_reasons(program), *swap_reasons(swapped_pages)]
+
+
+def _skew(requested: FlowRequested, start_skew_s: float | None) -> Iterator[Reason]:
+    if start_skew_s is not None and start_skew_s > START_SKEW_RATIO * requested.duration_s:
+        detail = f"the guests began {start_skew_s:.3f} s apart, in a trial of {requested.duration_s:g} s"
+        yield reason("start_skew", detail, start_skew_s=start_skew_s, duration_s=requested.duration_s)
 
 
 def _sender(sender: SenderSeen) -> Iterator[Reason]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
-from labconsole.experiments.flow.verdict import ring_shown, shown_reasons
+from labconsole.experiments.flow.verdict import inward_shown, ring_shown, shown_reasons
 from labconsole.measure.recompute.discrepancy import Discrepancy, Number, against, same
 from labconsole.measure.recompute.judged_again import judged_again, limits_of
-from labconsole.model.record.flow import FlowRecord, FlowSeen
+from labconsole.model.record.flow import FlowRecord, FlowSeen, ReceiverSeen
 
 SHOWN_ONLY = frozenset(
     {
@@ -18,11 +19,16 @@ SHOWN_ONLY = frozenset(
 )  # fmt: skip
 """Codes that nothing gives but what the record holds."""
 
+INWARD_ONLY = frozenset({"reader_missing", "not_measured", "generator_errors", "lost_at_source", "foreign_frames"})
+"""Further ones where guests are sent to."""
+
 
 def recompute_flow(record: FlowRecord) -> list[Discrepancy]:
     """What of a trial does not follow, or contradicts itself."""
     if record.requested.pattern == "ring":
         return [*_ring(record), *_verdict(record)]
+    if record.requested.pattern == "in":
+        return [*_inward(record), *_verdict(record)]
     return [*_counts(record), *_rates(record), *_verdict(record)]
 
 
@@ -51,6 +57,66 @@ def _ring(record: FlowRecord) -> Iterator[Discrepancy]:
     for where, (stored, computed) in wanted.items():
         if not same(stored, computed):
             yield Discrepancy(where=where, stored=stored, recomputed=computed)
+
+
+def _inward(record: FlowRecord) -> Iterator[Discrepancy]:
+    """Guests that are sent to: every place of the way from the counts beside it, and rates from what was read."""
+    asked, receivers = record.requested, record.receivers
+    if len(receivers) != asked.guests or record.flows or record.senders or record.sink is not None:
+        yield Discrepancy(where="receivers", stored=len(receivers), recomputed=asked.guests)
+    wanted: dict[str, tuple[Number, Number]] = {}
+    rates: list[float] = []
+    for index, each in enumerate(receivers):
+        where = f"receivers[{index}]"
+        losses, told = _losses(each), {loss.hop: loss.packets for loss in each.losses}
+        if told != losses:
+            yield against(f"{where}.losses", f"are {told}, and by the counts {losses}")
+        known = each.sent_packets is not None and each.udp_packets is not None
+        lost = (each.sent_packets or 0) - (each.udp_packets or 0) if known else None
+        wanted[f"{where}.lost_packets"] = each.lost_packets, lost
+        wanted[f"{where}.unplaced_packets"] = (
+            each.unplaced_packets, None if lost is None else lost - sum(losses.values())
+        )  # fmt: skip
+        for name, packets in (("offered_bps", each.sent_packets), ("payload_bps", each.udp_packets)):
+            again = None if packets is None or not each.sent_s else 8 * asked.payload_bytes * packets / each.sent_s
+            wanted[f"{where}.{name}"] = getattr(each, name), again
+            if name == "payload_bps" and again is not None:
+                rates.append(again)
+    whole, total_bps, squares = len(rates) == len(receivers), sum(rates), sum(rate * rate for rate in rates)
+    whole = whole and bool(rates)
+    begun = [each.started_ns for each in receivers if each.started_ns is not None]
+    most_bps = record.link_speed_bps * asked.payload_bytes / (asked.payload_bytes + 66)
+    wanted |= {
+        "line_bps": (record.line_bps, most_bps),
+        "sum_bps": (record.sum_bps, total_bps if whole else None),
+        "line_ratio": (record.line_ratio, total_bps / most_bps if whole else None),
+        "start_skew_s": (record.start_skew_s, (max(begun) - min(begun)) / 1e9 if len(begun) > 1 else None),
+    }
+    if whole and squares:
+        wanted["jain"] = record.jain, total_bps * total_bps / (len(rates) * squares)
+    yield from (
+        Discrepancy(where=where, stored=stored, recomputed=again)
+        for where, (stored, again) in wanted.items()
+        if not same(stored, again)
+    )
+
+
+def _losses(each: ReceiverSeen) -> dict[str, int]:
+    """By docs/flow.md."""
+    way = [("", each.sent_packets), ("to_guest", each.handed_packets), ("guest_nic", each.nic_packets),
+           ("guest_udp", each.ip_packets)]  # fmt: skip
+    told = [(place, count) for place, count in way if count is not None]
+    found = {place: former - count for (_, former), (place, count) in pairwise(told)}
+    refused = {
+        "guest_no_reader": each.no_reader_packets,
+        "guest_socket_full": each.socket_full_packets,
+        "guest_errors": each.error_packets,
+    }
+    found |= {place: count for place, count in refused.items() if count is not None}
+    taken = [each.udp_packets, *refused.values()]
+    if each.ip_packets is not None and None not in taken:
+        found["guest_unread"] = each.ip_packets - sum(count or 0 for count in taken)
+    return found
 
 
 def _counts(record: FlowRecord) -> Iterator[Discrepancy]:
@@ -149,6 +215,14 @@ def _verdict(record: FlowRecord) -> Iterator[Discrepancy]:
     if record.requested.pattern == "ring":
         shown = ring_shown(record.requested, record.ring, record.window_s, record.swapped_pages, record.program)
         yield from judged_again(record, shown, SHOWN_ONLY)
+        return
+    if record.requested.pattern == "in":
+        limits = limits_of(record.in_force)
+        shown = inward_shown(
+            record.requested, record.receivers, record.source, record.start_skew_s, record.swapped_pages,
+            record.program, limits,
+        )  # fmt: skip
+        yield from judged_again(record, shown, SHOWN_ONLY | INWARD_ONLY)
         return
     again = shown_reasons(
         record.requested,

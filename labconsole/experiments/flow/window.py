@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from labconsole.experiments.flow.figures import offered_bps, own_rate, sent_for_s
-from labconsole.experiments.flow.script import SINK_ADDRESS, SINK_PORT, SenderAnswer, Sending, read_answer
+from labconsole.experiments.flow.script import (
+    SINK_ADDRESS,
+    SINK_PORT,
+    SenderAnswer,
+    Sending,
+    read_answer,
+    silent_guests,
+)
 from labconsole.model.record.flow import FlowRequested, FlowSeen, LimiterSeen, SenderSeen, SinkSeen
 from labconsole.verdict.observed import Snapshot
 from labconsole.wire.capture import CaptureResult
@@ -38,6 +45,11 @@ class FlowWindow:
     limiters: Mapping[str, LimiterSeen] = field(default_factory=dict)
     capture: CaptureResult | None = None
     capture_failure: str = ""
+
+    @property
+    def silent(self) -> tuple[tuple[str, str], ...]:
+        """Guests that did not say that they had sent all, and why."""
+        return tuple(silent_guests(self.answered))
 
     def said(self, guest: str) -> AskedGuest | None:
         """What a guest's console gave."""
@@ -129,13 +141,6 @@ def sink_seen(node: str, interface: str, mac: str, flows: Sequence[FlowSeen], wi
         foreign_packets=of_flows - sum(flow.packets for flow in flows),
         fragments=capture.flows.fragments,
     )
-
-
-def silent_guests(answered: AskedGuests) -> Iterator[tuple[str, str]]:
-    """Guests that did not say that they had sent all, and why."""
-    for each in answered.guests:
-        if each.code:
-            yield each.guest, each.message or each.code
 
 
 def _received(window: FlowWindow, node: int, interface: str) -> int | None:

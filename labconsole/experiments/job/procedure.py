@@ -138,7 +138,7 @@ class JobStep(CrewStep[JobPoint, JobRecord]):
             verdict=verdict,
             attestation=crew.crew.attestation,
             influences=tuple(told),
-            environment=bench.stage.environment(crew),
+            environment=bench.stage.environment(taken.nodes),
             status="failed" if verdict.status == "invalid" else "done",
             failure=failure_of(verdict),
         )

@@ -1,4 +1,4 @@
-"""A plan of flows out of guests that share one NIC: its factors, its points, and by what each trial is known.
+"""A plan of flows out of guests that share one NIC, or into them: its factors, its points, by what a trial is known.
 
 A point is a number of guests on a platform that send at once, each as much as it is told, held to a limit or not. All
 points with the same guests are measured in one crew, which is set up anew in each block.
@@ -23,8 +23,10 @@ from labconsole.units import format_target, parse_rate_bps
 Placing = Literal["same", "own", "any"]
 """same: all guests on one CPU of the UUT; own: one each, in turn; any: as the UUT's scheduler likes."""
 
-Pattern = Literal["out", "ring"]
-"""out: all guests send to the sink; ring: each sends to the next over TCP, and nothing leaves the UUT."""
+Pattern = Literal["out", "in", "ring"]
+"""out: all guests send to the sink; in: the source sends to all of them; ring: each sends to the next over TCP, and
+nothing leaves the UUT.
+"""
 
 Limits = tuple[int, ...]
 """In bit/s, of the guests in turn; none: no limit."""
@@ -69,10 +71,12 @@ Late = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0, le=3600)]
 class FlowFactors(StrictModel):
     """What is varied, and what every crew has.
 
-    ``offered``: payload per flow, ``line`` is as much as the link's speed; ``limits``: what each guest may send, in
+    ``offered``: payload per flow, ``line`` is as much as the link's speed, and to guests what the link carries, each an
+    equal part of it; ``limits``: what each guest may send, in
     whole frames; ``greedy``: how many flows the first guest has, where all others have one; ``second_after_s``: how
-    much later than the first guest all others begin. ``bin_s``: over which a rate is a mean. ``pattern``: where they
-    send; of a ring only ``guests``, ``cpu`` and ``limits`` are varied.
+    much later than the first guest all others begin. ``bin_s``: over which a rate is a mean. ``pattern``: who sends to
+    whom; of a ring only ``guests``, ``cpu`` and ``limits`` are varied, of what guests receive only ``guests``, ``cpu``,
+    ``offered`` and ``payload_bytes``.
     """
 
     pattern: Annotated[tuple[Pattern, ...], Field(min_length=1), DIFFERENT] = ("out",)
@@ -96,6 +100,16 @@ class FlowFactors(StrictModel):
     def _possible(self) -> Self:
         if "ring" in self.pattern and max(self.guests) < 2:
             raise ValueError("pattern ring has too few guests | allowed: two or more, each of which sends to the next")
+        if "in" in self.pattern and any(self.limits):
+            raise ValueError(
+                "limits hold what a guest sends, and pattern in has guests receive | allowed: none, or a plan of its "
+                "own for what guests receive"
+            )
+        if self.pattern == ("in",) and (max(self.greedy) > 1 or max(self.second_after_s) > 0):
+            raise ValueError(
+                "greedy and second_after_s are of guests that send, and pattern in has guests receive | "
+                "allowed: 1 and 0"
+            )
         if self.bin_s * 2 > self.duration_s:
             raise ValueError("bin_s leaves fewer than two bins in duration_s | allowed: at most half of it")
         if max(self.second_after_s) + 2 * self.bin_s > self.duration_s:
@@ -117,6 +131,8 @@ class FlowCrew(NamedTuple):
     platform: str
     guests: int
     cpu: Placing
+    receives: bool = False
+    """Its guests share the NIC that leads to the source, and not the one to the sink."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +152,7 @@ class FlowPoint:
 
     @property
     def crew(self) -> FlowCrew:
-        return FlowCrew(self.platform, self.guests, self.cpu)
+        return FlowCrew(self.platform, self.guests, self.cpu, self.pattern == "in")
 
     def limit_of(self, guest: int) -> int | None:
         """What a guest, from 0, may send in bit/s; None: as much as it can."""
@@ -154,13 +170,19 @@ class FlowPoint:
         if self.pattern == "ring":
             return f"{self.platform}: {self.guests} guests in a ring, each sends to the next over TCP{held}{where}"
         each = "line rate" if self.offered == "line" else format_target(self.offered)
+        if self.pattern == "in":
+            many = f"{self.guests} guests are sent {each}" if self.guests > 1 else f"1 guest is sent {each}"
+            share = " each" if self.guests > 1 and self.offered != "line" else ""
+            return f"{self.platform}: {many}{share}{where}{self._payload_words()}"
         words = f"{self.platform}: {self.guests} guest{'s offer' if self.guests > 1 else ' offers'} {each}"
         words += " a flow" if self.greedy > 1 else ""
         words += f", the first in {self.greedy} flows" if self.greedy > 1 else ""
         words += held
         words += f", all but the first {self.second_after_s:g} s later" if self.second_after_s else ""
-        words += where
-        return words + ("" if self.payload_bytes == MOST_PAYLOAD_BYTES else f", payload {self.payload_bytes} B")
+        return words + where + self._payload_words()
+
+    def _payload_words(self) -> str:
+        return "" if self.payload_bytes == MOST_PAYLOAD_BYTES else f", payload {self.payload_bytes} B"
 
 
 FlowTrial = CrewTrial[FlowPoint]
@@ -198,6 +220,15 @@ def flow_points(factors: FlowFactors, platforms: Sequence[str]) -> tuple[FlowPoi
                                     key = (platform, guests, cpu, offered, own, greedy, after_s, payload_bytes)
                                     if key not in found:
                                         found[key] = FlowPoint(len(found), *key)
+    for platform in platforms if "in" in factors.pattern else ():
+        for cpu in factors.cpu:
+            for guests in factors.guests:
+                for offered in factors.offered:
+                    for payload_bytes in factors.payload_bytes:
+                        found[platform, guests, cpu, offered, payload_bytes, "in"] = FlowPoint(
+                            index=len(found), platform=platform, guests=guests, cpu=cpu, offered=offered, limits=(),
+                            greedy=1, second_after_s=0.0, payload_bytes=payload_bytes, pattern="in",
+                        )  # fmt: skip
     for platform in platforms if "ring" in factors.pattern else ():
         for cpu in factors.cpu:
             for guests in factors.guests:

@@ -1,5 +1,5 @@
-"""The record of one trial of flows out of guests, format 1: what each flow brought to the sink over time, what each
-guest handed over, and what surrounded them.
+"""The record of one trial of flows out of guests or into them, format 1: what each flow brought to the sink over
+time, what each guest handed over or read, and what surrounded them.
 
 Rates are of payload unless their name says otherwise. docs/flow.md explains every field.
 """
@@ -25,7 +25,7 @@ Ratio = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 class FlowRequested(StrictModel):
     """The design point. ``offered_bps``: payload of each flow; ``limits_bps``: of the guests in turn, in whole frames
     without check sequence, empty: none; ``greedy``: flows of the first guest. ``pattern`` ring: each sends to the next
-    over TCP, as much as it can.
+    over TCP, as much as it can; in: the source sends to all of them.
     """
 
     platform: str
@@ -39,7 +39,7 @@ class FlowRequested(StrictModel):
     duration_s: float
     bin_s: float
     memory_mib: int | None = None
-    pattern: Literal["out", "ring"] = "out"
+    pattern: Literal["out", "in", "ring"] = "out"
 
 
 class FlowSeen(StrictModel):
@@ -113,6 +113,66 @@ class RingSeen(StrictModel):
     output: str
 
 
+class HopLoss(StrictModel):
+    """Packets that came to a place on the way into a guest, and not to the next; fewer than none: more came there."""
+
+    hop: str
+    packets: int
+
+
+class ReceiverSeen(StrictModel):
+    """One guest that is sent to. Counts are those of the window; None: not known.
+
+    ``sent_packets``: by the source's word, in ``sent_s`` from ``started_ns`` on by its monotonic clock;
+    ``offered_bps``: payload of so many in that time. ``handed_packets``: those that the UUT's interface to the guest
+    gave it, ``dropped_packets`` those that it dropped. The others are the guest's: ``nic_packets`` in at its NIC,
+    ``ip_packets`` delivered by its IP layer, ``udp_packets`` read by the reader, ``socket_full_packets`` with no room
+    in the reader's socket, ``no_reader_packets`` to a port that nobody had, ``error_packets`` otherwise refused.
+    ``reader``: whether the reader's socket was there at both ends.
+
+    ``losses``: by place, in the order of the way; ``unplaced_packets``: what of ``lost_packets`` is at none of them.
+    ``payload_bps``: what was read in the time that the source sent.
+    """
+
+    guest: str
+    address: str
+    mac: str
+    host_interface: str | None
+    sent_packets: Packets | None
+    started_ns: Ns | None
+    sent_s: Rate | None
+    stopped_by: str
+    errors: Packets | None
+    output: str
+    offered_bps: Rate | None
+    handed_packets: Packets | None
+    dropped_packets: Packets | None
+    nic_packets: Packets | None
+    ip_packets: Packets | None
+    udp_packets: Packets | None
+    socket_full_packets: Packets | None
+    no_reader_packets: Packets | None
+    error_packets: int | None
+    reader: bool | None
+    lost_packets: int | None
+    losses: tuple[HopLoss, ...]
+    unplaced_packets: int | None
+    payload_bps: Rate | None
+
+
+class SourceSeen(StrictModel):
+    """Who sends to guests. ``nic_packets``: out at its NIC, ``uut_packets``: in at the UUT's, of all kinds."""
+
+    node: str
+    interface: str
+    mac: str
+    address: str
+    generator: str
+    nic_packets: Packets | None
+    uut_interface: str
+    uut_packets: Packets | None
+
+
 class SinkSeen(StrictModel):
     """What the sink's capture and its NIC counted: packets of all kinds. ``other_packets``: of no flow of ours;
     ``foreign_packets``: of flows that are nobody's of the crew.
@@ -138,6 +198,8 @@ class FlowRecord(ExperimentRecord):
     ``sum_bps`` of all guests in them, ``jain`` how equal their shares are there, ``line_ratio`` what the sum is of
     what the link can carry of such payload. Of a ring there is neither sink nor flow: ``ring`` has its guests,
     ``window_s`` how long was counted by the UUT's clock, ``sum_bps`` and ``jain`` are of the rates at their interfaces.
+    Where guests receive, there is a ``source`` instead, ``receivers`` has the guests, ``sum_bps``, ``jain`` and
+    ``line_ratio`` are of what they read.
     """
 
     flow_id: str
@@ -160,6 +222,8 @@ class FlowRecord(ExperimentRecord):
     sink: SinkSeen | None
     ring: tuple[RingSeen, ...] = ()
     window_s: Seconds | None = None
+    receivers: tuple[ReceiverSeen, ...] = ()
+    source: SourceSeen | None = None
     shared_from: int | None
     shared_to: int | None
     sum_bps: Rate | None

@@ -71,8 +71,10 @@ def _taken(hosts: Path, platform: str, *words: str) -> list[FlowRecord]:
 
 
 @contextmanager
-def _sending(name: str, hosts: Path, platform: str, *words: str) -> Iterator[list[FlowRecord]]:
-    """A trial whose guests send; what it came to is in the list afterwards."""
+def _sending(
+    name: str, hosts: Path, platform: str, *words: str, seen: tuple[str, str] = ("snk1", "rx_packets")
+) -> Iterator[list[FlowRecord]]:
+    """A trial whose guests send, as a node's counter shows; what it came to is in the list afterwards."""
     found: list[FlowRecord] = []
     process = subprocess.Popen(
         _command(hosts, platform, *words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -81,7 +83,7 @@ def _sending(name: str, hosts: Path, platform: str, *words: str) -> Iterator[lis
     def arrived() -> int:
         if process.poll() is not None:
             raise RuntimeError(process.stderr.read() if process.stderr is not None else "")
-        return int(lab.execute(name, "snk1", ["cat", "/sys/class/net/eth1/statistics/rx_packets"]).stdout)
+        return int(lab.execute(name, seen[0], ["cat", f"/sys/class/net/eth1/statistics/{seen[1]}"]).stdout)
 
     try:
         base = arrived()
@@ -103,7 +105,7 @@ def flows(deadline: Deadline) -> Table:
         "On links of 100 Mbit/s, which carry 95.7 Mbit/s of payload of 1472 bytes. What a rule of nftables drops and whom it "
         "holds back is its own count and its own time; rates are those of the sink's capture."
     )
-    rows: tuple[Callable[[Table, str, str, Path], None], ...] = (_line, _limit, _loss, _dominance)
+    rows: tuple[Callable[[Table, str, str, Path], None], ...] = (_line, _limit, _loss, _dominance, _inward)
     try:
         with _testbed() as (name, hosts):
             for platform in PLATFORMS:
@@ -174,6 +176,25 @@ def _loss(table: Table, platform: str, name: str, hosts: Path) -> None:
     _row(
         table, platform, 3, f"of the second {dropped} packets are dropped, of the others none",
         ", ".join(map(str, lost)), "to the packet", right=lost == [0, dropped, 0] and dropped > 0,
+    )  # fmt: skip
+
+
+def _inward(table: Table, platform: str, name: str, hosts: Path) -> None:
+    """Of three guests that are sent to, packets are dropped in front of the second, and counted by what drops them."""
+    told = ("--pattern", "in", "--guests", "3", "--offered", "5Mbit", "--duration", "6")
+    with _sending(name, hosts, platform, *told, seen=("src1", "tx_packets")) as found:
+        rule = (
+            "table netdev known { counter met { }; chain out { type filter hook egress device lcg2 priority 0; "
+            f"udp dport 5001 numgen inc mod 100 < {DROPPED_PERCENT} counter name met drop; }}; }}"
+        )
+        assert lab.execute(name, "uut", ["nft", rule]).status == 0
+    dropped = _counted(name)
+    lab.execute(name, "uut", ["nft", "delete", "table", "netdev", "known"])
+    lost = [{loss.hop: loss.packets for loss in each.losses}.get("to_guest") for each in found[-1].receivers]
+    whole = all(each.unplaced_packets == 0 for each in found[-1].receivers)
+    _row(
+        table, platform, 3, f"sent to: in front of the second {dropped} packets are dropped, of the others none",
+        ", ".join(map(str, lost)), "to the packet", right=lost == [0, dropped, 0] and dropped > 0 and whole,
     )  # fmt: skip
 
 

@@ -19,7 +19,8 @@ from labconsole.cli.options import add_common, comma_separated
 DESCRIPTION = (
     "Have any number of guests send UDP at once through one NIC of the unit under test, and count what of each comes "
     "to the sink of the first stream, flow by flow and over time; what comes out of each guest is counted at its "
-    "interface on the unit under test, too. Guests may be held to rates, begin later, or have several flows. The flow "
+    "interface on the unit under test, too. Guests may be held to rates, begin later, or have several flows. With "
+    "--pattern in the source sends to the guests instead, and what they read is counted inside. The flow "
     "key of a plan does the same for every combination of factors and can be resumed. Exit status: 0 every trial can "
     "be stood behind; 1 one cannot; 2 bad usage; 3 testbed unreachable; 130 interrupted."
 )
@@ -32,15 +33,19 @@ def add_kind(kinds: Any) -> None:
     )
     add_common(flow, "--hosts", "--store", "--json")
     flow.add_argument("--platforms", type=comma_separated, metavar="A,B", help="platforms of hosts.yaml")
-    flow.add_argument("--guests", type=counts, metavar="N,M", help="how many guests send at once (default: 1)")
+    flow.add_argument(
+        "--guests", type=counts, metavar="N,M", help="how many guests send, or are sent to, at once (default: 1)"
+    )
     flow.add_argument(
         "--pattern", type=comma_separated, metavar="A,B",
-        help="out: to the sink; ring: each guest to the next over TCP, inside the unit under test (default: out)",
+        help="out: to the sink; in: from the source to each guest; ring: each guest to the next over TCP, inside the "
+        "unit under test (default: out)",
     )  # fmt: skip
     flow.add_argument("--cpu", type=comma_separated, metavar="A,B", help="same, own, any (default: any)")
     flow.add_argument(
         "--offered", type=comma_separated, metavar="A,B",
-        help="payload of each flow, such as 100Mbit; line: as much as the link's speed (default: line)",
+        help="payload of each flow, such as 100Mbit; line: as much as the link's speed, to guests what the link "
+        "carries (default: line)",
     )  # fmt: skip
     flow.add_argument(
         "--limits", type=comma_separated, metavar="A,B", help="what the guests may send, in turn, in whole frames"

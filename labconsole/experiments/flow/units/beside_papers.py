@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from functools import partial
 
 from labconsole.contracts.report import Cell, ReportUnit, Table
-from labconsole.experiments.flow.shown import plain, summary_of, words
-from labconsole.experiments.flow.summary import FlowPointFound, FlowsSummary
+from labconsole.experiments.flow.shown import full, inward_of, plain, summary_of, words
+from labconsole.experiments.flow.summary import FlowPointFound, FlowsSummary, summarize_flows
 from labconsole.report.material import Material
 from labconsole.report.reference import CAUTION
 
@@ -22,9 +22,11 @@ def make(material: Material, paper_name: str) -> Table | None:
     paper = material.paper
     if paper is None or paper.name != paper_name:
         return None
-    summary = summary_of(material)
+    out, into = summary_of(material), summarize_flows(inward_of(material))
+    found = [(out, topic, point) for topic, point in _topics(out)]
+    found += [(into, "endpoint", point) for point in full(into.points) if point.key.guests == 1]
     rows: list[tuple[Cell, ...]] = []
-    for topic, point in _topics(summary):
+    for summary, topic, point in found:
         if topic not in TOPICS[paper_name]:
             continue
         own = summary.name_of(point.key)
@@ -39,7 +41,7 @@ def make(material: Material, paper_name: str) -> Table | None:
         return None
     return Table(
         name=f"{paper_name}-flow-beside",
-        title="Flows out of guests beside the paper's",
+        title="Flows of guests beside the paper's",
         columns=("topic", "platform", "guests", "scenario", "finding", "paper_platform", "paper", "where"),
         rows=tuple(rows),
         headings=("topic", "platform", "guests", "scenario", "own finding", "paper's platform", "the paper", "where"),

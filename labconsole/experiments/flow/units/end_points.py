@@ -1,9 +1,10 @@
-"""Guests as end points: what one sends, and what several that send at once share (Mattos et al., section 3.3.4)."""
+"""Guests as end points: what one sends and receives, what several that send share (Mattos et al., section 3.3.4)."""
 
 from __future__ import annotations
 
-from labconsole.contracts.report import Figure, Mark, MethodNote, Panel, PlottedCurve, ReportUnit
-from labconsole.experiments.flow.shown import MEGA, plain, records_of, summary_of
+from labconsole.contracts.report import Figure, MethodNote, Panel, PlottedCurve, ReportUnit
+from labconsole.experiments.flow.shown import MEGA, full, inward_of, plain, records_of, summary_of
+from labconsole.experiments.flow.summary import FlowPointFound, summarize_flows
 from labconsole.report.captions import caption, mark_of
 from labconsole.report.material import Material
 from labconsole.report.points import platform_order
@@ -13,25 +14,47 @@ LAYER = "Payload that came to the sink"
 
 
 def one_guest(material: Material) -> Figure | None:
-    """A bar a platform, of one guest that sends as much as it can."""
-    summary = summary_of(material)
-    points = [each for each in plain(summary.points) if each.key.guests == 1 and each.sum_bps is not None]
-    points.sort(key=lambda each: (platform_order(each.key.platform), each.key))
-    if not points:
+    """A bar a platform, of one guest that sends as much as it can, and of one that is sent what the link carries."""
+    out, into = summary_of(material), summarize_flows(inward_of(material))
+    ways = {
+        "from the guest": [(out.name_of(each.key), each) for each in plain(out.points)],
+        "to the guest": [(into.name_of(each.key), each) for each in full(into.points)],
+    }
+    found: dict[str, list[tuple[str, FlowPointFound]]] = {}
+    for way, points in ways.items():
+        own = [(name, each) for name, each in points if each.key.guests == 1 and each.sum_bps is not None]
+        if own:
+            found[way] = sorted(own, key=lambda one: (platform_order(one[1].key.platform), one[1].key))
+    if not found:
         return None
-    lines = {record.line_bps for record in records_of(material)}
-    marks = [(summary.name_of(each.key), mark_of(0, each.sum_bps)) for each in points if each.sum_bps is not None]
-    names = tuple(dict.fromkeys(name for name, _ in marks))
-    bars = tuple(Mark(names.index(name), mark.y, mark.low, mark.high, mark.n, mark.set_ups) for name, mark in marks)
-    panels = (Panel("from the guest", (PlottedCurve("payload", bars),)),)
+    every = sorted((one for own in found.values() for one in own), key=lambda one: platform_order(one[1].key.platform))
+    names = tuple(dict.fromkeys(name for name, _ in every))
+    lines = {each.line_bps for _, each in every}
+    panels = tuple(
+        Panel(
+            way,
+            (
+                PlottedCurve(
+                    "payload",
+                    tuple(mark_of(names.index(name), each.sum_bps) for name, each in own if each.sum_bps is not None),
+                ),
+            ),
+        )
+        for way, own in found.items()
+    )
+    verbs = " and ".join(
+        verb for way, verb in (("from the guest", "sends"), ("to the guest", "receives")) if way in found
+    )
+    layers = {"from the guest": f"{LAYER} of one guest", "to the guest": "Payload that one guest read"}
+    layer = "; p".join(layers[way].removeprefix("P" if place else "") for place, way in enumerate(found))
     return Figure(
         name="mattos-3",
-        title="What one guest sends",
+        title=f"What one guest {verbs}",
         kind="bars",
         x_label="",
         y_label="Mbit/s of payload",
         panels=panels,
-        caption=caption(f"{LAYER} of one guest; the line: what the link carries of such payload", panels),
+        caption=caption(f"{layer}; the line: what the link carries of such payload", panels),
         x_names=names,
         reference_line=lines.pop() / MEGA if len(lines) == 1 else None,
     )
