@@ -18,6 +18,7 @@ from labconsole.wire import (
     links,
     marks,
     processors,
+    queues,
     session,
     settings,
     surroundings,
@@ -28,7 +29,7 @@ from labconsole.wire.message import AgentEvent
 
 _TOPICS = (
     session, facts, links, settings, survey, lease, counters, processors, drops, surroundings, generator, capture,
-    foreign, marks, changes, guests, usage, execution,
+    foreign, marks, changes, queues, guests, usage, execution,
 )  # fmt: skip
 
 

@@ -1,0 +1,100 @@
+"""The operations queue.*: classes of a queue that guests share, read and changed at their time while it is in use."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import List, Optional, Tuple
+
+from labconsole.agent.operations.answering import answers
+from labconsole.wire.codec import WireError
+from labconsole.wire.queues import ChangeRates, QueueState, ReadQueue, TakenChange, TakenChanges
+
+LOOK_S = 0.002
+"""How often is looked whether a queue is in use, until it is."""
+
+IN_USE_PACKETS = 10
+"""So many say that guests send what they are to: one or two may be anything."""
+
+NANO = 10**9
+
+
+class Queues:
+    """Each request has a thread and a socket of its own: the kernel is asked while the agent does other things."""
+
+    @answers(ReadQueue)
+    async def read(self, request: ReadQueue) -> QueueState:
+        """What the classes have now."""
+        return await asyncio.get_running_loop().run_in_executor(None, _read, request)
+
+    @answers(ChangeRates)
+    async def change(self, request: ChangeRates) -> TakenChanges:
+        """Change them at their time. Ends early when the queue goes."""
+        ended = threading.Event()
+        try:
+            return await asyncio.get_running_loop().run_in_executor(None, _change, request, ended)
+        finally:
+            ended.set()
+
+
+def _read(request: ReadQueue) -> QueueState:
+    from labconsole.network.iproute import open_route
+    from labconsole.network.shared_queue import QueueInUse
+
+    with open_route() as route:
+        return QueueState(classes=QueueInUse(route, request.queue).classes(request.classes))
+
+
+def _change(request: ChangeRates, ended: threading.Event) -> TakenChanges:
+    from labconsole.network.iproute import open_route
+    from labconsole.network.shared_queue import QueueInUse
+
+    with open_route() as route:
+        queue, number = QueueInUse(route, request.queue), len(request.most_bps)
+        looked_ns, begun_ns = _wait_for_use(request, ended)
+        if begun_ns is None:
+            return TakenChanges(looked_ns=looked_ns, begun_ns=None, changes=[])
+        changes: List[TakenChange] = []
+        former = request.rates_bps[0]
+        for place, rates in enumerate(request.rates_bps):
+            due_ns = begun_ns + round(place * request.every_s * NANO)
+            if ended.wait(max(0.0, (due_ns - time.monotonic_ns()) / NANO)):
+                break
+            failed = queue.change(former, request, rates) if place else None
+            taken_ns, former = time.monotonic_ns() if place else begun_ns, rates
+            found = [each.rate_bps for each in queue.classes(number)]
+            changes.append(
+                TakenChange(
+                    due_ns=due_ns,
+                    taken_ns=taken_ns if failed is None else None,
+                    read_ns=time.monotonic_ns(),
+                    rates_bps=found,
+                    complaint=None if failed is None else "%s: %s" % (type(failed).__name__, failed),
+                )
+            )
+        return TakenChanges(looked_ns=looked_ns, begun_ns=begun_ns, changes=changes)
+
+
+def _wait_for_use(request: ChangeRates, ended: threading.Event) -> Tuple[Optional[int], Optional[int]]:
+    """(when it was last not in use, when it first was). Raises WireError when there is no such queue any more."""
+    deadline_ns = time.monotonic_ns() + round(request.begin_s * NANO)
+    looked_ns: Optional[int] = None
+    unused = _packets(request.queue)
+    while True:
+        now_ns = time.monotonic_ns()
+        if _packets(request.queue) - unused >= IN_USE_PACKETS:
+            return looked_ns, now_ns
+        looked_ns = now_ns
+        if now_ns > deadline_ns or ended.wait(LOOK_S):
+            return looked_ns, None
+
+
+def _packets(interface: str) -> int:
+    """What came into a queue's device: one read of a small file, where netlink would cost twenty times as much."""
+    with open("/proc/thread-self/net/dev", encoding="ascii", errors="replace") as table:
+        for line in table:
+            name, _, counts = line.partition(":")
+            if name.strip() == interface:
+                return int(counts.split()[1])
+    raise WireError("no_such_interface", "interface %s does not exist here" % interface)
