@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from typing import List, Optional, Tuple
@@ -48,32 +49,35 @@ def _read(request: ReadQueue) -> QueueState:
 
 def _change(request: ChangeRates, ended: threading.Event) -> TakenChanges:
     from labconsole.network.iproute import open_route
-    from labconsole.network.shared_queue import QueueInUse
+    from labconsole.network.shared_queue import QueueInUse, QueueSender
 
-    with open_route() as route:
-        queue, number = QueueInUse(route, request.queue), len(request.most_bps)
-        looked_ns, begun_ns = _wait_for_use(request, ended)
-        if begun_ns is None:
-            return TakenChanges(looked_ns=looked_ns, begun_ns=None, changes=[])
-        changes: List[TakenChange] = []
-        former = request.rates_bps[0]
-        for place, rates in enumerate(request.rates_bps):
-            due_ns = begun_ns + round(place * request.every_s * NANO)
-            if ended.wait(max(0.0, (due_ns - time.monotonic_ns()) / NANO)):
-                break
-            failed = queue.change(former, request, rates) if place else None
-            taken_ns, former = time.monotonic_ns() if place else begun_ns, rates
-            found = [each.rate_bps for each in queue.classes(number)]
-            changes.append(
-                TakenChange(
-                    due_ns=due_ns,
-                    taken_ns=taken_ns if failed is None else None,
-                    read_ns=time.monotonic_ns(),
-                    rates_bps=found,
-                    complaint=None if failed is None else "%s: %s" % (type(failed).__name__, failed),
+    changes: List[TakenChange] = []
+    sender = QueueSender()
+    try:
+        with open_route() as route:
+            queue = QueueInUse(route, request.queue)
+            compiled = queue.compiled(request)
+            looked_ns, begun_ns = _wait_for_use(request, ended)
+            for place, change in enumerate(compiled if begun_ns is not None else ()):
+                due_ns = (begun_ns or 0) + round(place * request.every_s * NANO)
+                if ended.wait(max(0.0, (due_ns - time.monotonic_ns()) / NANO)):
+                    break
+                refused = sender.send(change) if place else []
+                taken_ns = time.monotonic_ns() if place else due_ns
+                rates = [each.rate_bps for each in queue.classes(len(request.most_bps))]
+                words = ", ".join(os.strerror(number) for number in refused)
+                changes.append(
+                    TakenChange(
+                        due_ns=due_ns,
+                        taken_ns=None if refused else taken_ns,
+                        read_ns=time.monotonic_ns(),
+                        rates_bps=rates,
+                        complaint=words or None,
+                    )
                 )
-            )
-        return TakenChanges(looked_ns=looked_ns, begun_ns=begun_ns, changes=changes)
+    finally:
+        sender.close()
+    return TakenChanges(looked_ns=looked_ns, begun_ns=begun_ns, changes=changes)
 
 
 def _wait_for_use(request: ChangeRates, ended: threading.Event) -> Tuple[Optional[int], Optional[int]]:
