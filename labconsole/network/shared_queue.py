@@ -85,7 +85,7 @@ class SharedQueue(NetworkChange, do="shared_queue"):
             for number, (each, quantum) in enumerate(zip(self.guests, quanta)):
                 rates = {"rate": each.rate_bps // 8, "ceil": each.most_bps // 8, "quantum": quantum}
                 route.tc("add-class", "htb", queue, FIRST_CLASS + number, parent=LINK, **rates, **burst)
-                keys = ["0x%08x/0xffffffff+12" % struct.unpack(">I", socket.inet_aton(each.address))]
+                keys = ["0x%s/0xffffffff+12" % socket.inet_aton(each.address).hex()]
                 of = {"protocol": IPV4, "prio": 1, "target": FIRST_CLASS + number, "keys": keys}
                 route.tc("add-filter", "u32", queue, parent=ROOT, **of)
             for index in indices:
@@ -172,7 +172,7 @@ class QueueSender:
     def send(self, compiled: bytes) -> List[int]:
         """Have the kernel make them, which it has when this returns; the errno of each that it refused."""
         self._socket.send(compiled)
-        refused = []
+        refused: List[int] = []
         while True:
             try:
                 said = self._socket.recv(65536)

@@ -44,9 +44,9 @@ class ReadQueue(Request[QueueState], op="queue.read"):
 
 
 class TakenChange(Message):
-    """One set of rates. Times are those of the node's CLOCK_MONOTONIC: when it was due, when the last of its classes had
-    its rate, and when they were read back; None: it was not made. ``rates_bps``: as read back, in turn, None for a class
-    that is not there. ``complaint``: why a class could not be changed.
+    """One set of rates. Times are those of the node's CLOCK_MONOTONIC: when it was due, when the last of its classes
+    had its rate, and when they were read back; None: it was not made. ``rates_bps``: as read back, in turn, None for a
+    class that is not there. ``complaint``: why a class could not be changed.
     """
 
     due_ns: Count
@@ -57,8 +57,8 @@ class TakenChange(Message):
 
 
 class TakenChanges(Message):
-    """``begun_ns``: when the queue was first seen to be in use, ``looked_ns``: the last look before, at which it was not;
-    None: it never was, and nothing was changed.
+    """``begun_ns``: when the queue was first seen to be in use; None: it never was, and nothing was changed.
+    ``looked_ns``: the last look at which it was not.
     """
 
     looked_ns: Optional[Count]

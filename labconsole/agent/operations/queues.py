@@ -15,6 +15,9 @@ from labconsole.wire.queues import ChangeRates, QueueState, ReadQueue, TakenChan
 LOOK_S = 0.002
 """How often is looked whether a queue is in use, until it is."""
 
+THERE_S = 0.5
+"""How often is looked whether it is still there."""
+
 IN_USE_PACKETS = 10
 """So many say that guests send what they are to: one or two may be anything."""
 
@@ -60,7 +63,7 @@ def _change(request: ChangeRates, ended: threading.Event) -> TakenChanges:
             looked_ns, begun_ns = _wait_for_use(request, ended)
             for place, change in enumerate(compiled if begun_ns is not None else ()):
                 due_ns = (begun_ns or 0) + round(place * request.every_s * NANO)
-                if ended.wait(max(0.0, (due_ns - time.monotonic_ns()) / NANO)):
+                if _gone_before(request.queue, due_ns, ended):
                     break
                 refused = sender.send(change) if place else []
                 taken_ns = time.monotonic_ns() if place else due_ns
@@ -78,6 +81,19 @@ def _change(request: ChangeRates, ended: threading.Event) -> TakenChanges:
     finally:
         sender.close()
     return TakenChanges(looked_ns=looked_ns, begun_ns=begun_ns, changes=changes)
+
+
+def _gone_before(queue: str, due_ns: int, ended: threading.Event) -> bool:
+    """Wait until it is time; True as soon as the queue has gone, with which whoever asked has lost interest."""
+    while (left_s := (due_ns - time.monotonic_ns()) / NANO) > 0:
+        if ended.wait(min(left_s, THERE_S)):
+            return True
+        if left_s > THERE_S:
+            try:
+                _packets(queue)
+            except WireError:
+                return True
+    return False
 
 
 def _wait_for_use(request: ChangeRates, ended: threading.Event) -> Tuple[Optional[int], Optional[int]]:

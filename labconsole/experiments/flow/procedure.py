@@ -23,6 +23,7 @@ from labconsole.experiments.flow.ring import ring_seen, ring_sum
 from labconsole.experiments.flow.ring_taking import RingTaking, RingTrialSeen
 from labconsole.experiments.flow.taking import FlowTaking, FlowTrialSeen
 from labconsole.experiments.flow.verdict import capture_reasons, inward_shown, ring_shown, shown_reasons
+from labconsole.experiments.flow.weights import link_bps, weights_seen
 from labconsole.experiments.flow.window import flows_seen, sender_seen, sink_seen
 from labconsole.model.identity import utc_now
 from labconsole.model.inventory import Inventory
@@ -105,6 +106,7 @@ class FlowStep(CrewStep[FlowPoint, FlowRecord]):
             bin_s=factors.bin_s,
             memory_mib=factors.memory_mib,
             pattern=point.pattern,
+            weights=point.weights,
         )
 
     def _ring_record(self, seen: RingTrialSeen, crew: StandingCrew, bench: Bench, attempt: int) -> FlowRecord:
@@ -148,6 +150,10 @@ class FlowStep(CrewStep[FlowPoint, FlowRecord]):
         senders = tuple(
             sender_seen(sender, flows, seen.window, requested, each_bps.get(sender.name)) for sender in seen.senders
         )
+        all_bps = link_bps(crew.stream.link_speed_bps, point.payload_bytes)
+        weights = weights_seen(
+            requested, flows, names, (common.first, common.stop), all_bps=all_bps, taken=seen.window.taken
+        )
         sink = sink_seen(crew.timekeeper.name, crew.stream.sink.interface, seen.sink_mac, flows, seen.window)
         most_bps = line_bps(crew.stream.link_speed_bps, point.payload_bytes)
         skew_s = start_skew_s(flows, names, point.second_after_s)
@@ -156,13 +162,14 @@ class FlowStep(CrewStep[FlowPoint, FlowRecord]):
             *shown_reasons(
                 requested, flows, senders, sink, line_bps=most_bps, start_skew_s=skew_s,
                 swapped_pages=seen.attempt.swapped_pages, program=seen.attempt.program, limits=self.tolerances,
+                weights=weights,
             ),
         ]  # fmt: skip
         return self._made(
             seen, crew, bench, attempt, shown, requested=requested, origin_ns=seen.window.origin_ns, flows=flows,
             senders=senders, sink=sink, shared_from=common.first, shared_to=common.stop, sum_bps=common.sum_bps,
             jain=common.jain, line_ratio=None if common.sum_bps is None else common.sum_bps / most_bps,
-            start_skew_s=skew_s,
+            start_skew_s=skew_s, weights=weights,
         )  # fmt: skip
 
     def _made(

@@ -10,13 +10,15 @@ from dataclasses import dataclass
 from labconsole.contracts.crew import StandingCrew
 from labconsole.contracts.experiment import Bench
 from labconsole.engine.crew_taking import unless_stopped
-from labconsole.errors import NodeError, NodeLost
+from labconsole.errors import MeasurementError, NodeError, NodeLost
 from labconsole.experiments.flow.figures import HEADER_BYTES
-from labconsole.experiments.flow.frame import FramedTaking, TrialSeen
+from labconsole.experiments.flow.frame import FlowGuest, FramedTaking, TrialSeen
 from labconsole.experiments.flow.live import SendingWatch, moments_of
 from labconsole.experiments.flow.script import SINK_ADDRESS, Sending
+from labconsole.experiments.flow.weights import QUEUE, classes_seen, queue_of
 from labconsole.experiments.flow.window import FlowSender, FlowWindow
 from labconsole.model.plan.flows import FlowFactors, FlowPoint
+from labconsole.model.record.flow import LimiterSeen
 from labconsole.network.routing import Neighbour
 from labconsole.packets.flows import MAX_BINS
 from labconsole.platforms.base.inside import DONE, WAITS, at_once
@@ -26,8 +28,9 @@ from labconsole.wire.capture import StartCapture, StopCapture
 from labconsole.wire.changes import AnyChange
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.counters import ReadCounters
-from labconsole.wire.guests import TOGETHER_S, AskGuests, GuestLine
+from labconsole.wire.guests import TOGETHER_S, AskedGuests, AskGuests, GuestLine
 from labconsole.wire.links import ReadLinks
+from labconsole.wire.queues import ChangeRates, ReadQueue, TakenChanges
 
 CAPTURE = "flows"
 SNAP_BYTES = 64
@@ -38,6 +41,9 @@ MOST_DRAIN_S = 10.0
 """So long packets may wait in queues after the last was sent."""
 
 _RX = STAT_NAMES.index("rx_packets")
+TAKEN_S = 2.0
+"""How much later than all guests have sent the UUT may say how weights changed."""
+
 CLOSE_S = 300.0
 """How long a sink may take to count what its capture still holds."""
 
@@ -59,6 +65,7 @@ class FlowTaking(FramedTaking):
     ) -> None:
         super().__init__(point, factors, bench, crew)
         self._offered_bps = offered_bps
+        self._changing: ChangeRates | None = None
 
     async def take(self) -> FlowTrialSeen:
         """From the limits to the guests' attestation.
@@ -111,6 +118,33 @@ class FlowTaking(FramedTaking):
             found.append(FlowSender(**known, host_interface=host_interface, sending=sending))
         return found
 
+    def _limits(self, guests: Sequence[FlowGuest]) -> list[AnyChange]:
+        """Where guests share by weights, one queue does both."""
+        weights, senders = self._point.weights, [each for each in guests if isinstance(each, FlowSender)]
+        if weights is None:
+            return super()._limits(guests)
+        for sender in senders:
+            if sender.host_interface is None:
+                raise MeasurementError(
+                    f"guest {sender.name} of platform {self._point.platform} has no interface of its own on the UUT "
+                    "by which it could be told from the others"
+                )
+        begin_s = TOGETHER_S + LONGER_S
+        speed_bps = self._crew.stream.link_speed_bps
+        queue, self._changing = queue_of(self._point, weights, senders, speed_bps, begin_s)
+        return [queue]
+
+    async def _limiters(self, guests: Sequence[FlowGuest]) -> dict[str, LimiterSeen]:
+        if self._changing is None:
+            return await super()._limiters(guests)
+        try:
+            state = await self._crew.uut.ask(ReadQueue(queue=QUEUE, classes=len(guests)))
+        except NodeLost:
+            raise
+        except NodeError:  # somebody took it away: that nothing can be read is what there is to say
+            return {}
+        return dict(zip([guest.name for guest in guests], classes_seen(state), strict=False))
+
     def _neighbour(self, sink_mac: str) -> list[AnyChange]:
         """Where guests have the UUT's own network stack, it is the one to be told whose address it is."""
         if self._crew.crew.own_stacks:
@@ -127,13 +161,8 @@ class FlowTaking(FramedTaking):
             timeout_s = self._factors.duration_s + LONGER_S
             lines = [GuestLine(guest=sender.name, line=at_once([sender.sending.line()])) for sender in senders]
             with self._watched(senders, await self._indices(senders)):
-                answered = await unless_stopped(
-                    self._bench.stage,
-                    crew.uut.ask(
-                        AskGuests(asked=lines, until=DONE, timeout_s=timeout_s, waits=WAITS),
-                        timeout_s=timeout_s + TOGETHER_S + 30,
-                    ),
-                )
+                asked = AskGuests(asked=lines, until=DONE, timeout_s=timeout_s, waits=WAITS)
+                answered, taken = await unless_stopped(self._bench.stage, self._all_sent(asked))
             after = await self._counters_at_rest()
             self._seen.after = dict(zip((crew.uut.name, crew.timekeeper.name), after, strict=True))
             limiters = await self._limiters(senders)
@@ -144,13 +173,36 @@ class FlowTaking(FramedTaking):
                 raise
             except NodeError as exc:
                 return FlowWindow(
-                    answered=answered, before=before, after=after, limiters=limiters, capture_failure=exc.message
-                )
-            return FlowWindow(answered=answered, before=before, after=after, limiters=limiters, capture=capture)
+                    answered=answered, before=before, after=after, limiters=limiters, taken=taken,
+                    capture_failure=exc.message,
+                )  # fmt: skip
+            return FlowWindow(
+                answered=answered, before=before, after=after, limiters=limiters, taken=taken, capture=capture
+            )
         finally:
             if not over:
                 with suppress(NodeError):
                     await crew.timekeeper.ask(StopCapture(capture=CAPTURE), timeout_s=CLOSE_S)
+
+    async def _all_sent(self, asked: AskGuests) -> tuple[AskedGuests, TakenChanges | None]:
+        """All guests send, and weights change meanwhile, if they are to; None: the UUT does not say how."""
+        uut, changing = self._crew.uut, None
+        if self._changing is not None:
+            longest_s = self._changing.begin_s + self._factors.duration_s + LONGER_S
+            changing = asyncio.ensure_future(uut.ask(self._changing, timeout_s=longest_s))
+        try:
+            answered = await uut.ask(asked, timeout_s=asked.timeout_s + TOGETHER_S + 30)
+            if changing is None:
+                return answered, None
+            await asyncio.wait((changing,), timeout=TAKEN_S)
+            if not changing.done() or (
+                isinstance(failed := changing.exception(), NodeError) and not isinstance(failed, NodeLost)
+            ):
+                return answered, None
+            return answered, changing.result()
+        finally:
+            if changing is not None:
+                changing.cancel()
 
     def _capture(self, senders: Sequence[FlowSender]) -> StartCapture:
         """Of every packet that comes to the sink: who else sends there is to be seen."""

@@ -8,6 +8,7 @@ from labconsole.experiments.flow.figures import HEADER_BYTES, sent_for_s, told_s
 from labconsole.experiments.flow.inward_verdict import inward_reasons
 from labconsole.experiments.flow.limiters import QUEUE_S
 from labconsole.experiments.flow.ring import ring_reasons
+from labconsole.experiments.flow.weights import weight_reasons
 from labconsole.model.record.crew_trial import ProgramSeen
 from labconsole.model.record.flow import (
     FlowRequested,
@@ -17,6 +18,7 @@ from labconsole.model.record.flow import (
     SenderSeen,
     SinkSeen,
     SourceSeen,
+    WeightsSeen,
 )
 from labconsole.model.record.run import Reason
 from labconsole.model.tolerances import Tolerances
@@ -50,6 +52,7 @@ def shown_reasons(
     swapped_pages: int | None,
     program: ProgramSeen | None,
     limits: Tolerances,
+    weights: WeightsSeen | None = None,
 ) -> list[Reason]:
     """Those that follow from what a record holds, so that whoever has it can judge again."""
     found: list[Reason] = []
@@ -61,6 +64,7 @@ def shown_reasons(
         found += _offered(requested, number, sender, line_bps, limits)
         found += _sent_for(requested, number, sender, own, line_bps, limits)
         found += _sizes(requested, sender, own)
+    found += weight_reasons(requested, weights)
     found += _beyond(senders, line_bps)
     if sink is not None:
         found += (

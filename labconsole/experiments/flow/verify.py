@@ -14,7 +14,7 @@ SHOWN_ONLY = frozenset(
     {
         "no_packets", "generator_failed", "limiter_missing", "start_skew", "swapped", "offered_short", "duration_cut",
         "duration_stretched", "rate_uncertain", "capture_incomplete", "witnesses_disagree", "offered_over",
-        "programs_differ",
+        "programs_differ", "weights_missing", "weights_late",
     }
 )  # fmt: skip
 """Codes that nothing gives but what the record holds."""
@@ -234,6 +234,7 @@ def _verdict(record: FlowRecord) -> Iterator[Discrepancy]:
         swapped_pages=record.swapped_pages,
         program=record.program,
         limits=limits_of(record.in_force),
+        weights=record.weights,
     )
     yield from judged_again(record, again, SHOWN_ONLY)
 

@@ -20,6 +20,7 @@ from labconsole.wire.capture import CaptureResult
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.flows import CountedFlow
 from labconsole.wire.guests import AskedGuest, AskedGuests
+from labconsole.wire.queues import TakenChanges
 
 _RX = STAT_NAMES.index("rx_packets")
 
@@ -37,12 +38,15 @@ class FlowSender:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowWindow:
-    """``before`` and ``after``: counters of the UUT and of the sink. ``capture`` None: ``capture_failure`` says why."""
+    """``before`` and ``after``: counters of the UUT and of the sink. ``taken``: of weights that change.
+    ``capture`` None: ``capture_failure`` says why.
+    """
 
     answered: AskedGuests
     before: tuple[Snapshot, Snapshot]
     after: tuple[Snapshot, Snapshot]
     limiters: Mapping[str, LimiterSeen] = field(default_factory=dict)
+    taken: TakenChanges | None = None
     capture: CaptureResult | None = None
     capture_failure: str = ""
 

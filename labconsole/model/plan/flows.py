@@ -11,12 +11,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
-from pydantic import Field, PlainValidator, model_validator
+from pydantic import BeforeValidator, Field, PlainValidator, model_validator
 
 from labconsole.model.plan.crews import DIFFERENT, CrewTrial, GuestCounts, MemoryMib, PlannedCrews
 from labconsole.model.strict import StrictModel
+from labconsole.model.weights import WeightSteps
 from labconsole.packets.flows import MAX_BINS, MAX_CELLS
 from labconsole.units import format_target, parse_rate_bps
 
@@ -35,6 +37,9 @@ HASH_PREFIX = "flow-"
 MOST_FLOWS = 16
 LEAST_LIMIT_BPS = 8_000
 """What a limiter counts in is bytes a second."""
+
+SETTLED_S = 0.2
+"""So long after weights changed what comes is of neither the old nor the new ones."""
 
 LEAST_PAYLOAD_BYTES, MOST_PAYLOAD_BYTES = 18, 1472
 """Less is padded to the shortest frame, more is fragmented on a link of 1500 bytes."""
@@ -65,7 +70,13 @@ def _limits(value: Any) -> Limits:
 
 Offered = Annotated[int | Literal["line"], PlainValidator(_offered, json_schema_input_type=int | str)]
 LimitsWish = Annotated[Limits, PlainValidator(_limits, json_schema_input_type=int | str | list[int | str] | None)]
+WeightsWish = Annotated[WeightSteps | None, BeforeValidator(lambda value: None if value in (False, "none") else value)]
 Late = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0, le=3600)]
+
+
+def _one_or_more(value: Any) -> Any:
+    """A factor of one value that is a mapping need not be a list."""
+    return (value,) if isinstance(value, dict) else value
 
 
 class FlowFactors(StrictModel):
@@ -77,6 +88,8 @@ class FlowFactors(StrictModel):
     much later than the first guest all others begin. ``bin_s``: over which a rate is a mean. ``pattern``: who sends to
     whom; of a ring only ``guests``, ``cpu`` and ``limits`` are varied, of what guests receive only ``guests``, ``cpu``,
     ``offered`` and ``payload_bytes``.
+    ``weights``: by which the guests share the link,
+    over time; none: as it comes.
     """
 
     pattern: Annotated[tuple[Pattern, ...], Field(min_length=1), DIFFERENT] = ("out",)
@@ -92,6 +105,9 @@ class FlowFactors(StrictModel):
         tuple[Annotated[int, Field(strict=True, ge=LEAST_PAYLOAD_BYTES, le=MOST_PAYLOAD_BYTES)], ...],
         Field(min_length=1, max_length=100), DIFFERENT,
     ] = (1472,)  # fmt: skip
+    weights: Annotated[
+        tuple[WeightsWish, ...], BeforeValidator(_one_or_more), Field(min_length=1, max_length=100), DIFFERENT
+    ] = (None,)
     duration_s: Annotated[float, Field(strict=True, allow_inf_nan=False, ge=1, le=3600)] = 10.0
     bin_s: Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0.01, le=60)] = 1.0
     memory_mib: MemoryMib | None = None
@@ -122,7 +138,27 @@ class FlowFactors(StrictModel):
                 f"bin_s makes {bins} bins of {most_flows} flows, too many to be counted | allowed: {MAX_BINS} bins, "
                 f"and {MAX_CELLS} of all flows together"
             )
+        for weights in filter(None, self.weights):
+            self._weighted(weights)
         return self
+
+    def _weighted(self, weights: WeightSteps) -> None:
+        """Raises ValueError for weights of other guests, or steps that hold too few bins."""
+        if set(self.guests) != {weights.guests}:
+            raise ValueError(
+                f"weights are of {weights.guests} guests, and guests are {', '.join(map(str, self.guests))} | "
+                "allowed: one weight of each guest"
+            )
+        last_s = self.duration_s - weights.every_s * (len(weights.steps) - 1)
+        shortest_s = min(last_s, weights.every_s) if len(weights.steps) > 1 else self.duration_s
+        if shortest_s < SETTLED_S + 3 * self.bin_s:
+            raise ValueError(
+                f"bin_s leaves fewer than two bins in a step of weights of {shortest_s:g} s, of which the first "
+                f"{SETTLED_S:g} s do not count | allowed: at most {(shortest_s - SETTLED_S) / 3:.3f} s, or longer steps"
+                if shortest_s > SETTLED_S
+                else f"duration_s ends before the last step of weights does | allowed: {len(weights.steps)} steps of "
+                f"{weights.every_s:g} s and more"
+            )
 
 
 class FlowCrew(NamedTuple):
@@ -149,6 +185,7 @@ class FlowPoint:
     second_after_s: float
     payload_bytes: int
     pattern: Pattern = "out"
+    weights: WeightSteps | None = None
 
     @property
     def crew(self) -> FlowCrew:
@@ -178,6 +215,7 @@ class FlowPoint:
         words += " a flow" if self.greedy > 1 else ""
         words += f", the first in {self.greedy} flows" if self.greedy > 1 else ""
         words += held
+        words += f", {self.weights.words()}" if self.weights else ""
         words += f", all but the first {self.second_after_s:g} s later" if self.second_after_s else ""
         return words + where + self._payload_words()
 
@@ -207,19 +245,15 @@ class PlannedFlows(PlannedCrews[FlowFactors, FlowPoint]):
 def flow_points(factors: FlowFactors, platforms: Sequence[str]) -> tuple[FlowPoint, ...]:
     """The full cross product, but for what one guest cannot have: limits of further guests, and a later second."""
     found: dict[tuple[Any, ...], FlowPoint] = {}
-    for platform in platforms if "out" in factors.pattern else ():
-        for cpu in factors.cpu:
-            for guests in factors.guests:
-                for offered in factors.offered:
-                    for limits in factors.limits:
-                        for greedy in factors.greedy:
-                            for late_s in factors.second_after_s:
-                                for payload_bytes in factors.payload_bytes:
-                                    own = limits[:guests]
-                                    after_s = late_s if guests > 1 else 0.0
-                                    key = (platform, guests, cpu, offered, own, greedy, after_s, payload_bytes)
-                                    if key not in found:
-                                        found[key] = FlowPoint(len(found), *key)
+    varied = (
+        platforms if "out" in factors.pattern else (), factors.cpu, factors.guests, factors.offered, factors.limits,
+        factors.greedy, factors.second_after_s, factors.payload_bytes, factors.weights,
+    )  # fmt: skip
+    for platform, cpu, guests, offered, limits, greedy, late_s, payload_bytes, weights in product(*varied):
+        after_s = late_s if guests > 1 else 0.0
+        key = (platform, guests, cpu, offered, limits[:guests], greedy, after_s, payload_bytes)
+        if (*key, weights) not in found:
+            found[(*key, weights)] = FlowPoint(len(found), *key, weights=weights)
     for platform in platforms if "in" in factors.pattern else ():
         for cpu in factors.cpu:
             for guests in factors.guests:
@@ -259,4 +293,6 @@ def flow_hash(factors: FlowFactors, trial: FlowTrial, salt: str = "") -> str:
     }  # fmt: skip
     if point.pattern != "out":
         meaning["pattern"] = point.pattern
+    if point.weights is not None:
+        meaning["weights"] = [point.weights.every_s, point.weights.steps]
     return HASH_PREFIX + hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]

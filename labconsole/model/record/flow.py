@@ -14,6 +14,7 @@ from labconsole.model.record.crew_trial import Bytes, CrewTrialRef, Ns, ProgramS
 from labconsole.model.record.kind import ExperimentRecord
 from labconsole.model.record.run import Environment, Figures, InForce, SetUp, Verdict
 from labconsole.model.strict import StrictModel
+from labconsole.model.weights import Weights, WeightSteps
 
 FLOW_FORMAT = 1
 
@@ -40,6 +41,7 @@ class FlowRequested(StrictModel):
     bin_s: float
     memory_mib: int | None = None
     pattern: Literal["out", "in", "ring"] = "out"
+    weights: WeightSteps | None = None
 
 
 class FlowSeen(StrictModel):
@@ -190,6 +192,37 @@ class SinkSeen(StrictModel):
     fragments: Packets
 
 
+class WeightStepSeen(StrictModel):
+    """Weights and what became of them. Times are counted from when the queue was in use, by the UUT's monotonic clock:
+    when they were due, and when they took effect (None: they did not). ``rates_bps``: of each guest's class, as read
+    back. ``first_bin``, ``stop_bin``: the bins that lie wholly in the step without its first 0.2 s, the second not
+    included; in them ``share_ratios``, and ``error_ratio``: the mean over guests of how far each is from its due.
+    """
+
+    weights: Weights
+    due_s: Seconds
+    taken_s: Seconds | None
+    rates_bps: tuple[int | None, ...]
+    complaint: str = ""
+    first_bin: int | None = None
+    stop_bin: int | None = None
+    share_ratios: tuple[Ratio, ...] = ()
+    error_ratio: Ratio | None = None
+
+
+class WeightsSeen(StrictModel):
+    """The queue on the UUT that the guests shared, of ``link_bps`` in whole frames. ``begun_ns``: when it was first
+    seen to be in use, and ``looked_ns`` when it was last seen not to be, by the UUT's monotonic clock.
+    """
+
+    interface: str
+    link_bps: int
+    looked_ns: int | None
+    begun_ns: int | None
+    steps: tuple[WeightStepSeen, ...]
+    mean_error_ratio: Ratio | None
+
+
 class FlowRecord(ExperimentRecord):
     """One trial. ``status`` failed: nothing can be concluded from it, and ``failure`` says why.
 
@@ -200,6 +233,7 @@ class FlowRecord(ExperimentRecord):
     ``window_s`` how long was counted by the UUT's clock, ``sum_bps`` and ``jain`` are of the rates at their interfaces.
     Where guests receive, there is a ``source`` instead, ``receivers`` has the guests, ``sum_bps``, ``jain`` and
     ``line_ratio`` are of what they read.
+    ``weights``: of guests that share the link by them.
     """
 
     flow_id: str
@@ -224,6 +258,7 @@ class FlowRecord(ExperimentRecord):
     window_s: Seconds | None = None
     receivers: tuple[ReceiverSeen, ...] = ()
     source: SourceSeen | None = None
+    weights: WeightsSeen | None = None
     shared_from: int | None
     shared_to: int | None
     sum_bps: Rate | None
