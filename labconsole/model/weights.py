@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Self
 
-from pydantic import Field, BeforeValidator, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from labconsole.model.strict import StrictModel
 

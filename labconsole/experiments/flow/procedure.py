@@ -240,6 +240,8 @@ def result_words(record: FlowRecord) -> list[str]:
         told = [f"{each.guest}: {receiver_words(each)}" for each in record.receivers[:MOST_NAMED]]
         more = len(record.receivers) - MOST_NAMED
         return words + told + ([f"and {more} more"] if more > 0 else [])
+    if record.weights is not None and record.weights.mean_error_ratio is not None:
+        words.append(f"shares are {record.weights.mean_error_ratio:.4f} from their weights' on average over the steps")
     in_order = sorted(record.senders, key=lambda each: each.payload_bps or 0.0)
     for sender in in_order[:MOST_NAMED]:
         rate = "not known" if sender.payload_bps is None else format_rate_bps(sender.payload_bps)

@@ -242,4 +242,5 @@ class FlowTaking(FramedTaking):
     def _watched(self, senders: Sequence[FlowSender], indices: Mapping[int, str]) -> AbstractContextManager[None]:
         """Meanwhile whoever watches sees what each guest sends."""
         words = f"{len(senders)} guest{'s send' if len(senders) > 1 else ' sends'} for {self._factors.duration_s:g} s"
-        return self._showing(words, senders, SendingWatch(indices), moments_of(self._point.second_after_s))
+        moments = moments_of(self._point.second_after_s, self._point.weights)
+        return self._showing(words, senders, SendingWatch(indices), moments)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 from labconsole.experiments.flow.verdict import inward_shown, ring_shown, shown_reasons
+from labconsole.experiments.flow.verify_weights import recompute_weights
 from labconsole.measure.recompute.discrepancy import Discrepancy, Number, against, same
 from labconsole.measure.recompute.judged_again import judged_again, limits_of
 from labconsole.model.record.flow import FlowRecord, FlowSeen, ReceiverSeen
@@ -30,6 +31,7 @@ def recompute_flow(record: FlowRecord) -> list[Discrepancy]:
     if record.requested.pattern == "in":
         return [*_inward(record), *_verdict(record)]
     return [*_counts(record), *_rates(record), *_verdict(record)]
+    return [*_counts(record), *_rates(record), *recompute_weights(record), *_verdict(record)]
 
 
 def _ring(record: FlowRecord) -> Iterator[Discrepancy]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from labconsole.experiments.flow.figures import HEADER_BYTES, bin_rates, line_bps
-from labconsole.measure.sharing import share_ratio, weight_error, whole_bins
+from labconsole.measure.sharing import share_ratio, utilization_ratio, weight_error, whole_bins
 from labconsole.model.plan.flows import SETTLED_S, FlowPoint
 from labconsole.model.record.flow import (
     FlowRequested,
@@ -37,6 +37,8 @@ QUEUE_S = 0.05
 LEAST_QUEUE_PACKETS = 20
 LATE_S = 0.01
 RATE_ERROR = 0.001
+FILLED_RATIO = 0.97
+"""Guests that bring less than this of what is shared do not all want their part of it."""
 
 
 class Sharer(Protocol):
@@ -119,7 +121,7 @@ def weights_seen(
             rates_bps=() if change is None else tuple(change.rates_bps),
             complaint="" if change is None else change.complaint or "",
         )
-        steps.append(_with_shares(found, requested, flows, guests, shared_bins))
+        steps.append(_with_shares(found, requested, flows, guests, shared_bins, all_bps))
     errors = [each.error_ratio for each in steps if each.error_ratio is not None]
     return WeightsSeen(
         interface=QUEUE,
@@ -137,8 +139,11 @@ def _with_shares(
     flows: Sequence[FlowSeen],
     guests: Sequence[str],
     shared_bins: tuple[int | None, int | None],
+    all_bps: int,
 ) -> WeightStepSeen:
-    """The step with its bins. Bin 0 begins with the first packet at the sink, the steps' time with the first ones in the
+    """The step with its bins.
+
+    Bin 0 begins with the first packet at the sink, the steps' time with the first ones in the
     queue on the way, which the UUT sees some milliseconds late: so in the bins' time a change takes effect when it
     says or a little later, and the first 0.2 s after it do not count.
     """
@@ -156,9 +161,10 @@ def _with_shares(
     shares = [share_ratio(rates, place) for place in range(len(guests))]
     if None in shares:
         return step
+    frames = (requested.payload_bytes + HEADER_BYTES) / requested.payload_bytes
     found = {
         "first_bin": first, "stop_bin": stop, "share_ratios": tuple(shares),
-        "error_ratio": weight_error(rates, step.weights),
+        "error_ratio": weight_error(rates, step.weights), "filled_ratio": utilization_ratio(rates, all_bps / frames),
     }  # fmt: skip
     return step.model_copy(update=found)
 
@@ -177,10 +183,11 @@ def weight_reasons(requested: FlowRequested, weights: WeightsSeen | None) -> Ite
     most_bps = _most_bps(requested.limits_bps, requested.guests, weights.link_bps)
     wanted_bps = requested.weights.rates_bps(weights.link_bps, most_bps)
     for step, rates_bps in zip(weights.steps, wanted_bps, strict=True):
-        yield from _step_reasons(step, rates_bps)
+        yield from _step_reasons(step, rates_bps, min(weights.link_bps, sum(most_bps)) / weights.link_bps)
 
 
-def _step_reasons(step: WeightStepSeen, wanted_bps: Sequence[int]) -> Iterator[Reason]:
+def _step_reasons(step: WeightStepSeen, wanted_bps: Sequence[int], most_ratio: float) -> Iterator[Reason]:
+    """``most_ratio``: what of the queue the guests may have in all."""
     words = f"weights {weights_text(step.weights)}, due after {step.due_s:g} s"
     if step.taken_s is None:
         why = f": {step.complaint}" if step.complaint else ""
@@ -198,6 +205,9 @@ def _step_reasons(step: WeightStepSeen, wanted_bps: Sequence[int]) -> Iterator[R
         )
     if step.error_ratio is None:
         yield reason("rate_uncertain", f"{words}: no bin in which all guests send lies wholly in it", due_s=step.due_s)
+    elif step.filled_ratio is not None and step.filled_ratio < FILLED_RATIO * most_ratio:
+        detail = f"{words}: the guests brought {step.filled_ratio:.1%} of what they share: they do not want all of it"
+        yield reason("offered_short", detail, due_s=step.due_s, filled_ratio=step.filled_ratio)
 
 
 def _is_rate(found_bps: int | None, wanted_bps: int) -> bool:

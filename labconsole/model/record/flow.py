@@ -196,7 +196,8 @@ class WeightStepSeen(StrictModel):
     """Weights and what became of them. Times are counted from when the queue was in use, by the UUT's monotonic clock:
     when they were due, and when they took effect (None: they did not). ``rates_bps``: of each guest's class, as read
     back. ``first_bin``, ``stop_bin``: the bins that lie wholly in the step without its first 0.2 s, the second not
-    included; in them ``share_ratios``, and ``error_ratio``: the mean over guests of how far each is from its due.
+    included; in them ``share_ratios``, ``error_ratio``: the mean over guests of how far each is from its due, and
+    ``filled_ratio``: what all had of what the queue lets through.
     """
 
     weights: Weights
@@ -208,6 +209,7 @@ class WeightStepSeen(StrictModel):
     stop_bin: int | None = None
     share_ratios: tuple[Ratio, ...] = ()
     error_ratio: Ratio | None = None
+    filled_ratio: Ratio | None = None
 
 
 class WeightsSeen(StrictModel):
