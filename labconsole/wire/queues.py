@@ -46,13 +46,15 @@ class ReadQueue(Request[QueueState], op="queue.read"):
 class TakenChange(Message):
     """One set of rates. Times are those of the node's CLOCK_MONOTONIC: when it was due, when the last of its classes
     had its rate, and when they were read back; None: it was not made. ``rates_bps``: as read back, in turn, None for a
-    class that is not there. ``complaint``: why a class could not be changed.
+    class that is not there; ``kept_bps`` the same just before the next set was due, None of the last.
+    ``complaint``: why a class could not be changed.
     """
 
     due_ns: Count
     taken_ns: Optional[Count]
     read_ns: Optional[Count]
     rates_bps: Annotated[List[Optional[Count]], Most(MAX_CLASSES)]
+    kept_bps: Optional[Annotated[List[Optional[Count]], Most(MAX_CLASSES)]] = None
     complaint: Optional[Sentence] = None
 
 

@@ -6,11 +6,14 @@ import asyncio
 import os
 import threading
 import time
-from typing import List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from labconsole.agent.operations.answering import answers
 from labconsole.wire.codec import WireError
 from labconsole.wire.queues import ChangeRates, QueueState, ReadQueue, TakenChange, TakenChanges
+
+if TYPE_CHECKING:
+    from labconsole.network.shared_queue import QueueInUse
 
 LOOK_S = 0.002
 """How often is looked whether a queue is in use, until it is."""
@@ -22,6 +25,8 @@ IN_USE_PACKETS = 10
 """So many say that guests send what they are to: one or two may be anything."""
 
 NANO = 10**9
+BEFORE_NS = 30 * 10**6
+"""So long before a change is due the kernel is asked what is in force."""
 
 
 class Queues:
@@ -54,8 +59,8 @@ def _change(request: ChangeRates, ended: threading.Event) -> TakenChanges:
     from labconsole.network.iproute import open_route
     from labconsole.network.shared_queue import QueueInUse, QueueSender
 
-    changes: List[TakenChange] = []
-    sender = QueueSender()
+    sender, number = QueueSender(), len(request.most_bps)
+    seen: List[Dict[str, Any]] = []
     try:
         with open_route() as route:
             queue = QueueInUse(route, request.queue)
@@ -63,24 +68,31 @@ def _change(request: ChangeRates, ended: threading.Event) -> TakenChanges:
             looked_ns, begun_ns = _wait_for_use(request, ended)
             for place, change in enumerate(compiled if begun_ns is not None else ()):
                 due_ns = (begun_ns or 0) + round(place * request.every_s * NANO)
+                if place:
+                    if _gone_before(request.queue, due_ns - BEFORE_NS, ended):
+                        break
+                    seen[-1]["kept_bps"] = _rates(queue, number)
                 if _gone_before(request.queue, due_ns, ended):
                     break
                 refused = sender.send(change) if place else []
                 taken_ns = time.monotonic_ns() if place else due_ns
-                rates = [each.rate_bps for each in queue.classes(len(request.most_bps))]
-                words = ", ".join(os.strerror(number) for number in refused)
-                changes.append(
-                    TakenChange(
-                        due_ns=due_ns,
-                        taken_ns=None if refused else taken_ns,
-                        read_ns=time.monotonic_ns(),
-                        rates_bps=rates,
-                        complaint=words or None,
-                    )
+                seen.append(
+                    {
+                        "due_ns": due_ns,
+                        "taken_ns": None if refused else taken_ns,
+                        "rates_bps": _rates(queue, number),
+                        "read_ns": time.monotonic_ns(),
+                        "complaint": ", ".join(map(os.strerror, refused)) or None,
+                    }
                 )
     finally:
         sender.close()
+    changes = [TakenChange(**each) for each in seen]
     return TakenChanges(looked_ns=looked_ns, begun_ns=begun_ns, changes=changes)
+
+
+def _rates(queue: "QueueInUse", number: int) -> List[Optional[int]]:
+    return [each.rate_bps for each in queue.classes(number)]
 
 
 def _gone_before(queue: str, due_ns: int, ended: threading.Event) -> bool:

@@ -152,7 +152,13 @@ class FlowStep(CrewStep[FlowPoint, FlowRecord]):
         )
         all_bps = link_bps(crew.stream.link_speed_bps, point.payload_bytes)
         weights = weights_seen(
-            requested, flows, names, (common.first, common.stop), all_bps=all_bps, taken=seen.window.taken
+            requested,
+            flows,
+            names,
+            (common.first, common.stop),
+            all_bps=all_bps,
+            taken=seen.window.taken,
+            kept_bps=seen.window.kept_bps,
         )
         sink = sink_seen(crew.timekeeper.name, crew.stream.sink.interface, seen.sink_mac, flows, seen.window)
         most_bps = line_bps(crew.stream.link_speed_bps, point.payload_bytes)

@@ -15,7 +15,7 @@ from labconsole.experiments.flow.figures import HEADER_BYTES
 from labconsole.experiments.flow.frame import FlowGuest, FramedTaking, TrialSeen
 from labconsole.experiments.flow.live import SendingWatch, moments_of
 from labconsole.experiments.flow.script import SINK_ADDRESS, Sending
-from labconsole.experiments.flow.weights import QUEUE, classes_seen, queue_of
+from labconsole.experiments.flow.weights import QUEUE, QUEUE_S, classes_seen, queue_of
 from labconsole.experiments.flow.window import FlowSender, FlowWindow
 from labconsole.model.plan.flows import FlowFactors, FlowPoint
 from labconsole.model.record.flow import LimiterSeen
@@ -24,7 +24,7 @@ from labconsole.packets.flows import MAX_BINS
 from labconsole.platforms.base.inside import DONE, WAITS, at_once
 from labconsole.verdict.changes import Port
 from labconsole.verdict.observed import Snapshot, parse_snapshot
-from labconsole.wire.capture import StartCapture, StopCapture
+from labconsole.wire.capture import CaptureResult, StartCapture, StopCapture
 from labconsole.wire.changes import AnyChange
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.counters import ReadCounters
@@ -66,6 +66,7 @@ class FlowTaking(FramedTaking):
         super().__init__(point, factors, bench, crew)
         self._offered_bps = offered_bps
         self._changing: ChangeRates | None = None
+        self._kept_bps: tuple[int | None, ...] = ()
 
     async def take(self) -> FlowTrialSeen:
         """From the limits to the guests' attestation.
@@ -143,6 +144,7 @@ class FlowTaking(FramedTaking):
             raise
         except NodeError:  # somebody took it away: that nothing can be read is what there is to say
             return {}
+        self._kept_bps = tuple(each.rate_bps for each in state.classes)
         return dict(zip([guest.name for guest in guests], classes_seen(state), strict=False))
 
     def _neighbour(self, sink_mac: str) -> list[AnyChange]:
@@ -166,18 +168,23 @@ class FlowTaking(FramedTaking):
             after = await self._counters_at_rest()
             self._seen.after = dict(zip((crew.uut.name, crew.timekeeper.name), after, strict=True))
             limiters = await self._limiters(senders)
-            over = True
+            over, failure = True, ""
+            capture: CaptureResult | None
             try:
                 capture = await crew.timekeeper.ask(StopCapture(capture=CAPTURE), timeout_s=CLOSE_S)
             except NodeLost:
                 raise
             except NodeError as exc:
-                return FlowWindow(
-                    answered=answered, before=before, after=after, limiters=limiters, taken=taken,
-                    capture_failure=exc.message,
-                )  # fmt: skip
+                capture, failure = None, exc.message
             return FlowWindow(
-                answered=answered, before=before, after=after, limiters=limiters, taken=taken, capture=capture
+                answered=answered,
+                before=before,
+                after=after,
+                limiters=limiters,
+                taken=taken,
+                kept_bps=self._kept_bps,
+                capture=capture,
+                capture_failure=failure,
             )
         finally:
             if not over:
@@ -208,6 +215,7 @@ class FlowTaking(FramedTaking):
         """Of every packet that comes to the sink: who else sends there is to be seen."""
         crew, factors, payload_bytes = self._crew, self._factors, self._point.payload_bytes
         inventory = self._bench.inventory
+        waits_s = 0.0 if self._changing is None else QUEUE_S * len(senders)
         wanted_bps = sum(each.sending.flows * each.sending.offered_bps for each in senders)
         frames_bps = min(wanted_bps * (payload_bytes + HEADER_BYTES) / payload_bytes, float(crew.stream.link_speed_bps))
         return StartCapture(
@@ -219,7 +227,7 @@ class FlowTaking(FramedTaking):
             directory=inventory.nodes[crew.timekeeper.name].capture_dir,
             expected_packets=round(frames_bps * factors.duration_s / (8 * (payload_bytes + HEADER_BYTES))),
             flow_bin_ns=round(factors.bin_s * 1e9),
-            flow_bins=min(MAX_BINS, round(factors.duration_s / factors.bin_s) + 2),
+            flow_bins=min(MAX_BINS, round((factors.duration_s + waits_s) / factors.bin_s) + 2),
         )
 
     async def _counters(self) -> tuple[Snapshot, Snapshot]:

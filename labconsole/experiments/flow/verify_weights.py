@@ -60,7 +60,8 @@ def _step(record: FlowRecord, where: str, step: WeightStepSeen, until_s: float |
     apart = [abs(share - own / weight) for share, own in zip(shares, step.weights, strict=False)]
     yield from _compared(f"{where}.first_bin", step.first_bin, bins[0] if bins else None)
     yield from _compared(f"{where}.stop_bin", step.stop_bin, bins[-1] + 1 if bins else None)
-    yield from _compared(f"{where}.error_ratio", step.error_ratio, sum(apart) / len(apart) if apart else None)
+    error = sum(apart) / len(apart) if apart and not record.requested.limits_bps else None
+    yield from _compared(f"{where}.error_ratio", step.error_ratio, error)
     filled = None
     if bins and record.weights is not None:
         frame_bits = 8 * (record.requested.payload_bytes + 42)

@@ -31,7 +31,7 @@ LINK_RATIO = 0.985
 """What the queue lets through of what the link carries."""
 
 BURST_S, LEAST_BURST_BYTES = 0.001, 3028
-QUEUE_S = 0.05
+QUEUE_S = 0.1
 """So long each guest's frames wait at most, if it has all of the link."""
 
 LEAST_QUEUE_PACKETS = 20
@@ -104,8 +104,11 @@ def weights_seen(
     *,
     all_bps: int,
     taken: TakenChanges | None,
+    kept_bps: Sequence[int | None],
 ) -> WeightsSeen | None:
-    """What came of each step; None: no weights were asked for. ``taken`` None: the UUT does not say."""
+    """What came of each step; None: no weights were asked for. ``taken`` None: the UUT does not say. ``kept_bps``: of
+    the last one, at the end.
+    """
     if requested.weights is None:
         return None
     begun_ns = None if taken is None else taken.begun_ns
@@ -114,11 +117,13 @@ def weights_seen(
     for number, weights in enumerate(requested.weights.steps):
         change = changes[number] if number < len(changes) else None
         late_ns = None if change is None or change.taken_ns is None else change.taken_ns - (begun_ns or 0)
+        last = number == len(requested.weights.steps) - 1
         found = WeightStepSeen(
             weights=weights,
             due_s=number * requested.weights.every_s,
             taken_s=None if late_ns is None else max(0, late_ns) / 1e9,
             rates_bps=() if change is None else tuple(change.rates_bps),
+            kept_bps=tuple(kept_bps) if last else () if change is None else tuple(change.kept_bps or ()),
             complaint="" if change is None else change.complaint or "",
         )
         steps.append(_with_shares(found, requested, flows, guests, shared_bins, all_bps))
@@ -164,7 +169,8 @@ def _with_shares(
     frames = (requested.payload_bytes + HEADER_BYTES) / requested.payload_bytes
     found = {
         "first_bin": first, "stop_bin": stop, "share_ratios": tuple(shares),
-        "error_ratio": weight_error(rates, step.weights), "filled_ratio": utilization_ratio(rates, all_bps / frames),
+        "error_ratio": None if requested.limits_bps else weight_error(rates, step.weights),
+        "filled_ratio": utilization_ratio(rates, all_bps / frames),
     }  # fmt: skip
     return step.model_copy(update=found)
 
@@ -193,17 +199,18 @@ def _step_reasons(step: WeightStepSeen, wanted_bps: Sequence[int], most_ratio: f
         why = f": {step.complaint}" if step.complaint else ""
         yield reason("weights_missing", f"{words}, did not take effect{why}", due_s=step.due_s)
         return
-    found = list(step.rates_bps)
-    if len(found) != len(wanted_bps) or not all(map(_is_rate, found, wanted_bps)):
-        told = ", ".join("none" if each is None else str(each) for each in found) or "none"
-        detail = f"{words}, were not in force when they were read back: the guests' rates were {told} bit/s"
-        yield reason("weights_missing", detail, due_s=step.due_s)
+    for found, when in ((step.rates_bps, "when they were read back"), (step.kept_bps, "at the end of their time")):
+        if len(found) != len(wanted_bps) or not all(map(_is_rate, found, wanted_bps)):
+            told = ", ".join("none" if each is None else str(each) for each in found) or "none"
+            detail = f"{words}, were not in force {when}: the guests' rates were {told} bit/s"
+            yield reason("weights_missing", detail, due_s=step.due_s)
+            break
     if step.taken_s - step.due_s > LATE_S:
         late_s = step.taken_s - step.due_s
         yield reason(
             "weights_late", f"{words}, took effect {late_s * 1e3:.1f} ms late", due_s=step.due_s, late_s=late_s
         )
-    if step.error_ratio is None:
+    if step.first_bin is None:
         yield reason("rate_uncertain", f"{words}: no bin in which all guests send lies wholly in it", due_s=step.due_s)
     elif step.filled_ratio is not None and step.filled_ratio < FILLED_RATIO * most_ratio:
         detail = f"{words}: the guests brought {step.filled_ratio:.1%} of what they share: they do not want all of it"

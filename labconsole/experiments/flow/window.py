@@ -38,8 +38,8 @@ class FlowSender:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowWindow:
-    """``before`` and ``after``: counters of the UUT and of the sink. ``taken``: of weights that change.
-    ``capture`` None: ``capture_failure`` says why.
+    """``before`` and ``after``: counters of the UUT and the sink. ``taken``: of weights that change, ``kept_bps``: the
+    guests' rates by them at the end. ``capture`` None: ``capture_failure`` says why.
     """
 
     answered: AskedGuests
@@ -47,6 +47,7 @@ class FlowWindow:
     after: tuple[Snapshot, Snapshot]
     limiters: Mapping[str, LimiterSeen] = field(default_factory=dict)
     taken: TakenChanges | None = None
+    kept_bps: tuple[int | None, ...] = ()
     capture: CaptureResult | None = None
     capture_failure: str = ""
 

@@ -195,15 +195,17 @@ class SinkSeen(StrictModel):
 class WeightStepSeen(StrictModel):
     """Weights and what became of them. Times are counted from when the queue was in use, by the UUT's monotonic clock:
     when they were due, and when they took effect (None: they did not). ``rates_bps``: of each guest's class, as read
-    back. ``first_bin``, ``stop_bin``: the bins that lie wholly in the step without its first 0.2 s, the second not
-    included; in them ``share_ratios``, ``error_ratio``: the mean over guests of how far each is from its due, and
-    ``filled_ratio``: what all had of what the queue lets through.
+    back then, ``kept_bps`` just before the next change, or at the end. ``first_bin``, ``stop_bin``: the bins that lie
+    wholly in the step without its first 0.2 s, the second not included; in them ``share_ratios``, ``error_ratio``: the
+    mean over guests of how far each is from its weight's (None where limits hold them, too), and ``filled_ratio``:
+    what all had of what the queue lets through.
     """
 
     weights: Weights
     due_s: Seconds
     taken_s: Seconds | None
     rates_bps: tuple[int | None, ...]
+    kept_bps: tuple[int | None, ...] = ()
     complaint: str = ""
     first_bin: int | None = None
     stop_bin: int | None = None

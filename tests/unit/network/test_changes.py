@@ -49,6 +49,16 @@ GOOD: dict[str, dict[str, Any]] = {
         "queue_bytes": 187_500,
     },
     "route": {"destination": "198.19.1.0/24", "interface": "eth5", "gateway": "198.18.5.2"},
+    "shared_queue": {
+        "queue": "lcqw",
+        "rate_bps": 97_000_000,
+        "burst_bytes": 12_000,
+        "queue_packets": 400,
+        "guests": [
+            {"interface": "lcg1", "address": "198.18.64.1", "rate_bps": 48_500_000, "most_bps": 97_000_000},
+            {"interface": "lcg2", "address": "198.18.64.2", "rate_bps": 48_500_000, "most_bps": 97_000_000},
+        ],
+    },
     "sysctl": {"name": "net/ipv4/conf/eth1.5/forwarding", "value": "1"},
     "tap": {"name": "lcti1"},
     "veth": {"name": "lcv1", "peer": "eth0", "peer_namespace": "g", "mac": "02:00:00:00:00:01", "peer_mac": None},
