@@ -11,16 +11,20 @@ from labconsole.contracts.crew import StandingCrew
 from labconsole.contracts.experiment import Bench
 from labconsole.engine.crew_taking import unless_stopped
 from labconsole.errors import MeasurementError, NodeError, NodeLost
+from labconsole.experiments.flow.disk import DiskWorker
 from labconsole.experiments.flow.figures import HEADER_BYTES
 from labconsole.experiments.flow.frame import FlowGuest, FramedTaking, TrialSeen
 from labconsole.experiments.flow.live import SendingWatch, moments_of
 from labconsole.experiments.flow.script import SINK_ADDRESS, Sending
 from labconsole.experiments.flow.weights import QUEUE, QUEUE_S, classes_seen, queue_of
 from labconsole.experiments.flow.window import FlowSender, FlowWindow
+from labconsole.model.disk_beside import DiskBeside
+from labconsole.model.jobs import JOBS
 from labconsole.model.plan.flows import FlowFactors, FlowPoint
 from labconsole.model.record.flow import LimiterSeen
 from labconsole.network.routing import Neighbour
 from labconsole.packets.flows import MAX_BINS
+from labconsole.platforms.base.disk_work import disk_of, made_ready
 from labconsole.platforms.base.inside import DONE, WAITS, at_once
 from labconsole.verdict.changes import Port
 from labconsole.verdict.observed import Snapshot, parse_snapshot
@@ -41,6 +45,9 @@ MOST_DRAIN_S = 10.0
 """So long packets may wait in queues after the last was sent."""
 
 _RX = STAT_NAMES.index("rx_packets")
+READY_S = 300.0
+"""How long a guest may take to make the files that its work on the disk needs."""
+
 TAKEN_S = 2.0
 """How much later than all guests have sent the UUT may say how weights changed."""
 
@@ -50,9 +57,10 @@ CLOSE_S = 300.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowTrialSeen(TrialSeen):
-    """What one attempt saw."""
+    """What one attempt saw. ``worker``: the guest that works on its disk instead of sending."""
 
     senders: tuple[FlowSender, ...]
+    worker: DiskWorker | None
     sink_mac: str
     window: FlowWindow
 
@@ -65,6 +73,7 @@ class FlowTaking(FramedTaking):
     ) -> None:
         super().__init__(point, factors, bench, crew)
         self._offered_bps = offered_bps
+        self._worker: DiskWorker | None = None
         self._changing: ChangeRates | None = None
         self._kept_bps: tuple[int | None, ...] = ()
 
@@ -76,12 +85,15 @@ class FlowTaking(FramedTaking):
         crew = self._crew
         sink_mac = await self._sink_mac()
         senders = self._senders(sink_mac)
+        if self._point.disk is not None:
+            self._worker = await unless_stopped(self._bench.stage, self._ready(self._point.disk, sink_mac))
         nodes = {crew.uut: [crew.stream.uut_out], crew.timekeeper: [crew.stream.sink.interface]}
         window = await self._framed(senders, nodes, self._neighbour(sink_mac), lambda: self._send(senders))
         return FlowTrialSeen(
             attempt=self._attempt,
             ports=self._ports(senders),
             senders=tuple(senders),
+            worker=self._worker,
             sink_mac=sink_mac,
             window=window,
         )
@@ -102,7 +114,7 @@ class FlowTaking(FramedTaking):
     def _senders(self, sink_mac: str) -> list[FlowSender]:
         point, bare = self._point, not self._crew.crew.own_stacks
         found = []
-        for number, member in enumerate(self._crew.members):
+        for number, member in enumerate(self._crew.members[: point.guests - (point.disk is not None)]):
             known = self._known(member)
             after_s = point.second_after_s if number else 0.0
             sending = Sending(
@@ -118,6 +130,16 @@ class FlowTaking(FramedTaking):
             host_interface = self._standing[member.name].host_interface
             found.append(FlowSender(**known, host_interface=host_interface, sending=sending))
         return found
+
+    async def _ready(self, beside: DiskBeside, sink_mac: str) -> DiskWorker:
+        """The last guest, whose disk has what its work needs."""
+        member, work = self._crew.members[-1], JOBS[beside.job].disk
+        if work is not None:
+            await made_ready(self._crew, {member.name: 1}, work, beside.size, READY_S)
+        if (disk := disk_of(self._crew, member.name)) is None:
+            raise MeasurementError(f"guest {member.name} of platform {self._point.platform} has no disk")
+        neighbour = sink_mac if self._crew.crew.own_stacks else None
+        return DiskWorker(**self._known(member), number=self._point.guests - 1, disk=disk, neighbour=neighbour)
 
     def _limits(self, guests: Sequence[FlowGuest]) -> list[AnyChange]:
         """Where guests share by weights, one queue does both."""
@@ -162,6 +184,8 @@ class FlowTaking(FramedTaking):
             self._seen.before = dict(zip((crew.uut.name, crew.timekeeper.name), before, strict=True))
             timeout_s = self._factors.duration_s + LONGER_S
             lines = [GuestLine(guest=sender.name, line=at_once([sender.sending.line()])) for sender in senders]
+            if self._worker is not None and self._point.disk is not None:
+                lines.append(GuestLine(guest=self._worker.name, line=at_once([self._worker.line(self._point.disk)])))
             with self._watched(senders, await self._indices(senders)):
                 asked = AskGuests(asked=lines, until=DONE, timeout_s=timeout_s, waits=WAITS)
                 answered, taken = await unless_stopped(self._bench.stage, self._all_sent(asked))
@@ -250,5 +274,5 @@ class FlowTaking(FramedTaking):
     def _watched(self, senders: Sequence[FlowSender], indices: Mapping[int, str]) -> AbstractContextManager[None]:
         """Meanwhile whoever watches sees what each guest sends."""
         words = f"{len(senders)} guest{'s send' if len(senders) > 1 else ' sends'} for {self._factors.duration_s:g} s"
-        moments = moments_of(self._point.second_after_s, self._point.weights)
+        moments = moments_of(self._point.second_after_s, self._point.weights, self._point.disk)
         return self._showing(words, senders, SendingWatch(indices), moments)

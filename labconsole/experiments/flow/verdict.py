@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from labconsole.experiments.flow.disk import disk_reasons
 from labconsole.experiments.flow.figures import HEADER_BYTES, sent_for_s, told_s
 from labconsole.experiments.flow.inward_verdict import inward_reasons
 from labconsole.experiments.flow.limiters import QUEUE_S
@@ -11,6 +12,7 @@ from labconsole.experiments.flow.ring import ring_reasons
 from labconsole.experiments.flow.weights import weight_reasons
 from labconsole.model.record.crew_trial import ProgramSeen
 from labconsole.model.record.flow import (
+    DiskBesideSeen,
     FlowRequested,
     FlowSeen,
     ReceiverSeen,
@@ -53,6 +55,7 @@ def shown_reasons(
     program: ProgramSeen | None,
     limits: Tolerances,
     weights: WeightsSeen | None = None,
+    disk: DiskBesideSeen | None = None,
 ) -> list[Reason]:
     """Those that follow from what a record holds, so that whoever has it can judge again."""
     found: list[Reason] = []
@@ -65,6 +68,7 @@ def shown_reasons(
         found += _sent_for(requested, number, sender, own, line_bps, limits)
         found += _sizes(requested, sender, own)
     found += weight_reasons(requested, weights)
+    found += disk_reasons(requested, disk)
     found += _beyond(senders, line_bps)
     if sink is not None:
         found += (
@@ -159,7 +163,7 @@ def _sent_for(
     longer.
     """
     took_s, wanted_s = sent_for_s(flows, sender.guest), told_s(requested, number)
-    every_bps = sum(_intended_bps(requested, place) for place in range(requested.guests))
+    every_bps = sum(_intended_bps(requested, place) for place in range(requested.senders))
     if took_s is None:
         return
     evidence = {"guest": sender.guest, "sent_s": took_s, "told_s": wanted_s}

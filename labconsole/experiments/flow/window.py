@@ -128,8 +128,10 @@ def sender_seen(
     )
 
 
-def sink_seen(node: str, interface: str, mac: str, flows: Sequence[FlowSeen], window: FlowWindow) -> SinkSeen | None:
-    """What the sink counted of everybody; None: it did not capture."""
+def sink_seen(
+    node: str, interface: str, mac: str, flows: Sequence[FlowSeen], window: FlowWindow, *, marks: int = 0
+) -> SinkSeen | None:
+    """What the sink counted of everybody; None: it did not capture. ``marks``: packets of no flow that are ours."""
     capture = window.capture
     if capture is None or capture.flows is None:
         return None
@@ -143,7 +145,7 @@ def sink_seen(node: str, interface: str, mac: str, flows: Sequence[FlowSeen], wi
         dropped_packets=capture.dropped_kernel_packets,
         nic_packets=_received(window, 1, interface),
         other_packets=capture.flows.other_packets,
-        foreign_packets=of_flows - sum(flow.packets for flow in flows),
+        foreign_packets=of_flows - sum(flow.packets for flow in flows) - marks,
         fragments=capture.flows.fragments,
     )
 

@@ -16,6 +16,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import BeforeValidator, Field, PlainValidator, model_validator
 
+from labconsole.model.disk_beside import DiskBeside
 from labconsole.model.plan.crews import DIFFERENT, CrewTrial, GuestCounts, MemoryMib, PlannedCrews
 from labconsole.model.strict import StrictModel
 from labconsole.model.weights import WeightSteps
@@ -70,7 +71,9 @@ def _limits(value: Any) -> Limits:
 
 Offered = Annotated[int | Literal["line"], PlainValidator(_offered, json_schema_input_type=int | str)]
 LimitsWish = Annotated[Limits, PlainValidator(_limits, json_schema_input_type=int | str | list[int | str] | None)]
-WeightsWish = Annotated[WeightSteps | None, BeforeValidator(lambda value: None if value in (False, "none") else value)]
+NONE = BeforeValidator(lambda value: None if value in (False, "none") else value)
+WeightsWish = Annotated[WeightSteps | None, NONE]
+DiskWish = Annotated[DiskBeside | None, NONE]
 Late = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0, le=3600)]
 
 
@@ -89,7 +92,7 @@ class FlowFactors(StrictModel):
     whom; of a ring only ``guests``, ``cpu`` and ``limits`` are varied, of what guests receive only ``guests``, ``cpu``,
     ``offered`` and ``payload_bytes``.
     ``weights``: by which the guests share the link,
-    over time; none: as it comes.
+    over time; none: as it comes. ``disk``: what the last guest does on its disk meanwhile, and when.
     """
 
     pattern: Annotated[tuple[Pattern, ...], Field(min_length=1), DIFFERENT] = ("out",)
@@ -107,6 +110,9 @@ class FlowFactors(StrictModel):
     ] = (1472,)  # fmt: skip
     weights: Annotated[
         tuple[WeightsWish, ...], BeforeValidator(_one_or_more), Field(min_length=1, max_length=100), DIFFERENT
+    ] = (None,)
+    disk: Annotated[
+        tuple[DiskWish, ...], BeforeValidator(_one_or_more), Field(min_length=1, max_length=100), DIFFERENT
     ] = (None,)
     duration_s: Annotated[float, Field(strict=True, allow_inf_nan=False, ge=1, le=3600)] = 10.0
     bin_s: Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0.01, le=60)] = 1.0
@@ -140,6 +146,8 @@ class FlowFactors(StrictModel):
             )
         for weights in filter(None, self.weights):
             self._weighted(weights)
+        for disk in filter(None, self.disk):
+            self._beside(disk)
         return self
 
     def _weighted(self, weights: WeightSteps) -> None:
@@ -159,6 +167,23 @@ class FlowFactors(StrictModel):
                 else f"duration_s ends before the last step of weights does | allowed: {len(weights.steps)} steps of "
                 f"{weights.every_s:g} s and more"
             )
+
+    def _beside(self, disk: DiskBeside) -> None:
+        """Raises ValueError for work on a disk that nothing can be said of."""
+        if min(self.guests) < 2:
+            raise ValueError("disk leaves no guest that sends | allowed: two guests and more, the last of which works")
+        if any(self.weights):
+            raise ValueError("disk and weights are both asked for | allowed: a plan of its own for each")
+        if disk.from_s < 3 * self.bin_s or disk.to_s + 2 * self.bin_s > self.duration_s:
+            raise ValueError(
+                "disk leaves too few bins | allowed: from_s three bins after the beginning and more, to_s two bins "
+                "before the end and more, and it is to end in time"
+            )
+
+    @property
+    def crew_disk_mib(self) -> int:
+        """How large the last guest's disk is in each crew; 0: none."""
+        return max((each.needed_mib for each in self.disk if each is not None), default=0)
 
 
 class FlowCrew(NamedTuple):
@@ -186,6 +211,7 @@ class FlowPoint:
     payload_bytes: int
     pattern: Pattern = "out"
     weights: WeightSteps | None = None
+    disk: DiskBeside | None = None
 
     @property
     def crew(self) -> FlowCrew:
@@ -216,6 +242,7 @@ class FlowPoint:
         words += f", the first in {self.greedy} flows" if self.greedy > 1 else ""
         words += held
         words += f", {self.weights.words()}" if self.weights else ""
+        words += f", {self.disk.words()}" if self.disk else ""
         words += f", all but the first {self.second_after_s:g} s later" if self.second_after_s else ""
         return words + where + self._payload_words()
 
@@ -247,13 +274,13 @@ def flow_points(factors: FlowFactors, platforms: Sequence[str]) -> tuple[FlowPoi
     found: dict[tuple[Any, ...], FlowPoint] = {}
     varied = (
         platforms if "out" in factors.pattern else (), factors.cpu, factors.guests, factors.offered, factors.limits,
-        factors.greedy, factors.second_after_s, factors.payload_bytes, factors.weights,
+        factors.greedy, factors.second_after_s, factors.payload_bytes, factors.weights, factors.disk,
     )  # fmt: skip
-    for platform, cpu, guests, offered, limits, greedy, late_s, payload_bytes, weights in product(*varied):
+    for platform, cpu, guests, offered, limits, greedy, late_s, payload_bytes, weights, disk in product(*varied):
         after_s = late_s if guests > 1 else 0.0
         key = (platform, guests, cpu, offered, limits[:guests], greedy, after_s, payload_bytes)
-        if (*key, weights) not in found:
-            found[(*key, weights)] = FlowPoint(len(found), *key, weights=weights)
+        if (*key, weights, disk) not in found:
+            found[(*key, weights, disk)] = FlowPoint(len(found), *key, weights=weights, disk=disk)
     for platform in platforms if "in" in factors.pattern else ():
         for cpu in factors.cpu:
             for guests in factors.guests:
@@ -295,4 +322,8 @@ def flow_hash(factors: FlowFactors, trial: FlowTrial, salt: str = "") -> str:
         meaning["pattern"] = point.pattern
     if point.weights is not None:
         meaning["weights"] = [point.weights.every_s, point.weights.steps]
+    if factors.crew_disk_mib:
+        meaning["crew"].append(factors.crew_disk_mib)
+    if point.disk is not None:
+        meaning["disk"] = [point.disk.job, point.disk.size, point.disk.from_s, point.disk.to_s]
     return HASH_PREFIX + hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from labconsole.model.disk_beside import DiskBeside
 from labconsole.model.record.crew_trial import Bytes, CrewTrialRef, Ns, ProgramSeen, Seconds
 from labconsole.model.record.kind import ExperimentRecord
 from labconsole.model.record.run import Environment, Figures, InForce, SetUp, Verdict
@@ -42,6 +43,12 @@ class FlowRequested(StrictModel):
     memory_mib: int | None = None
     pattern: Literal["out", "in", "ring"] = "out"
     weights: WeightSteps | None = None
+    disk: DiskBeside | None = None
+
+    @property
+    def senders(self) -> int:
+        """How many of the guests send."""
+        return self.guests - (self.disk is not None)
 
 
 class FlowSeen(StrictModel):
@@ -227,6 +234,31 @@ class WeightsSeen(StrictModel):
     mean_error_ratio: Ratio | None
 
 
+class DiskBesideSeen(StrictModel):
+    """The guest that worked on its disk, and sent nothing but its marks. ``start_ns``, ``end_ns``: when the last packet
+    of its mark before and the first one of that after came to the sink, by its wall clock; None: none did.
+
+    ``before_bins``, ``during_bins``: the bins in which all others send that lie wholly before and in it, the second not
+    included; ``during_ratio``: what the others brought in it, of what they did before; ``recovered_s``: after it, until
+    the first bin in which they bring 95 % of that again, None: none did.
+    """
+
+    guest: str
+    address: str
+    mac: str
+    job: str
+    size: int
+    exit_status: int | None
+    output: str
+    mark_packets: Packets
+    start_ns: Ns | None
+    end_ns: Ns | None
+    before_bins: tuple[int, int] | None = None
+    during_bins: tuple[int, int] | None = None
+    during_ratio: Ratio | None = None
+    recovered_s: Seconds | None = None
+
+
 class FlowRecord(ExperimentRecord):
     """One trial. ``status`` failed: nothing can be concluded from it, and ``failure`` says why.
 
@@ -237,7 +269,7 @@ class FlowRecord(ExperimentRecord):
     ``window_s`` how long was counted by the UUT's clock, ``sum_bps`` and ``jain`` are of the rates at their interfaces.
     Where guests receive, there is a ``source`` instead, ``receivers`` has the guests, ``sum_bps``, ``jain`` and
     ``line_ratio`` are of what they read.
-    ``weights``: of guests that share the link by them.
+    ``weights``: of guests that share the link by them; ``disk``: the last guest, where it works on its disk meanwhile.
     """
 
     flow_id: str
@@ -263,6 +295,7 @@ class FlowRecord(ExperimentRecord):
     receivers: tuple[ReceiverSeen, ...] = ()
     source: SourceSeen | None = None
     weights: WeightsSeen | None = None
+    disk: DiskBesideSeen | None = None
     shared_from: int | None
     shared_to: int | None
     sum_bps: Rate | None

@@ -56,6 +56,13 @@ def add_kind(kinds: Any) -> None:
         help="by which the guests share the link, such as 30:1,1:1,1:30: one after the other, the last to the end",
     )  # fmt: skip
     flow.add_argument("--weights-every", type=float, metavar="S", help="how long weights hold (default: 1)")
+    flow.add_argument(
+        "--disk",
+        metavar="JOB",
+        help="what the last guest does on its disk instead of sending: disk-mixed, disk-read, disk-zero",
+    )
+    flow.add_argument("--disk-from", type=float, metavar="S", help="when it begins (default: 10)")
+    flow.add_argument("--disk-to", type=float, metavar="S", help="when it ends (default: 20)")
     flow.add_argument("--greedy", type=counts, metavar="N,M", help="flows of the first guest (default: 1)")
     flow.add_argument("--second-after", type=float, metavar="S", help="how much later all but the first begin")
     flow.add_argument("--payload-bytes", type=counts, metavar="N,M", help="payload of a datagram (default: 1472)")
@@ -79,11 +86,15 @@ def run(args: argparse.Namespace) -> int:
         if weights is None:
             raise ConfigError("is of no use without weights", key="--weights-every", allowed="with --weights")
         weights = {**weights, "every_s": args.weights_every}
+    disk = {"job": args.disk, "from_s": args.disk_from, "to_s": args.disk_to}
+    if args.disk is None and (args.disk_from is not None or args.disk_to is not None):
+        raise ConfigError("is of no use without a job", key="--disk-from, --disk-to", allowed="with --disk")
     wanted = {
         "pattern": args.pattern, "guests": args.guests, "cpu": args.cpu, "offered": args.offered,
         "limits": None if args.limits is None else [args.limits], "greedy": args.greedy,
         "second_after_s": None if args.second_after is None else [args.second_after],
         "payload_bytes": args.payload_bytes, "duration_s": args.duration, "bin_s": args.bin,
         "memory_mib": args.memory_mib, "weights": weights,
+        "disk": None if args.disk is None else {key: value for key, value in disk.items() if value is not None},
     }  # fmt: skip
     return take(args, FLOWS_SHOWN, asked(FlowFactors, wanted))

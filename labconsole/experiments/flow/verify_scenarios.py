@@ -1,4 +1,6 @@
-"""What came of weights, computed again from packets in bins, without the functions by which the record was made."""
+"""What came of weights and beside work on a disk, computed again from packets in bins, without the functions by which
+the record was made.
+"""
 
 from __future__ import annotations
 
@@ -69,6 +71,43 @@ def _step(record: FlowRecord, where: str, step: WeightStepSeen, until_s: float |
     yield from _compared(f"{where}.filled_ratio", step.filled_ratio, filled)
     if len(shares) != len(step.share_ratios) or not all(map(same, step.share_ratios, shares)):
         yield against(f"{where}.share_ratios", "do not follow from the packets in its bins")
+
+
+def recompute_disk(record: FlowRecord) -> Iterator[Discrepancy]:
+    """What of the work on a disk does not follow."""
+    asked, seen = record.requested.disk, record.disk
+    if asked is None or seen is None:
+        if seen is not None or (asked is not None and record.senders):
+            yield against("disk", "is there though none was asked for, or is missing")
+        return
+    begun = [flow.first_at_ns for flow in record.flows]
+    ended = [flow.last_at_ns for flow in record.flows]
+    before: list[int] = []
+    during: list[int] = []
+    after: list[int] = []
+    if seen.start_ns is not None and seen.end_ns is not None and record.origin_ns is not None and None not in begun:
+        origin_ns, bin_ns = record.origin_ns, round(record.requested.bin_s * 1e9)
+        last_ns = min(each for each in ended if each is not None)
+        for number in range((last_ns - origin_ns) // bin_ns):
+            from_ns = origin_ns + number * bin_ns
+            if any(each is not None and from_ns < each for each in begun):
+                continue
+            before += [number] if from_ns + bin_ns <= seen.start_ns else []
+            during += [number] if from_ns >= seen.start_ns and from_ns + bin_ns <= seen.end_ns else []
+            after += [number] if from_ns >= seen.end_ns else []
+
+    def packets(number: int) -> int:
+        return sum(flow.bin_packets[number] for flow in record.flows if number < len(flow.bin_packets))
+
+    base = sum(map(packets, before)) / len(before) if before else 0.0
+    ratio = sum(map(packets, during)) / len(during) / base if base and during else None
+    again = next((number for number in after if packets(number) >= 0.95 * base), None) if before else None
+    recovered_s = None if again is None else (again - after[0]) * record.requested.bin_s
+    for where, bins, stored in (("before", before, seen.before_bins), ("during", during, seen.during_bins)):
+        if stored != ((bins[0], bins[-1] + 1) if bins else None):
+            yield against(f"disk.{where}_bins", "are not those between the marks")
+    yield from _compared("disk.during_ratio", seen.during_ratio, ratio)
+    yield from _compared("disk.recovered_s", seen.recovered_s, recovered_s)
 
 
 def _compared(where: str, stored: Number, recomputed: Number) -> Iterator[Discrepancy]:
