@@ -34,6 +34,7 @@ def flow_words(record: FlowRecord) -> str:
     words += f", the first in {asked.greedy} flows" if asked.greedy > 1 else ""
     words += held
     words += "" if asked.weights is None else f", {asked.weights.words()}"
+    words += "" if asked.disk is None else f", {asked.disk.words()}"
     words += f", all but the first {asked.second_after_s:g} s later" if asked.second_after_s else ""
     return words + placed
 
@@ -73,6 +74,7 @@ def flow_lines(record: FlowRecord) -> list[str]:
     if len(record.senders) > MAX_GUESTS:
         lines.append(f"  and {len(record.senders) - MAX_GUESTS} more guests")
     lines += [f"  {words}" for words in _weight_lines(record)]
+    lines += [f"  {words}" for words in _disk_lines(record)]
     lines += [f"  {words}" for words in _sharing_lines(record)]
     if record.sink is not None:
         sink = record.sink
@@ -151,6 +153,20 @@ def _sharing_lines(record: FlowRecord) -> list[str]:
     return lines
 
 
+def _disk_lines(record: FlowRecord) -> list[str]:
+    seen = record.disk
+    if seen is None:
+        return []
+    marks, origin_ns = (seen.start_ns, seen.end_ns), record.origin_ns or 0
+    when = " to ".join(DASH if each is None else f"{(each - origin_ns) / 1e9:.3f}" for each in marks)
+    ended = DASH if seen.exit_status is None else seen.exit_status
+    lines = [f"{seen.guest}: {seen.job} from {when} s by its marks, ended with status {ended}"]
+    if seen.during_ratio is not None:
+        again = "never" if seen.recovered_s is None else f"{seen.recovered_s:g} s after it"
+        lines.append(f"  the others brought {seen.during_ratio:.2%} of before meanwhile, and 95 % again {again}")
+    return lines
+
+
 def _weight_lines(record: FlowRecord) -> list[str]:
     if record.weights is None:
         return []
@@ -197,6 +213,8 @@ def _point_words(point: FlowPointFound, name: str) -> str:
         words += f", interference {_mean(point.interference_ratio, 0.01, 2)} %"
     if point.dominant_s is not None:
         words += f", longest dominance {_mean(point.dominant_s, 1, 1)} s"
+    if point.during_disk_ratio is not None:
+        words += f", {_mean(point.during_disk_ratio, 0.01, 2)} % of before beside the work on the disk"
     words += f", error of weights {_mean(point.weight_error, 1, 4)}" if point.weight_error is not None else ""
     left_out = ", ".join(f"{count} {code}" for code, count in point.left_out.items())
     return words + (f"; left out: {left_out}" if left_out else "")

@@ -15,6 +15,7 @@ from labconsole.experiments.flow.inward_found import lost_ratios
 from labconsole.experiments.flow.quantities import SharingFound, quantities
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
 from labconsole.measure.trials_of_guests import hypervisor, newest_trials, uut_kernel, with_points
+from labconsole.model.disk_beside import DiskBeside
 from labconsole.model.record.flow import FlowRecord, WeightStepSeen
 from labconsole.model.weights import Weights, WeightSteps
 from labconsole.units import format_target
@@ -49,6 +50,12 @@ class FlowPointKey(NamedTuple):
     hypervisor: str = ""
     pattern: str = "out"
     weights: tuple[Any, ...] = ()
+    disk: tuple[Any, ...] = ()
+
+    @property
+    def beside(self) -> DiskBeside | None:
+        """What the last guest does on its disk meanwhile."""
+        return DiskBeside(job=self.disk[0], from_s=self.disk[1], to_s=self.disk[2]) if self.disk else None
 
     @property
     def weighted(self) -> WeightSteps | None:
@@ -65,6 +72,7 @@ class FlowPointKey(NamedTuple):
             return f"sent {format_target(self.offered_bps)}{' each' if self.guests > 1 else ''}"
         words = [f"limit {limits}" if limits else "no limit"]
         words += [self.weighted.words()] if self.weighted else []
+        words += [self.beside.words()] if self.beside else []
         words += [f"{self.greedy} flows to one"] if self.greedy > 1 else []
         words += [f"the first alone for {self.second_after_s:g} s"] if self.second_after_s else []
         return ", ".join(words)
@@ -118,6 +126,8 @@ class FlowPointFound:
     starved_ratio: SetUpMean | None
     first_share_ratio: SetUpMean | None
     lost_ratios: Mapping[str, SetUpMean]
+    during_disk_ratio: SetUpMean | None
+    recovered_s: SetUpMean | None
     weight_error: SetUpMean | None
     weight_steps: tuple[WeightStepFound, ...]
     guests: tuple[GuestFound, ...]
@@ -163,6 +173,7 @@ def flow_key(record: FlowRecord) -> FlowPointKey:
         asked.greedy, asked.second_after_s, asked.payload_bytes, asked.duration_s, asked.bin_s, asked.memory_mib,
         uut_kernel(record), hypervisor(record), asked.pattern,
         () if asked.weights is None else (asked.weights.every_s, asked.weights.steps),
+        () if asked.disk is None else (asked.disk.job, asked.disk.from_s, asked.disk.to_s),
     )  # fmt: skip
 
 
@@ -218,6 +229,8 @@ def _point(key: FlowPointKey, every: Sequence[FlowRecord]) -> FlowPointFound:
         starved_ratio=mean(lambda record, found: found.starved_ratio),
         first_share_ratio=mean(lambda record, found: found.first_share_ratio),
         lost_ratios={place: found for place, found in at_places.items() if found is not None},
+        during_disk_ratio=mean(lambda record, _: None if record.disk is None else record.disk.during_ratio),
+        recovered_s=mean(lambda record, _: None if record.disk is None else record.disk.recovered_s),
         weight_error=mean(lambda record, _: None if record.weights is None else record.weights.mean_error_ratio),
         weight_steps=_weight_steps(key, mean),
         guests=(

@@ -22,7 +22,7 @@ X_LABEL = "seconds since the first packet"
 
 def _plain(point: FlowPointFound) -> bool:
     """Guests that share as it comes."""
-    return not point.weight_steps
+    return not point.weight_steps and not point.key.disk
 
 
 def _alike(point: FlowPointFound) -> bool:
@@ -40,6 +40,10 @@ def _unlimited(point: FlowPointFound) -> bool:
 
 def _greedy(point: FlowPointFound) -> bool:
     return _plain(point) and point.key.greedy > 1 and point.key.guests > 1 and not point.key.limits_bps
+
+
+def _beside_disk(point: FlowPointFound) -> bool:
+    return bool(point.key.disk)
 
 
 def _changing(point: FlowPointFound) -> bool:
@@ -139,7 +143,7 @@ def sharing(material: Material) -> Table | None:
         widest = max(spreads, key=lambda each: each.mean, default=None)
         found = (
             point.sum_bps, point.line_ratio, point.jain, least, point.interference_ratio, widest, point.dominant_ratio,
-            point.dominant_s, point.starved_ratio, point.first_share_ratio,
+            point.dominant_s, point.starved_ratio, point.first_share_ratio, point.during_disk_ratio, point.recovered_s,
         )  # fmt: skip
         limits = " ".join(map(str, key.limits_bps))
         asked = (
@@ -169,7 +173,8 @@ def sharing(material: Material) -> Table | None:
         return None
     quantities = (
         "sum_bps", "line_ratio", "jain", "least_attained_ratio", "interference_ratio", "widest_spread_bps",
-        "dominant_ratio", "longest_dominance_s", "starved_ratio", "first_share_ratio",
+        "dominant_ratio", "longest_dominance_s", "starved_ratio", "first_share_ratio", "during_disk_ratio",
+        "recovered_s",
     )  # fmt: skip
     return Table(
         name="flow-sharing",
@@ -250,6 +255,7 @@ UNITS = (
     _unit(6, "Guests held to different rates", _different),
     _unit(7, "Guests without limits", _unlimited, path=True),
     _unit(8, "A greedy guest beside another", _greedy),
+    _unit(9, "Guests that send while another works on its disk", _beside_disk),
     _unit(10, "Guests whose weights change", _changing),
     _unit(11, "Guests held to rates that share by constant weights", _scheduled_limits),
     _unit(12, "Guests without limits that share by constant weights", _scheduled_alone, path=True),
