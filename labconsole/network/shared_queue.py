@@ -68,7 +68,7 @@ class SharedQueue(NetworkChange, do="shared_queue"):
 
     def check_fields(self) -> None:
         if not self.guests or len({each.interface for each in self.guests}) < len(self.guests):
-            raise bad("guests", "are not different interfaces, at least one")
+            raise bad("guests", "is not a list of different interfaces, at least one")
 
     def apply(self, node: ChangedNode) -> None:
         with open_route() as route:

@@ -122,6 +122,8 @@ def test_a_bad_value_is_refused_by_the_name_of_its_field(do: str, bad: Any) -> N
     for name in GOOD[do]:
         if (bad is None and hasattr(AnyChange.known[do], name)) or (bad == [] and name in ("ports", "groups", "disks")):
             continue
+        if name == "queue_packets" and bad == 7:
+            continue
         if (do, name) in FREE and bad not in (None, 7, [], {}, [1], "\0"):
             continue
         said = complaint({"do": do, **GOOD[do], name: bad})
