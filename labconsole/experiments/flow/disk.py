@@ -97,16 +97,17 @@ def disk_seen(
         start_ns=None if before is None else before.last_at_ns,
         end_ns=None if after is None else after.first_at_ns,
     )
-    return found.model_copy(update=_beside(found, flows, guests, window.origin_ns, requested))
+    return found.model_copy(update=beside_work(found, flows, guests, window.origin_ns, requested))
 
 
-def _beside(
+def beside_work(
     seen: DiskBesideSeen,
     flows: Sequence[FlowSeen],
     guests: Sequence[str],
     origin_ns: int | None,
     requested: FlowRequested,
 ) -> dict[str, object]:
+    """What the others brought before it, meanwhile, and after it, as fields of the record."""
     bin_ns, begun, ended = round(requested.bin_s * 1e9), begins(flows, guests), ends(flows, guests)
     if origin_ns is None or seen.start_ns is None or seen.end_ns is None or None in begun or None in ended:
         return {}
