@@ -119,7 +119,7 @@ def beside_work(
     for guest in guests:
         own = bin_rates(flows, guest, len(rates), requested.payload_bytes, requested.bin_s)
         rates = [rate + more for rate, more in zip(rates, own, strict=True)]
-    waited = recovery_bins(rates[:stop], before, after)
+    waited = recovery_bins(rates[:stop], before, after) if during[0] < during[1] else None
     return {
         "before_bins": before if before[0] < before[1] else None,
         "during_bins": during if during[0] < during[1] else None,

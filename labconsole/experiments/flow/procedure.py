@@ -47,7 +47,7 @@ class FlowStep(CrewStep[FlowPoint, FlowRecord]):
     """One trial of a plan: a step."""
 
     kind = FLOW
-    hopeless = frozenset({"generator_failed"})
+    hopeless = frozenset({"generator_failed", "job_failed"})
     factors: FlowFactors
 
     def durations_s(self, inventory: Inventory) -> Sequence[float]:

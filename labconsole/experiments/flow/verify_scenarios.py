@@ -101,7 +101,8 @@ def recompute_disk(record: FlowRecord) -> Iterator[Discrepancy]:
 
     base = sum(map(packets, before)) / len(before) if before else 0.0
     ratio = sum(map(packets, during)) / len(during) / base if base and during else None
-    again = next((number for number in after if packets(number) >= 0.95 * base), None) if before else None
+    again = next((number for number in after if packets(number) >= 0.95 * base), None)
+    again = again if before and during else None
     recovered_s = None if again is None else (again - after[0]) * record.requested.bin_s
     for where, bins, stored in (("before", before, seen.before_bins), ("during", during, seen.during_bins)):
         if stored != ((bins[0], bins[-1] + 1) if bins else None):

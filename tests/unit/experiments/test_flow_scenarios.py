@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
+from labconsole.cli.main import main
+from labconsole.cli.text.flows import flow_lines
 from labconsole.experiments.flow.disk import DiskWorker, beside_work, disk_reasons
 from labconsole.experiments.flow.live import moments_of
 from labconsole.experiments.flow.summary import summarize_flows
@@ -18,7 +21,9 @@ from labconsole.model.disk_beside import DiskBeside
 from labconsole.model.plan.crews import CrewTrial
 from labconsole.model.plan.flows import FlowFactors, FlowPoint, flow_hash, flow_points
 from labconsole.model.record.flow import DiskBesideSeen, FlowRecord, WeightsSeen
+from labconsole.model.record.kinds.flow import KIND as FLOW
 from labconsole.model.weights import WeightSteps
+from labconsole.store.open import open_store
 from labconsole.wire.queues import TakenChange, TakenChanges
 from support.flow_records import ORIGIN_NS, flow_record
 
@@ -274,3 +279,53 @@ def test_a_worker_marks_both_ends_of_its_work_from_ports_of_their_own():
     assert line.index("198.18.64.2:20062") < line.index("cd /tmp/disk/1 && ulimit") < line.index("198.18.64.2:20063")
     assert "198.18.64.2:20032" not in line, "it sends nothing else"
     assert len(line) < 3000
+
+
+# -- in a report ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_report_draws_each_scenario_in_its_own_figure_beside_the_papers_sentences(tmp_path: Path):
+    scenarios = [
+        weighted(steps_of("3:1", "1:3"), (0.75, 0.25)), weighted(steps_of("1:1"), (0.5, 0.5)), stalled(500),
+        flow_record([[500] * 10, [500] * 10]),
+    ]  # fmt: skip
+    limited = flow_record([[200] * 20, [200] * 20], bin_s=0.1, limits_bps=(30_000_000,))
+    limited = limited.model_copy(
+        update={"requested": limited.requested.model_copy(update={"weights": steps_of("1:1")}), "weights": None}
+    )
+    store, out, number = tmp_path / "s.sqlite", tmp_path / "out", 0
+    with open_store(str(store)) as opened:
+        for block in range(1, 4):
+            for record in [*scenarios, limited]:
+                number += 1
+                plan = record.plan.model_copy(update={"block": block, "hash": f"flow-{number}"})
+                made = {
+                    "plan": plan, "flow_id": f"20260101T000000000000Z-{number:04d}",
+                    "set_up": record.set_up.model_copy(update={"id": f"set-up-{block}"}),
+                }  # fmt: skip
+                opened.save_experiment(FLOW, record.model_copy(update=made))
+    told = ["report", "--store", str(store), "--out", str(out), "--reference", "adamczyk", "--formats", "svg,md,csv"]
+    assert main(told) == 0
+    for figure, scenario in (
+        ("adamczyk-7", "no limit"), ("adamczyk-9", "disk-mixed"),
+        ("adamczyk-10", "3:1"), ("adamczyk-11", "limit 30Mbit"),
+        ("adamczyk-12", "1:1"),
+    ):  # fmt: skip
+        panels = (out / f"{figure}.svg").read_text()
+        assert scenario in panels, figure
+        assert ("3:1" in panels) == (figure == "adamczyk-10")
+    assert not (out / "adamczyk-5.svg").exists(), "limits beside weights are another figure's"
+    steps = (out / "flow-weights.md").read_text()
+    assert "| 3:1 | 0 | 0.7500 | 0.7500" in steps
+    beside = (out / "adamczyk-flow-beside.md").read_text()
+    assert "50.00 ± 0.00 % of before" in beside
+    assert "what the sending guest brings falls" in beside and "in proportion to the weights" in beside
+    assert "both guests get about the same" in beside
+
+
+def test_a_trial_is_shown_with_its_steps_and_its_marks():
+    lines = "\n".join(flow_lines(weighted(steps_of("3:1", "1:3"), (0.75, 0.25))))
+    assert "from 1 s 1:3: shares 0.2500, 0.7500, error 0.0000; in force 0.0 ms late" in lines
+    lines = "\n".join(flow_lines(stalled(500)))
+    assert "g2: disk-mixed from 4.000 to 6.000 s by its marks, ended with status 0" in lines
+    assert "the others brought 50.00% of before meanwhile, and 95 % again 0 s after it" in lines
