@@ -21,7 +21,7 @@ from labconsole.model.record.flow import DiskBesideSeen, FlowRecord
 from support.live_lab import COMMAND, labconsole, wait_until
 from support.requirements import require
 
-TIMES = ("--disk-from", "3", "--disk-to", "6", "--duration", "10", "--bin", "0.5")
+TIMES = ("--disk-from", "3", "--disk-to", "6", "--duration", "12", "--bin", "0.5")
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,9 @@ def test_work_on_a_disk_is_marked_and_the_others_are_counted_beside_it(
     assert disk.guest == "g2" and disk.exit_status == 0
     assert record.origin_ns is not None and disk.start_ns is not None and disk.end_ns is not None
     assert (disk.start_ns - record.origin_ns) / 1e9 == pytest.approx(3, abs=0.7)
-    assert (disk.end_ns - record.origin_ns) / 1e9 == pytest.approx(6, abs=2)
+    assert (disk.end_ns - record.origin_ns) / 1e9 == pytest.approx(6, abs=4), (
+        "fio takes seconds to start and to end on a crowded machine"
+    )
     assert disk.during_ratio is not None and disk.during_ratio > 0.2
     assert record.sink is not None and record.sink.foreign_packets == record.sink.other_packets == 0
     assert "lcg" not in lab.execute(hosts.parent.name, "uut", ["ip", "-o", "link"]).stdout
