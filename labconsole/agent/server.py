@@ -28,7 +28,7 @@ from labconsole.agent.operations.guests import Guests
 from labconsole.agent.operations.leasing import Leasing
 from labconsole.agent.operations.marking import Marking
 from labconsole.agent.operations.network import NetworkChanges
-from labconsole.agent.operations.queues import Queues
+from labconsole.agent.operations.queues import SharedQueues
 from labconsole.agent.operations.reading import Reading
 from labconsole.agent.pipes import Inlet, Outlet
 from labconsole.agent.processes.namespaces import Namespaces
@@ -83,7 +83,7 @@ class Agent:
         self._counting = Counting(self._counters, self._outlet.send, lambda quiet: self._leasing.mark_quiet(quiet))
         self._links = Links(self._namespaces, self._counting.links_changed)
         self._reading = Reading(self._namespaces, self._links)
-        self._queues = Queues()
+        self._queues = SharedQueues()
         self._captures = Captures(journal, self._outlet.send, enter)
         self._marking = Marking(self._namespaces, self._outlet.offer)
         self._executor = Executor(enter)

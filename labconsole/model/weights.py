@@ -16,13 +16,13 @@ Weights = tuple[int, ...]
 def _weights(value: Any) -> Weights:
     parts = value.split(":") if isinstance(value, str) else value
     if not isinstance(parts, (list, tuple)) or len(parts) < 2:
-        raise ValueError("is no weights | allowed: one of each guest, such as 30:1")
+        raise ValueError("are not weights | allowed: one of each guest, such as 30:1")
     try:
         found = tuple(int(each) for each in parts if not isinstance(each, (bool, float)))
     except (TypeError, ValueError):
         found = ()
     if len(found) != len(parts) or not all(1 <= each <= MOST_WEIGHT for each in found):
-        raise ValueError(f"is no weights | allowed: whole numbers from 1 to {MOST_WEIGHT}, such as 30:1")
+        raise ValueError(f"are not weights | allowed: whole numbers from 1 to {MOST_WEIGHT}, such as 30:1")
     return found
 
 

@@ -37,7 +37,7 @@ class QueueState(Message):
 
 
 class ReadQueue(Request[QueueState], op="queue.read"):
-    """Ask for so many classes of a shared queue."""
+    """Ask for the classes of a shared queue, of which there are ``classes``."""
 
     queue: Word
     classes: Annotated[int, Rule(whole(1, MAX_CLASSES))]

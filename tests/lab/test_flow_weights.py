@@ -180,7 +180,7 @@ def test_a_trial_that_ends_early_leaves_no_queue(hosts: Path, tmp_path: Path, ho
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (("--guests", "2", "--weights", "fast"), "is no weights"),
+        (("--guests", "2", "--weights", "fast"), "are not weights"),
         (("--guests", "2", "--weights", "1:0"), "whole numbers from 1"),
         (("--guests", "3", "--weights", "1:1"), "weights are of 2 guests"),
         (("--guests", "2", "--weights", "1:1,1:1:1"), "equally many guests"),

@@ -29,7 +29,7 @@ BEFORE_NS = 30 * 10**6
 """So long before a change is due the kernel is asked what is in force."""
 
 
-class Queues:
+class SharedQueues:
     """Each request has a thread and a socket of its own: the kernel is asked while the agent does other things."""
 
     @answers(ReadQueue)

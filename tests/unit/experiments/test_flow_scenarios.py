@@ -85,7 +85,7 @@ def test_weights_are_read_and_divide_a_link():
 
 @pytest.mark.parametrize("bad", ["30", "30:0", "1:1001", "a:b", 1801, [1], [1.5, 2], True, None])
 def test_what_is_no_weights_is_refused(bad: Any):
-    with pytest.raises(ValidationError, match="is no weights"):
+    with pytest.raises(ValidationError, match="are not weights"):
         WeightSteps.model_validate({"steps": [bad]})
 
 
