@@ -22,7 +22,7 @@ Rates = Annotated[List[ClassRate], Most(MAX_CLASSES)]
 
 
 class QueueClass(Message):
-    """One guest's class, as the kernel has it. None: it is not there, or does not say."""
+    """One guest's class, as the kernel has it. None: it does not exist, or does not say."""
 
     rate_bps: Optional[Count]
     most_bps: Optional[Count]
@@ -46,7 +46,7 @@ class ReadQueue(Request[QueueState], op="queue.read"):
 class TakenChange(Message):
     """One set of rates. Times are those of the node's CLOCK_MONOTONIC: when it was due, when the last of its classes
     had its rate, and when they were read back; None: it was not made. ``rates_bps``: as read back, in turn, None for a
-    class that is not there; ``kept_bps`` the same just before the next set was due, None of the last.
+    class that does not exist; ``kept_bps`` the same just before the next set was due, None of the last.
     ``complaint``: why a class could not be changed.
     """
 
