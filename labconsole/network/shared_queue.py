@@ -57,7 +57,7 @@ class SharedQueue(NetworkChange, do="shared_queue"):
     """Let guests share ``rate_bps``, counted in whole frames without their check sequence.
 
     ``queue`` is the device that is made for it; ``burst_bytes``: how much may come at once after a rest;
-    ``queue_packets``: how much of each guest waits at most, the rest is dropped. Frames from other addresses do not wait.
+    ``queue_packets``: how much of each guest waits at most, the rest is dropped. Other frames do not wait.
     """
 
     queue: InterfaceName
