@@ -28,6 +28,7 @@ from labconsole.agent.operations.guests import Guests
 from labconsole.agent.operations.leasing import Leasing
 from labconsole.agent.operations.marking import Marking
 from labconsole.agent.operations.network import NetworkChanges
+from labconsole.agent.operations.queues import SharedQueues
 from labconsole.agent.operations.reading import Reading
 from labconsole.agent.pipes import Inlet, Outlet
 from labconsole.agent.processes.namespaces import Namespaces
@@ -82,6 +83,7 @@ class Agent:
         self._counting = Counting(self._counters, self._outlet.send, lambda quiet: self._leasing.mark_quiet(quiet))
         self._links = Links(self._namespaces, self._counting.links_changed)
         self._reading = Reading(self._namespaces, self._links)
+        self._queues = SharedQueues()
         self._captures = Captures(journal, self._outlet.send, enter)
         self._marking = Marking(self._namespaces, self._outlet.offer)
         self._executor = Executor(enter)
@@ -106,7 +108,7 @@ class Agent:
         self._inlet = Inlet(0, self._line, self._line_too_long, self._end)
         self._operations = operations_of((
             self, self._reading, self._counting, self._checking, self._leasing, self._generating, self._captures,
-            self._marking, self._changes, self._guests, self._executor,
+            self._marking, self._changes, self._queues, self._guests, self._executor,
         ))  # fmt: skip
 
     async def run(self) -> None:

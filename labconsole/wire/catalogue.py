@@ -19,6 +19,7 @@ from labconsole.wire import (
     marks,
     memory,
     processors,
+    queues,
     session,
     settings,
     surroundings,
@@ -29,7 +30,7 @@ from labconsole.wire.message import AgentEvent
 
 _TOPICS = (
     session, facts, links, settings, survey, lease, counters, processors, drops, surroundings, generator, capture,
-    foreign, marks, changes, guests, usage, memory, execution,
+    foreign, marks, changes, queues, guests, usage, memory, execution,
 )  # fmt: skip
 
 

@@ -10,9 +10,11 @@ from labconsole.experiments.flow.quantities import quantities
 from labconsole.experiments.flow.summary import FlowPointFound, FlowsSummary
 from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.model.record.flow import FlowRecord, ReceiverSeen, RingSeen, SenderSeen
+from labconsole.model.weights import weights_text
 from labconsole.units import format_rate_bps, format_target
 
 MAX_GUESTS = 20
+MAX_STEPS = 30
 MEGA = 1e6
 
 
@@ -31,6 +33,8 @@ def flow_words(record: FlowRecord) -> str:
     words += format_target(asked.offered_bps)
     words += f", the first in {asked.greedy} flows" if asked.greedy > 1 else ""
     words += held
+    words += "" if asked.weights is None else f", {asked.weights.words()}"
+    words += "" if asked.disk is None else f", {asked.disk.words()}"
     words += f", all but the first {asked.second_after_s:g} s later" if asked.second_after_s else ""
     return words + placed
 
@@ -69,6 +73,8 @@ def flow_lines(record: FlowRecord) -> list[str]:
     lines += [f"  {_guest_line(each)}" for each in record.senders[:MAX_GUESTS]]
     if len(record.senders) > MAX_GUESTS:
         lines.append(f"  and {len(record.senders) - MAX_GUESTS} more guests")
+    lines += [f"  {words}" for words in _weight_lines(record)]
+    lines += [f"  {words}" for words in _disk_lines(record)]
     lines += [f"  {words}" for words in _sharing_lines(record)]
     if record.sink is not None:
         sink = record.sink
@@ -147,6 +153,35 @@ def _sharing_lines(record: FlowRecord) -> list[str]:
     return lines
 
 
+def _disk_lines(record: FlowRecord) -> list[str]:
+    seen = record.disk
+    if seen is None:
+        return []
+    marks, origin_ns = (seen.start_ns, seen.end_ns), record.origin_ns or 0
+    when = " to ".join(DASH if each is None else f"{(each - origin_ns) / 1e9:.3f}" for each in marks)
+    ended = DASH if seen.exit_status is None else seen.exit_status
+    lines = [f"{seen.guest}: {seen.job} from {when} s by its marks, ended with status {ended}"]
+    if seen.during_ratio is not None:
+        again = "never" if seen.recovered_s is None else f"{seen.recovered_s:g} s after it"
+        lines.append(f"  the others brought {seen.during_ratio:.2%} of before meanwhile, and 95 % again {again}")
+    return lines
+
+
+def _weight_lines(record: FlowRecord) -> list[str]:
+    if record.weights is None:
+        return []
+    mean = DASH if record.weights.mean_error_ratio is None else f"{record.weights.mean_error_ratio:.4f}"
+    lines = [f"shares by weight in a queue of {format_rate_bps(record.weights.link_bps)} in frames; mean error {mean}"]
+    for step in record.weights.steps[:MAX_STEPS]:
+        shares = ", ".join(f"{share:.4f}" for share in step.share_ratios) or DASH
+        error = DASH if step.error_ratio is None else f"{step.error_ratio:.4f}"
+        late = DASH if step.taken_s is None else f"{(step.taken_s - step.due_s) * 1e3:.1f} ms"
+        from_s = f"from {step.due_s:g} s {weights_text(step.weights)}"
+        lines.append(f"  {from_s}: shares {shares}, error {error}; in force {late} late")
+    more = len(record.weights.steps) - MAX_STEPS
+    return lines + ([f"  and {more} more steps"] if more > 0 else [])
+
+
 def flows_table(records: Sequence[FlowRecord]) -> list[str]:
     """Trials, one a line."""
     return [flow_row(record) for record in records] or ["no flows out of guests are stored"]
@@ -178,6 +213,9 @@ def _point_words(point: FlowPointFound, name: str) -> str:
         words += f", interference {_mean(point.interference_ratio, 0.01, 2)} %"
     if point.dominant_s is not None:
         words += f", longest dominance {_mean(point.dominant_s, 1, 1)} s"
+    if point.during_disk_ratio is not None:
+        words += f", {_mean(point.during_disk_ratio, 0.01, 2)} % of before beside the work on the disk"
+    words += f", error of weights {_mean(point.weight_error, 1, 4)}" if point.weight_error is not None else ""
     left_out = ", ".join(f"{count} {code}" for code, count in point.left_out.items())
     return words + (f"; left out: {left_out}" if left_out else "")
 

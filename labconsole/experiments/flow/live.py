@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from labconsole.contracts.picture import CopyState, OverTime, PictureCurve, PictureGuest, StepPicture
 from labconsole.experiments.flow.figures import bin_rates
+from labconsole.model.disk_beside import DiskBeside
 from labconsole.model.record.flow import FlowRecord
+from labconsole.model.weights import WeightSteps, weights_text
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.counters import CountersSampled
 
@@ -83,12 +85,17 @@ def picture_of(record: FlowRecord, words: Sequence[str]) -> StepPicture:
         for sender in record.senders
     )
     guests = tuple(PictureGuest(name=sender.guest, state=CopyState.DONE) for sender in record.senders)
-    over_time = OverTime(
-        title="What came of each guest", unit=PAYLOAD, curves=curves, moments=moments_of(asked.second_after_s)
-    )
+    moments = moments_of(asked.second_after_s, asked.weights, asked.disk)
+    over_time = OverTime(title="What came of each guest", unit=PAYLOAD, curves=curves, moments=moments)
     return StepPicture(found=tuple(words), guests=guests, over_time=over_time if record.flows else None)
 
 
-def moments_of(second_after_s: float) -> tuple[tuple[float, str], ...]:
+def moments_of(
+    second_after_s: float, weights: WeightSteps | None = None, disk: DiskBeside | None = None
+) -> tuple[tuple[float, str], ...]:
     """When what is asked of the guests changes."""
-    return ((second_after_s, "the others begin"),) if second_after_s else ()
+    found = [(second_after_s, "the others begin")] if second_after_s else []
+    steps = () if weights is None or len(weights.steps) == 1 else weights.steps
+    found += [(number * weights.every_s, weights_text(each)) for number, each in enumerate(steps) if weights]
+    found += [(disk.from_s, "the last works on its disk"), (disk.to_s, "it ends")] if disk is not None else []
+    return tuple(found)

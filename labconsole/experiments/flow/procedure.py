@@ -14,6 +14,7 @@ from labconsole.engine.crew_stage import guest_address, guest_mac
 from labconsole.engine.crew_step import CrewStep, failure_of
 from labconsole.engine.crew_taking import pinned, unless_stopped
 from labconsole.errors import Aborted, LabError, MeasurementError, NodeLost
+from labconsole.experiments.flow.disk import disk_seen
 from labconsole.experiments.flow.figures import line_bps, shared, start_skew_s
 from labconsole.experiments.flow.frame import TrialSeen
 from labconsole.experiments.flow.inward_found import inward_skew_s, inward_sum, receiver_seen, source_seen
@@ -23,6 +24,7 @@ from labconsole.experiments.flow.ring import ring_seen, ring_sum
 from labconsole.experiments.flow.ring_taking import RingTaking, RingTrialSeen
 from labconsole.experiments.flow.taking import FlowTaking, FlowTrialSeen
 from labconsole.experiments.flow.verdict import capture_reasons, inward_shown, ring_shown, shown_reasons
+from labconsole.experiments.flow.weights import link_bps, weights_seen
 from labconsole.experiments.flow.window import flows_seen, sender_seen, sink_seen
 from labconsole.model.identity import utc_now
 from labconsole.model.inventory import Inventory
@@ -45,7 +47,7 @@ class FlowStep(CrewStep[FlowPoint, FlowRecord]):
     """One trial of a plan: a step."""
 
     kind = FLOW
-    hopeless = frozenset({"generator_failed"})
+    hopeless = frozenset({"generator_failed", "job_failed"})
     factors: FlowFactors
 
     def durations_s(self, inventory: Inventory) -> Sequence[float]:
@@ -105,6 +107,8 @@ class FlowStep(CrewStep[FlowPoint, FlowRecord]):
             bin_s=factors.bin_s,
             memory_mib=factors.memory_mib,
             pattern=point.pattern,
+            weights=point.weights,
+            disk=point.disk,
         )
 
     def _ring_record(self, seen: RingTrialSeen, crew: StandingCrew, bench: Bench, attempt: int) -> FlowRecord:
@@ -148,7 +152,23 @@ class FlowStep(CrewStep[FlowPoint, FlowRecord]):
         senders = tuple(
             sender_seen(sender, flows, seen.window, requested, each_bps.get(sender.name)) for sender in seen.senders
         )
-        sink = sink_seen(crew.timekeeper.name, crew.stream.sink.interface, seen.sink_mac, flows, seen.window)
+        all_bps = link_bps(crew.stream.link_speed_bps, point.payload_bytes)
+        weights = weights_seen(
+            requested,
+            flows,
+            names,
+            (common.first, common.stop),
+            all_bps=all_bps,
+            taken=seen.window.taken,
+            kept_bps=seen.window.kept_bps,
+        )
+        disk = None
+        if seen.worker is not None and point.disk is not None:
+            disk = disk_seen(seen.worker, point.disk, seen.window, flows, names, requested)
+        sink = sink_seen(
+            crew.timekeeper.name, crew.stream.sink.interface, seen.sink_mac, flows, seen.window,
+            marks=0 if disk is None else disk.mark_packets,
+        )  # fmt: skip
         most_bps = line_bps(crew.stream.link_speed_bps, point.payload_bytes)
         skew_s = start_skew_s(flows, names, point.second_after_s)
         shown = [
@@ -156,13 +176,14 @@ class FlowStep(CrewStep[FlowPoint, FlowRecord]):
             *shown_reasons(
                 requested, flows, senders, sink, line_bps=most_bps, start_skew_s=skew_s,
                 swapped_pages=seen.attempt.swapped_pages, program=seen.attempt.program, limits=self.tolerances,
+                weights=weights, disk=disk,
             ),
         ]  # fmt: skip
         return self._made(
             seen, crew, bench, attempt, shown, requested=requested, origin_ns=seen.window.origin_ns, flows=flows,
             senders=senders, sink=sink, shared_from=common.first, shared_to=common.stop, sum_bps=common.sum_bps,
             jain=common.jain, line_ratio=None if common.sum_bps is None else common.sum_bps / most_bps,
-            start_skew_s=skew_s,
+            start_skew_s=skew_s, weights=weights, disk=disk,
         )  # fmt: skip
 
     def _made(
@@ -233,6 +254,10 @@ def result_words(record: FlowRecord) -> list[str]:
         told = [f"{each.guest}: {receiver_words(each)}" for each in record.receivers[:MOST_NAMED]]
         more = len(record.receivers) - MOST_NAMED
         return words + told + ([f"and {more} more"] if more > 0 else [])
+    if record.disk is not None and record.disk.during_ratio is not None:
+        words.append(f"{record.disk.during_ratio:.1%} of it while {record.disk.guest} worked on its disk")
+    if record.weights is not None and record.weights.mean_error_ratio is not None:
+        words.append(f"shares are {record.weights.mean_error_ratio:.4f} from their weights' on average over the steps")
     in_order = sorted(record.senders, key=lambda each: each.payload_bps or 0.0)
     for sender in in_order[:MOST_NAMED]:
         rate = "not known" if sender.payload_bps is None else format_rate_bps(sender.payload_bps)
@@ -261,6 +286,7 @@ def flow_members(point: FlowPoint, factors: FlowFactors, cpus: Sequence[int]) ->
             mac=guest_mac(number),
             memory_mib=factors.memory_mib,
             cpus=pinned(point.cpu, cpus, number),
+            disk_mib=factors.crew_disk_mib if number and number == point.guests - 1 else 0,
         )
         for number in range(point.guests)
     )

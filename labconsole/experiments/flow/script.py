@@ -52,11 +52,16 @@ class Sending:
             f"iperf -c {SINK_ADDRESS} -p {SINK_PORT} -u -l {self.payload_bytes} -b {self.offered_bps} "
             f"-t {self.duration_s:g} -B {self.address}:{self.ports[0]}{flows} --no-udp-fin"
         )
-        wait = f"sleep {self.after_s:g}; " if self.after_s else ""
-        tell = "" if self.neighbour is None else f"busybox arp -s {SINK_ADDRESS} {self.neighbour}; "
-        forget = "" if self.neighbour is None else f"busybox arp -d {SINK_ADDRESS} >/dev/null 2>&1; "
-        said = f"o=$({{ {work}; echo \" ST $?\"; }} 2>&1 | tail -c {OUTPUT_BYTES} | tr '\\n' '|'); "
-        return f'{tell}{wait}{said}{forget}printf "%s\\n" "LCFLOW $o"'
+        return said_line(work, after_s=self.after_s, neighbour=self.neighbour)
+
+
+def said_line(work: str, *, after_s: float, neighbour: str | None) -> str:
+    """The line that does this so much later, and says how it ended. ``neighbour``: see Sending."""
+    wait = f"sleep {after_s:g}; " if after_s else ""
+    tell = "" if neighbour is None else f"busybox arp -s {SINK_ADDRESS} {neighbour}; "
+    forget = "" if neighbour is None else f"busybox arp -d {SINK_ADDRESS} >/dev/null 2>&1; "
+    said = f"o=$({{ {work}; echo \" ST $?\"; }} 2>&1 | tail -c {OUTPUT_BYTES} | tr '\\n' '|'); "
+    return f'{tell}{wait}{said}{forget}printf "%s\\n" "LCFLOW $o"'
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,8 @@ def plain(points: Sequence[FlowPointFound]) -> list[FlowPointFound]:
         point
         for point in points
         if not point.key.limits_bps
+        and not point.key.weights
+        and not point.key.disk
         and point.key.greedy == 1
         and not point.key.second_after_s
         and point.key.offered_bps >= point.line_bps

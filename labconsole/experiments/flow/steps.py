@@ -66,10 +66,10 @@ class Flows:
                     "processes of the bare host share its network stack, so that what several are sent cannot be told "
                     "apart", key="guests", value=point.guests, allowed="1, or platforms with guests",
                 )  # fmt: skip
-            if bare and (point.limits or point.pattern == "ring"):
+            if bare and (point.limits or point.weights or point.pattern == "ring"):
                 raise ConfigError(
                     "processes of the bare host have no interface and no network stack of their own",
-                    key="limits" if point.limits else "pattern", value=point.platform,
+                    key="limits" if point.limits else "weights" if point.weights else "pattern", value=point.platform,
                     allowed="platforms with guests; measure the bare host by a plan of its own",
                 )  # fmt: skip
 

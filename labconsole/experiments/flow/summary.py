@@ -8,14 +8,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from labconsole.experiments.flow.figures import bin_rates
 from labconsole.experiments.flow.inward_found import lost_ratios
 from labconsole.experiments.flow.quantities import SharingFound, quantities
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
 from labconsole.measure.trials_of_guests import hypervisor, newest_trials, uut_kernel, with_points
-from labconsole.model.record.flow import FlowRecord
+from labconsole.model.disk_beside import DiskBeside
+from labconsole.model.record.flow import FlowRecord, WeightStepSeen
+from labconsole.model.weights import Weights, WeightSteps
 from labconsole.units import format_target
 
 TOLD_APART = (
@@ -47,6 +49,18 @@ class FlowPointKey(NamedTuple):
     kernel: str = ""
     hypervisor: str = ""
     pattern: str = "out"
+    weights: tuple[Any, ...] = ()
+    disk: tuple[Any, ...] = ()
+
+    @property
+    def beside(self) -> DiskBeside | None:
+        """What the last guest does on its disk meanwhile."""
+        return DiskBeside(job=self.disk[0], from_s=self.disk[1], to_s=self.disk[2]) if self.disk else None
+
+    @property
+    def weighted(self) -> WeightSteps | None:
+        """By which the guests share the link."""
+        return WeightSteps(every_s=self.weights[0], steps=self.weights[1]) if self.weights else None
 
     @property
     def scenario(self) -> str:
@@ -57,6 +71,8 @@ class FlowPointKey(NamedTuple):
         if self.pattern == "in":
             return f"sent {format_target(self.offered_bps)}{' each' if self.guests > 1 else ''}"
         words = [f"limit {limits}" if limits else "no limit"]
+        words += [self.weighted.words()] if self.weighted else []
+        words += [self.beside.words()] if self.beside else []
         words += [f"{self.greedy} flows to one"] if self.greedy > 1 else []
         words += [f"the first alone for {self.second_after_s:g} s"] if self.second_after_s else []
         return ", ".join(words)
@@ -75,6 +91,18 @@ class GuestFound:
     spread_bps: SetUpMean | None
     lost_packets: SetUpMean | None
     bins_bps: tuple[SetUpMean, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightStepFound:
+    """Weights at a point: what of all that comes the first guest is due, what it has, and how far guests are from
+    their due.
+    """
+
+    weights: Weights
+    due_ratio: float
+    first_share_ratio: SetUpMean | None
+    error_ratio: SetUpMean | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +126,10 @@ class FlowPointFound:
     starved_ratio: SetUpMean | None
     first_share_ratio: SetUpMean | None
     lost_ratios: Mapping[str, SetUpMean]
+    during_disk_ratio: SetUpMean | None
+    recovered_s: SetUpMean | None
+    weight_error: SetUpMean | None
+    weight_steps: tuple[WeightStepFound, ...]
     guests: tuple[GuestFound, ...]
     median_id: str | None
     left_out: Mapping[str, int]
@@ -140,6 +172,8 @@ def flow_key(record: FlowRecord) -> FlowPointKey:
         record.testbed_fingerprint, asked.platform, asked.guests, asked.cpu, asked.offered_bps, asked.limits_bps,
         asked.greedy, asked.second_after_s, asked.payload_bytes, asked.duration_s, asked.bin_s, asked.memory_mib,
         uut_kernel(record), hypervisor(record), asked.pattern,
+        () if asked.weights is None else (asked.weights.every_s, asked.weights.steps),
+        () if asked.disk is None else (asked.disk.job, asked.disk.from_s, asked.disk.to_s),
     )  # fmt: skip
 
 
@@ -195,6 +229,10 @@ def _point(key: FlowPointKey, every: Sequence[FlowRecord]) -> FlowPointFound:
         starved_ratio=mean(lambda record, found: found.starved_ratio),
         first_share_ratio=mean(lambda record, found: found.first_share_ratio),
         lost_ratios={place: found for place, found in at_places.items() if found is not None},
+        during_disk_ratio=mean(lambda record, _: None if record.disk is None else record.disk.during_ratio),
+        recovered_s=mean(lambda record, _: None if record.disk is None else record.disk.recovered_s),
+        weight_error=mean(lambda record, _: None if record.weights is None else record.weights.mean_error_ratio),
+        weight_steps=_weight_steps(key, mean),
         guests=(
             *(_guest(place, name, key, entered, mean) for place, name in enumerate(names)),
             *(
@@ -210,6 +248,32 @@ def _point(key: FlowPointKey, every: Sequence[FlowRecord]) -> FlowPointFound:
         left_out=dict(left_out),
         flow_ids=tuple(each.flow_id for each in entered),
     )
+
+
+def _weight_steps(
+    key: FlowPointKey, mean: Callable[[Callable[[FlowRecord, SharingFound], float | None]], SetUpMean | None]
+) -> tuple[WeightStepFound, ...]:
+    def of(number: int) -> WeightStepFound:
+        def step(record: FlowRecord) -> WeightStepSeen | None:
+            return record.weights.steps[number] if record.weights else None
+
+        def share(record: FlowRecord) -> float | None:
+            found = step(record)
+            return found.share_ratios[0] if found is not None and found.share_ratios else None
+
+        def error(record: FlowRecord) -> float | None:
+            found = step(record)
+            return None if found is None else found.error_ratio
+
+        weights = key.weights[1][number]
+        return WeightStepFound(
+            weights=weights,
+            due_ratio=weights[0] / sum(weights),
+            first_share_ratio=mean(lambda record, _: share(record)),
+            error_ratio=mean(lambda record, _: error(record)),
+        )
+
+    return tuple(of(number) for number in range(len(key.weights[1]) if key.weights else 0))
 
 
 def _plain_guest(

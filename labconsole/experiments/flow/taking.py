@@ -10,24 +10,31 @@ from dataclasses import dataclass
 from labconsole.contracts.crew import StandingCrew
 from labconsole.contracts.experiment import Bench
 from labconsole.engine.crew_taking import unless_stopped
-from labconsole.errors import NodeError, NodeLost
+from labconsole.errors import MeasurementError, NodeError, NodeLost
+from labconsole.experiments.flow.disk import DiskWorker
 from labconsole.experiments.flow.figures import HEADER_BYTES
-from labconsole.experiments.flow.frame import FramedTaking, TrialSeen
+from labconsole.experiments.flow.frame import FlowGuest, FramedTaking, TrialSeen
 from labconsole.experiments.flow.live import SendingWatch, moments_of
 from labconsole.experiments.flow.script import SINK_ADDRESS, Sending
+from labconsole.experiments.flow.weights import QUEUE, QUEUE_S, classes_seen, queue_of
 from labconsole.experiments.flow.window import FlowSender, FlowWindow
+from labconsole.model.disk_beside import DiskBeside
+from labconsole.model.jobs import JOBS
 from labconsole.model.plan.flows import FlowFactors, FlowPoint
+from labconsole.model.record.flow import LimiterSeen
 from labconsole.network.routing import Neighbour
 from labconsole.packets.flows import MAX_BINS
+from labconsole.platforms.base.disk_work import disk_of, made_ready
 from labconsole.platforms.base.inside import DONE, WAITS, at_once
 from labconsole.verdict.changes import Port
 from labconsole.verdict.observed import Snapshot, parse_snapshot
-from labconsole.wire.capture import StartCapture, StopCapture
+from labconsole.wire.capture import CaptureResult, StartCapture, StopCapture
 from labconsole.wire.changes import AnyChange
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.counters import ReadCounters
-from labconsole.wire.guests import TOGETHER_S, AskGuests, GuestLine
+from labconsole.wire.guests import TOGETHER_S, AskedGuests, AskGuests, GuestLine
 from labconsole.wire.links import ReadLinks
+from labconsole.wire.queues import ChangeRates, ReadQueue, TakenChanges
 
 CAPTURE = "flows"
 SNAP_BYTES = 64
@@ -38,15 +45,22 @@ MOST_DRAIN_S = 10.0
 """So long packets may wait in queues after the last was sent."""
 
 _RX = STAT_NAMES.index("rx_packets")
+READY_S = 300.0
+"""How long a guest may take to make the files that its work on the disk needs."""
+
+TAKEN_S = 2.0
+"""How much later than all guests have sent the UUT may say how weights changed."""
+
 CLOSE_S = 300.0
 """How long a sink may take to count what its capture still holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowTrialSeen(TrialSeen):
-    """What one attempt saw."""
+    """What one attempt saw. ``worker``: the guest that works on its disk instead of sending."""
 
     senders: tuple[FlowSender, ...]
+    worker: DiskWorker | None
     sink_mac: str
     window: FlowWindow
 
@@ -59,6 +73,9 @@ class FlowTaking(FramedTaking):
     ) -> None:
         super().__init__(point, factors, bench, crew)
         self._offered_bps = offered_bps
+        self._worker: DiskWorker | None = None
+        self._changing: ChangeRates | None = None
+        self._kept_bps: tuple[int | None, ...] = ()
 
     async def take(self) -> FlowTrialSeen:
         """From the limits to the guests' attestation.
@@ -68,12 +85,15 @@ class FlowTaking(FramedTaking):
         crew = self._crew
         sink_mac = await self._sink_mac()
         senders = self._senders(sink_mac)
+        if self._point.disk is not None:
+            self._worker = await unless_stopped(self._bench.stage, self._ready(self._point.disk, sink_mac))
         nodes = {crew.uut: [crew.stream.uut_out], crew.timekeeper: [crew.stream.sink.interface]}
         window = await self._framed(senders, nodes, self._neighbour(sink_mac), lambda: self._send(senders))
         return FlowTrialSeen(
             attempt=self._attempt,
             ports=self._ports(senders),
             senders=tuple(senders),
+            worker=self._worker,
             sink_mac=sink_mac,
             window=window,
         )
@@ -94,7 +114,7 @@ class FlowTaking(FramedTaking):
     def _senders(self, sink_mac: str) -> list[FlowSender]:
         point, bare = self._point, not self._crew.crew.own_stacks
         found = []
-        for number, member in enumerate(self._crew.members):
+        for number, member in enumerate(self._crew.members[: point.guests - (point.disk is not None)]):
             known = self._known(member)
             after_s = point.second_after_s if number else 0.0
             sending = Sending(
@@ -111,6 +131,44 @@ class FlowTaking(FramedTaking):
             found.append(FlowSender(**known, host_interface=host_interface, sending=sending))
         return found
 
+    async def _ready(self, beside: DiskBeside, sink_mac: str) -> DiskWorker:
+        """The last guest, whose disk has what its work needs."""
+        member, work = self._crew.members[-1], JOBS[beside.job].disk
+        if work is not None:
+            await made_ready(self._crew, {member.name: 1}, work, beside.size, READY_S)
+        if (disk := disk_of(self._crew, member.name)) is None:
+            raise MeasurementError(f"guest {member.name} of platform {self._point.platform} has no disk")
+        neighbour = sink_mac if self._crew.crew.own_stacks else None
+        return DiskWorker(**self._known(member), number=self._point.guests - 1, disk=disk, neighbour=neighbour)
+
+    def _limits(self, guests: Sequence[FlowGuest]) -> list[AnyChange]:
+        """Where guests share by weights, one queue does both."""
+        weights, senders = self._point.weights, [each for each in guests if isinstance(each, FlowSender)]
+        if weights is None:
+            return super()._limits(guests)
+        for sender in senders:
+            if sender.host_interface is None:
+                raise MeasurementError(
+                    f"guest {sender.name} of platform {self._point.platform} has no interface of its own on the UUT "
+                    "by which it could be told from the others"
+                )
+        begin_s = TOGETHER_S + LONGER_S
+        speed_bps = self._crew.stream.link_speed_bps
+        queue, self._changing = queue_of(self._point, weights, senders, speed_bps, begin_s)
+        return [queue]
+
+    async def _limiters(self, guests: Sequence[FlowGuest]) -> dict[str, LimiterSeen]:
+        if self._changing is None:
+            return await super()._limiters(guests)
+        try:
+            state = await self._crew.uut.ask(ReadQueue(queue=QUEUE, classes=len(guests)))
+        except NodeLost:
+            raise
+        except NodeError:  # somebody took it away: that nothing can be read is what there is to say
+            return {}
+        self._kept_bps = tuple(each.rate_bps for each in state.classes)
+        return dict(zip([guest.name for guest in guests], classes_seen(state), strict=False))
+
     def _neighbour(self, sink_mac: str) -> list[AnyChange]:
         """Where guests have the UUT's own network stack, it is the one to be told whose address it is."""
         if self._crew.crew.own_stacks:
@@ -126,36 +184,62 @@ class FlowTaking(FramedTaking):
             self._seen.before = dict(zip((crew.uut.name, crew.timekeeper.name), before, strict=True))
             timeout_s = self._factors.duration_s + LONGER_S
             lines = [GuestLine(guest=sender.name, line=at_once([sender.sending.line()])) for sender in senders]
+            if self._worker is not None and self._point.disk is not None:
+                lines.append(GuestLine(guest=self._worker.name, line=at_once([self._worker.line(self._point.disk)])))
             with self._watched(senders, await self._indices(senders)):
-                answered = await unless_stopped(
-                    self._bench.stage,
-                    crew.uut.ask(
-                        AskGuests(asked=lines, until=DONE, timeout_s=timeout_s, waits=WAITS),
-                        timeout_s=timeout_s + TOGETHER_S + 30,
-                    ),
-                )
+                asked = AskGuests(asked=lines, until=DONE, timeout_s=timeout_s, waits=WAITS)
+                answered, taken = await unless_stopped(self._bench.stage, self._all_sent(asked))
             after = await self._counters_at_rest()
             self._seen.after = dict(zip((crew.uut.name, crew.timekeeper.name), after, strict=True))
             limiters = await self._limiters(senders)
-            over = True
+            over, failure = True, ""
+            capture: CaptureResult | None
             try:
                 capture = await crew.timekeeper.ask(StopCapture(capture=CAPTURE), timeout_s=CLOSE_S)
             except NodeLost:
                 raise
             except NodeError as exc:
-                return FlowWindow(
-                    answered=answered, before=before, after=after, limiters=limiters, capture_failure=exc.message
-                )
-            return FlowWindow(answered=answered, before=before, after=after, limiters=limiters, capture=capture)
+                capture, failure = None, exc.message
+            return FlowWindow(
+                answered=answered,
+                before=before,
+                after=after,
+                limiters=limiters,
+                taken=taken,
+                kept_bps=self._kept_bps,
+                capture=capture,
+                capture_failure=failure,
+            )
         finally:
             if not over:
                 with suppress(NodeError):
                     await crew.timekeeper.ask(StopCapture(capture=CAPTURE), timeout_s=CLOSE_S)
 
+    async def _all_sent(self, asked: AskGuests) -> tuple[AskedGuests, TakenChanges | None]:
+        """All guests send, and weights change meanwhile, if they are to; None: the UUT does not say how."""
+        uut, changing = self._crew.uut, None
+        if self._changing is not None:
+            longest_s = self._changing.begin_s + self._factors.duration_s + LONGER_S
+            changing = asyncio.ensure_future(uut.ask(self._changing, timeout_s=longest_s))
+        try:
+            answered = await uut.ask(asked, timeout_s=asked.timeout_s + TOGETHER_S + 30)
+            if changing is None:
+                return answered, None
+            await asyncio.wait((changing,), timeout=TAKEN_S)
+            if not changing.done() or (
+                isinstance(failed := changing.exception(), NodeError) and not isinstance(failed, NodeLost)
+            ):
+                return answered, None
+            return answered, changing.result()
+        finally:
+            if changing is not None:
+                changing.cancel()
+
     def _capture(self, senders: Sequence[FlowSender]) -> StartCapture:
         """Of every packet that comes to the sink: who else sends there is to be seen."""
         crew, factors, payload_bytes = self._crew, self._factors, self._point.payload_bytes
         inventory = self._bench.inventory
+        waits_s = 0.0 if self._changing is None else QUEUE_S * len(senders)
         wanted_bps = sum(each.sending.flows * each.sending.offered_bps for each in senders)
         frames_bps = min(wanted_bps * (payload_bytes + HEADER_BYTES) / payload_bytes, float(crew.stream.link_speed_bps))
         return StartCapture(
@@ -167,7 +251,7 @@ class FlowTaking(FramedTaking):
             directory=inventory.nodes[crew.timekeeper.name].capture_dir,
             expected_packets=round(frames_bps * factors.duration_s / (8 * (payload_bytes + HEADER_BYTES))),
             flow_bin_ns=round(factors.bin_s * 1e9),
-            flow_bins=min(MAX_BINS, round(factors.duration_s / factors.bin_s) + 2),
+            flow_bins=min(MAX_BINS, round((factors.duration_s + waits_s) / factors.bin_s) + 2),
         )
 
     async def _counters(self) -> tuple[Snapshot, Snapshot]:
@@ -190,4 +274,5 @@ class FlowTaking(FramedTaking):
     def _watched(self, senders: Sequence[FlowSender], indices: Mapping[int, str]) -> AbstractContextManager[None]:
         """Meanwhile whoever watches sees what each guest sends."""
         words = f"{len(senders)} guest{'s send' if len(senders) > 1 else ' sends'} for {self._factors.duration_s:g} s"
-        return self._showing(words, senders, SendingWatch(indices), moments_of(self._point.second_after_s))
+        moments = moments_of(self._point.second_after_s, self._point.weights, self._point.disk)
+        return self._showing(words, senders, SendingWatch(indices), moments)

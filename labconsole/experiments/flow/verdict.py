@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from labconsole.experiments.flow.disk import disk_reasons
 from labconsole.experiments.flow.figures import HEADER_BYTES, sent_for_s, told_s
 from labconsole.experiments.flow.inward_verdict import inward_reasons
 from labconsole.experiments.flow.limiters import QUEUE_S
 from labconsole.experiments.flow.ring import ring_reasons
+from labconsole.experiments.flow.weights import weight_reasons
 from labconsole.model.record.crew_trial import ProgramSeen
 from labconsole.model.record.flow import (
+    DiskBesideSeen,
     FlowRequested,
     FlowSeen,
     ReceiverSeen,
@@ -17,6 +20,7 @@ from labconsole.model.record.flow import (
     SenderSeen,
     SinkSeen,
     SourceSeen,
+    WeightsSeen,
 )
 from labconsole.model.record.run import Reason
 from labconsole.model.tolerances import Tolerances
@@ -50,6 +54,8 @@ def shown_reasons(
     swapped_pages: int | None,
     program: ProgramSeen | None,
     limits: Tolerances,
+    weights: WeightsSeen | None = None,
+    disk: DiskBesideSeen | None = None,
 ) -> list[Reason]:
     """Those that follow from what a record holds, so that whoever has it can judge again."""
     found: list[Reason] = []
@@ -61,6 +67,8 @@ def shown_reasons(
         found += _offered(requested, number, sender, line_bps, limits)
         found += _sent_for(requested, number, sender, own, line_bps, limits)
         found += _sizes(requested, sender, own)
+    found += weight_reasons(requested, weights)
+    found += disk_reasons(requested, disk)
     found += _beyond(senders, line_bps)
     if sink is not None:
         found += (
@@ -155,7 +163,7 @@ def _sent_for(
     longer.
     """
     took_s, wanted_s = sent_for_s(flows, sender.guest), told_s(requested, number)
-    every_bps = sum(_intended_bps(requested, place) for place in range(requested.guests))
+    every_bps = sum(_intended_bps(requested, place) for place in range(requested.senders))
     if took_s is None:
         return
     evidence = {"guest": sender.guest, "sent_s": took_s, "told_s": wanted_s}

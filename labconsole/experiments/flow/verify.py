@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 from labconsole.experiments.flow.verdict import inward_shown, ring_shown, shown_reasons
+from labconsole.experiments.flow.verify_scenarios import recompute_disk, recompute_weights
 from labconsole.measure.recompute.discrepancy import Discrepancy, Number, against, same
 from labconsole.measure.recompute.judged_again import judged_again, limits_of
 from labconsole.model.record.flow import FlowRecord, FlowSeen, ReceiverSeen
@@ -14,7 +15,7 @@ SHOWN_ONLY = frozenset(
     {
         "no_packets", "generator_failed", "limiter_missing", "start_skew", "swapped", "offered_short", "duration_cut",
         "duration_stretched", "rate_uncertain", "capture_incomplete", "witnesses_disagree", "offered_over",
-        "programs_differ",
+        "programs_differ", "weights_missing", "weights_late", "mark_lost", "job_failed",
     }
 )  # fmt: skip
 """Codes that nothing gives but what the record holds."""
@@ -29,7 +30,7 @@ def recompute_flow(record: FlowRecord) -> list[Discrepancy]:
         return [*_ring(record), *_verdict(record)]
     if record.requested.pattern == "in":
         return [*_inward(record), *_verdict(record)]
-    return [*_counts(record), *_rates(record), *_verdict(record)]
+    return [*_counts(record), *_rates(record), *recompute_weights(record), *recompute_disk(record), *_verdict(record)]
 
 
 def _ring(record: FlowRecord) -> Iterator[Discrepancy]:
@@ -121,9 +122,9 @@ def _losses(each: ReceiverSeen) -> dict[str, int]:
 
 def _counts(record: FlowRecord) -> Iterator[Discrepancy]:
     asked = record.requested
-    if len(record.senders) != asked.guests:
-        yield Discrepancy(where="senders", stored=len(record.senders), recomputed=asked.guests)
-    wanted = asked.guests - 1 + asked.greedy
+    if len(record.senders) != asked.senders:
+        yield Discrepancy(where="senders", stored=len(record.senders), recomputed=asked.senders)
+    wanted = asked.senders - 1 + asked.greedy
     if record.sink is not None and len(record.flows) != wanted:
         yield Discrepancy(where="flows", stored=len(record.flows), recomputed=wanted)
     for index, flow in enumerate(record.flows):
@@ -139,6 +140,7 @@ def _counts(record: FlowRecord) -> Iterator[Discrepancy]:
     sink = record.sink
     if sink is not None:
         total = sum(flow.packets for flow in record.flows) + sink.foreign_packets + sink.other_packets
+        total += 0 if record.disk is None else record.disk.mark_packets
         if total != sink.captured_packets:
             yield Discrepancy(where="sink.captured_packets", stored=sink.captured_packets, recomputed=total)
 
@@ -234,6 +236,8 @@ def _verdict(record: FlowRecord) -> Iterator[Discrepancy]:
         swapped_pages=record.swapped_pages,
         program=record.program,
         limits=limits_of(record.in_force),
+        weights=record.weights,
+        disk=record.disk,
     )
     yield from judged_again(record, again, SHOWN_ONLY)
 

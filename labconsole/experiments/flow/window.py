@@ -20,6 +20,7 @@ from labconsole.wire.capture import CaptureResult
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.flows import CountedFlow
 from labconsole.wire.guests import AskedGuest, AskedGuests
+from labconsole.wire.queues import TakenChanges
 
 _RX = STAT_NAMES.index("rx_packets")
 
@@ -37,12 +38,16 @@ class FlowSender:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowWindow:
-    """``before`` and ``after``: counters of the UUT and of the sink. ``capture`` None: ``capture_failure`` says why."""
+    """``before`` and ``after``: counters of the UUT and the sink. ``taken``: of weights that change, ``kept_bps``: the
+    guests' rates by them at the end. ``capture`` None: ``capture_failure`` says why.
+    """
 
     answered: AskedGuests
     before: tuple[Snapshot, Snapshot]
     after: tuple[Snapshot, Snapshot]
     limiters: Mapping[str, LimiterSeen] = field(default_factory=dict)
+    taken: TakenChanges | None = None
+    kept_bps: tuple[int | None, ...] = ()
     capture: CaptureResult | None = None
     capture_failure: str = ""
 
@@ -123,8 +128,10 @@ def sender_seen(
     )
 
 
-def sink_seen(node: str, interface: str, mac: str, flows: Sequence[FlowSeen], window: FlowWindow) -> SinkSeen | None:
-    """What the sink counted of everybody; None: it did not capture."""
+def sink_seen(
+    node: str, interface: str, mac: str, flows: Sequence[FlowSeen], window: FlowWindow, *, marks: int = 0
+) -> SinkSeen | None:
+    """What the sink counted of everybody; None: it did not capture. ``marks``: packets of no flow that are ours."""
     capture = window.capture
     if capture is None or capture.flows is None:
         return None
@@ -138,7 +145,7 @@ def sink_seen(node: str, interface: str, mac: str, flows: Sequence[FlowSeen], wi
         dropped_packets=capture.dropped_kernel_packets,
         nic_packets=_received(window, 1, interface),
         other_packets=capture.flows.other_packets,
-        foreign_packets=of_flows - sum(flow.packets for flow in flows),
+        foreign_packets=of_flows - sum(flow.packets for flow in flows) - marks,
         fragments=capture.flows.fragments,
     )
 

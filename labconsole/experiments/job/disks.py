@@ -13,24 +13,15 @@ from dataclasses import dataclass
 from labconsole.contracts.crew import StandingCrew, StandingMember
 from labconsole.errors import MeasurementError
 from labconsole.experiments.job.disk_verdict import jobs_volume
-from labconsole.experiments.job.script import OUTPUT_BYTES
 from labconsole.model.jobs import DiskWork
 from labconsole.model.record.job import CopySeen, DiskSeen, GuestDiskBytes
-from labconsole.platforms.base.inside import DONE
+from labconsole.platforms.base.disk_work import disk_of, made_ready
 from labconsole.wire.execution import Execute
-from labconsole.wire.guests import AskGuests, GuestLine
 
 SECTOR_BYTES = 512
 _ASK_S = 60.0
 _IO = re.compile(r"^(\d{1,10}) (\d{1,18}) (\d{1,18})$", re.MULTILINE)
 _SECTORS = re.compile(r"^ *(\d{1,9}) +(\d{1,9}) \S+ \d+ \d+ (\d{1,15}) \d+ \d+ \d+ (\d{1,15}) ", re.MULTILINE)
-_SAID_CHARACTERS = 200
-
-# What was made for the trial is on the device when its window begins, and out of the UUT's page cache.
-_SETTLE = """\
-sync -f "$0"
-for file; do dd if="$file" iflag=nocache count=0 2>/dev/null; done
-:"""
 
 _USED = """\
 add() {
@@ -73,30 +64,12 @@ class DiskWatch:
         self._after: DiskCounts | None = None
 
     async def make_ready(self, limit_s: float) -> None:
-        """Empty the disks of the guests that are to work, and make the files that the job needs, for each copy in a
-        directory of its own. Raises MeasurementError with the guest's words, NodeError.
-        """
-        crew = self._crew
-        standing = {member.name: member for member in crew.crew.members}
-        lines = [
-            GuestLine(guest=guest, line=_ready_line(standing[guest], count, self._work, self._size))
-            for guest, count in self._copies.items()
-        ]
-        answers = await crew.uut.ask(AskGuests(asked=lines, until=DONE, timeout_s=limit_s), timeout_s=limit_s + 30)
-        for each in answers.guests:
-            printed = " ".join((each.printed or each.message or "").split())
-            if not re.search(r"LCREADY 0\b", printed):
-                raise MeasurementError(
-                    f"{each.guest}: the files that the job needs could not be made: {printed[-_SAID_CHARACTERS:]}"
-                )
-        settle = Execute(argv=["sh", "-c", _SETTLE, self._below.place, *self._below.files], timeout_s=_ASK_S)
-        await crew.uut.ask(settle, timeout_s=_ASK_S + 10)
+        """See made_ready()."""
+        await made_ready(self._crew, self._copies, self._work, self._size, limit_s)
 
     def of(self, guest: str) -> tuple[str, int] | None:
-        """Where in this guest its disk is, and its size in MiB."""
-        place = next((each.disk for each in self._crew.crew.members if each.name == guest), None)
-        wanted = next((each.disk_mib for each in self._crew.members if each.name == guest), 0)
-        return None if place is None else (place, wanted)
+        """See disk_of()."""
+        return disk_of(self._crew, guest)
 
     async def __aenter__(self) -> None:
         """The window begins."""
@@ -138,17 +111,6 @@ class DiskWatch:
             job_written_bytes=job_written,
             guests=tuple(guests),
         )
-
-
-def _ready_line(member: StandingMember, copies: int, work: DiskWork, size: int) -> str:
-    place = member.disk
-    if place is None:
-        raise MeasurementError(f"{member.name}: a job of the disk was asked for, but it has no disk")
-    steps = [f"cd {place}", "rm -rf -- *"]
-    for number in range(1, copies + 1):
-        made = f" && {{ {work.make.format(size=size)}; }}" if work.make else ""
-        steps.append(f"mkdir {number} && ( cd {number}{made} )")
-    return f'{{ ( {" && ".join(steps)} && busybox sync -f . ); echo "LCREADY $?"; }} 2>&1 | tail -c {OUTPUT_BYTES}'
 
 
 def _increase(first: int, last: int) -> int | None:

@@ -11,14 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from labconsole.measure.outside_clock import Nonce
+from labconsole.platforms.base.disk_work import on_disk
 from labconsole.platforms.base.inside import at_once
 from labconsole.platforms.base.marks import mark_line
 
 OUTPUT_BYTES = 600
 """Of what a job prints, so much is kept: what it says when it fails."""
-
-BLOCKS_PER_MIB = 2048
-"""In which a shell's ``ulimit -f`` counts."""
 
 _ANSWER = re.compile(r"^LCJOB (\d{1,3}) (\d{1,3}) (\d{1,9}\.\d\d) (\d{1,9}\.\d\d) (.*) ST (\d{1,3})\|?$", re.MULTILINE)
 
@@ -47,8 +45,8 @@ def guest_line(
     """
     each = []
     for number, (start, end) in enumerate(copies, 1):
-        place = "" if disk is None else f"cd {disk[0]}/{number} && ulimit -f {disk[1] * BLOCKS_PER_MIB} || exit 1; "
-        each.append(_copy(place + command, number, start, end, timekeeper))
+        work = command if disk is None else on_disk(disk, number, command)
+        each.append(_copy(work, number, start, end, timekeeper))
     return at_once(each)
 
 

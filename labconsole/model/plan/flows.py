@@ -11,12 +11,15 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
-from pydantic import Field, PlainValidator, model_validator
+from pydantic import BeforeValidator, Field, PlainValidator, model_validator
 
+from labconsole.model.disk_beside import DiskBeside
 from labconsole.model.plan.crews import DIFFERENT, CrewTrial, GuestCounts, MemoryMib, PlannedCrews
 from labconsole.model.strict import StrictModel
+from labconsole.model.weights import WeightSteps
 from labconsole.packets.flows import MAX_BINS, MAX_CELLS
 from labconsole.units import format_target, parse_rate_bps
 
@@ -35,6 +38,9 @@ HASH_PREFIX = "flow-"
 MOST_FLOWS = 16
 LEAST_LIMIT_BPS = 8_000
 """What a limiter counts in is bytes a second."""
+
+SETTLED_S = 0.2
+"""So long after weights changed what comes is of neither the old nor the new ones."""
 
 LEAST_PAYLOAD_BYTES, MOST_PAYLOAD_BYTES = 18, 1472
 """Less is padded to the shortest frame, more is fragmented on a link of 1500 bytes."""
@@ -65,7 +71,15 @@ def _limits(value: Any) -> Limits:
 
 Offered = Annotated[int | Literal["line"], PlainValidator(_offered, json_schema_input_type=int | str)]
 LimitsWish = Annotated[Limits, PlainValidator(_limits, json_schema_input_type=int | str | list[int | str] | None)]
+NONE = BeforeValidator(lambda value: None if value in (False, "none") else value)
+WeightsWish = Annotated[WeightSteps | None, NONE]
+DiskWish = Annotated[DiskBeside | None, NONE]
 Late = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0, le=3600)]
+
+
+def _one_or_more(value: Any) -> Any:
+    """A factor of one value that is a mapping need not be a list."""
+    return (value,) if isinstance(value, dict) else value
 
 
 class FlowFactors(StrictModel):
@@ -77,6 +91,8 @@ class FlowFactors(StrictModel):
     much later than the first guest all others begin. ``bin_s``: over which a rate is a mean. ``pattern``: who sends to
     whom; of a ring only ``guests``, ``cpu`` and ``limits`` are varied, of what guests receive only ``guests``, ``cpu``,
     ``offered`` and ``payload_bytes``.
+    ``weights``: by which the guests share the link,
+    over time; none: as it comes. ``disk``: what the last guest does on its disk meanwhile, and when.
     """
 
     pattern: Annotated[tuple[Pattern, ...], Field(min_length=1), DIFFERENT] = ("out",)
@@ -92,6 +108,12 @@ class FlowFactors(StrictModel):
         tuple[Annotated[int, Field(strict=True, ge=LEAST_PAYLOAD_BYTES, le=MOST_PAYLOAD_BYTES)], ...],
         Field(min_length=1, max_length=100), DIFFERENT,
     ] = (1472,)  # fmt: skip
+    weights: Annotated[
+        tuple[WeightsWish, ...], BeforeValidator(_one_or_more), Field(min_length=1, max_length=100), DIFFERENT
+    ] = (None,)
+    disk: Annotated[
+        tuple[DiskWish, ...], BeforeValidator(_one_or_more), Field(min_length=1, max_length=100), DIFFERENT
+    ] = (None,)
     duration_s: Annotated[float, Field(strict=True, allow_inf_nan=False, ge=1, le=3600)] = 10.0
     bin_s: Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0.01, le=60)] = 1.0
     memory_mib: MemoryMib | None = None
@@ -122,7 +144,46 @@ class FlowFactors(StrictModel):
                 f"bin_s makes {bins} bins of {most_flows} flows, too many to be counted | allowed: {MAX_BINS} bins, "
                 f"and {MAX_CELLS} of all flows together"
             )
+        for weights in filter(None, self.weights):
+            self._weighted(weights)
+        for disk in filter(None, self.disk):
+            self._beside(disk)
         return self
+
+    def _weighted(self, weights: WeightSteps) -> None:
+        """Raises ValueError for weights of other guests, or steps that hold too few bins."""
+        if set(self.guests) != {weights.guests}:
+            raise ValueError(
+                f"weights are of {weights.guests} guests, and guests are {', '.join(map(str, self.guests))} | "
+                "allowed: one weight of each guest"
+            )
+        last_s = self.duration_s - weights.every_s * (len(weights.steps) - 1)
+        shortest_s = min(last_s, weights.every_s) if len(weights.steps) > 1 else self.duration_s
+        if shortest_s < SETTLED_S + 3 * self.bin_s:
+            raise ValueError(
+                f"bin_s leaves fewer than two bins in a step of weights of {shortest_s:g} s, of which the first "
+                f"{SETTLED_S:g} s do not count | allowed: at most {(shortest_s - SETTLED_S) / 3:.3f} s, or longer steps"
+                if shortest_s > SETTLED_S
+                else f"duration_s ends before the last step of weights does | allowed: {len(weights.steps)} steps of "
+                f"{weights.every_s:g} s and more"
+            )
+
+    def _beside(self, disk: DiskBeside) -> None:
+        """Raises ValueError for work on a disk that nothing can be said of."""
+        if min(self.guests) < 2:
+            raise ValueError("disk leaves no guest that sends | allowed: two guests and more, the last of which works")
+        if any(self.weights):
+            raise ValueError("disk and weights are both asked for | allowed: a plan of its own for each")
+        if disk.from_s < 3 * self.bin_s or disk.to_s + 2 * self.bin_s > self.duration_s:
+            raise ValueError(
+                "disk leaves too few bins | allowed: from_s three bins after the beginning and more, to_s two bins "
+                "before the end and more, and it is to end in time"
+            )
+
+    @property
+    def crew_disk_mib(self) -> int:
+        """How large the last guest's disk is in each crew; 0: none."""
+        return max((each.needed_mib for each in self.disk if each is not None), default=0)
 
 
 class FlowCrew(NamedTuple):
@@ -149,6 +210,8 @@ class FlowPoint:
     second_after_s: float
     payload_bytes: int
     pattern: Pattern = "out"
+    weights: WeightSteps | None = None
+    disk: DiskBeside | None = None
 
     @property
     def crew(self) -> FlowCrew:
@@ -178,6 +241,8 @@ class FlowPoint:
         words += " a flow" if self.greedy > 1 else ""
         words += f", the first in {self.greedy} flows" if self.greedy > 1 else ""
         words += held
+        words += f", {self.weights.words()}" if self.weights else ""
+        words += f", {self.disk.words()}" if self.disk else ""
         words += f", all but the first {self.second_after_s:g} s later" if self.second_after_s else ""
         return words + where + self._payload_words()
 
@@ -207,19 +272,15 @@ class PlannedFlows(PlannedCrews[FlowFactors, FlowPoint]):
 def flow_points(factors: FlowFactors, platforms: Sequence[str]) -> tuple[FlowPoint, ...]:
     """The full cross product, but for what one guest cannot have: limits of further guests, and a later second."""
     found: dict[tuple[Any, ...], FlowPoint] = {}
-    for platform in platforms if "out" in factors.pattern else ():
-        for cpu in factors.cpu:
-            for guests in factors.guests:
-                for offered in factors.offered:
-                    for limits in factors.limits:
-                        for greedy in factors.greedy:
-                            for late_s in factors.second_after_s:
-                                for payload_bytes in factors.payload_bytes:
-                                    own = limits[:guests]
-                                    after_s = late_s if guests > 1 else 0.0
-                                    key = (platform, guests, cpu, offered, own, greedy, after_s, payload_bytes)
-                                    if key not in found:
-                                        found[key] = FlowPoint(len(found), *key)
+    varied = (
+        platforms if "out" in factors.pattern else (), factors.cpu, factors.guests, factors.offered, factors.limits,
+        factors.greedy, factors.second_after_s, factors.payload_bytes, factors.weights, factors.disk,
+    )  # fmt: skip
+    for platform, cpu, guests, offered, limits, greedy, late_s, payload_bytes, weights, disk in product(*varied):
+        after_s = late_s if guests > 1 else 0.0
+        key = (platform, guests, cpu, offered, limits[:guests], greedy, after_s, payload_bytes)
+        if (*key, weights, disk) not in found:
+            found[(*key, weights, disk)] = FlowPoint(len(found), *key, weights=weights, disk=disk)
     for platform in platforms if "in" in factors.pattern else ():
         for cpu in factors.cpu:
             for guests in factors.guests:
@@ -259,4 +320,10 @@ def flow_hash(factors: FlowFactors, trial: FlowTrial, salt: str = "") -> str:
     }  # fmt: skip
     if point.pattern != "out":
         meaning["pattern"] = point.pattern
+    if point.weights is not None:
+        meaning["weights"] = [point.weights.every_s, point.weights.steps]
+    if factors.crew_disk_mib:
+        meaning["crew"].append(factors.crew_disk_mib)
+    if point.disk is not None:
+        meaning["disk"] = [point.disk.job, point.disk.size, point.disk.from_s, point.disk.to_s]
     return HASH_PREFIX + hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]

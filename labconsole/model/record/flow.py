@@ -10,10 +10,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from labconsole.model.disk_beside import DiskBeside
 from labconsole.model.record.crew_trial import Bytes, CrewTrialRef, Ns, ProgramSeen, Seconds
 from labconsole.model.record.kind import ExperimentRecord
 from labconsole.model.record.run import Environment, Figures, InForce, SetUp, Verdict
 from labconsole.model.strict import StrictModel
+from labconsole.model.weights import Weights, WeightSteps
 
 FLOW_FORMAT = 1
 
@@ -40,6 +42,13 @@ class FlowRequested(StrictModel):
     bin_s: float
     memory_mib: int | None = None
     pattern: Literal["out", "in", "ring"] = "out"
+    weights: WeightSteps | None = None
+    disk: DiskBeside | None = None
+
+    @property
+    def senders(self) -> int:
+        """How many of the guests send."""
+        return self.guests - (self.disk is not None)
 
 
 class FlowSeen(StrictModel):
@@ -190,6 +199,66 @@ class SinkSeen(StrictModel):
     fragments: Packets
 
 
+class WeightStepSeen(StrictModel):
+    """Weights and what became of them. Times are counted from when the queue was in use, by the UUT's monotonic clock:
+    when they were due, and when they took effect (None: they did not). ``rates_bps``: of each guest's class, as read
+    back then, ``kept_bps`` just before the next change, or at the end. ``first_bin``, ``stop_bin``: the bins that lie
+    wholly in the step without its first 0.2 s, the second not included; in them ``share_ratios``, ``error_ratio``: the
+    mean over guests of how far each is from its weight's (None where limits hold them, too), and ``filled_ratio``:
+    what all had of what the queue lets through.
+    """
+
+    weights: Weights
+    due_s: Seconds
+    taken_s: Seconds | None
+    rates_bps: tuple[int | None, ...]
+    kept_bps: tuple[int | None, ...] = ()
+    complaint: str = ""
+    first_bin: int | None = None
+    stop_bin: int | None = None
+    share_ratios: tuple[Ratio, ...] = ()
+    error_ratio: Ratio | None = None
+    filled_ratio: Ratio | None = None
+
+
+class WeightsSeen(StrictModel):
+    """The queue on the UUT that the guests shared, of ``link_bps`` in whole frames. ``begun_ns``: when it was first
+    seen to be in use, and ``looked_ns`` when it was last seen not to be, by the UUT's monotonic clock.
+    """
+
+    interface: str
+    link_bps: int
+    looked_ns: int | None
+    begun_ns: int | None
+    steps: tuple[WeightStepSeen, ...]
+    mean_error_ratio: Ratio | None
+
+
+class DiskBesideSeen(StrictModel):
+    """The guest that worked on its disk, and sent nothing but its marks. ``start_ns``, ``end_ns``: when the last packet
+    of its mark before and the first one of that after came to the sink, by its wall clock; None: none did.
+
+    ``before_bins``, ``during_bins``: the bins in which all others send that lie wholly before and in it, the second not
+    included; ``during_ratio``: what the others brought in it, of what they did before; ``recovered_s``: after it, until
+    the first bin in which they bring 95 % of that again, None: none did.
+    """
+
+    guest: str
+    address: str
+    mac: str
+    job: str
+    size: int
+    exit_status: int | None
+    output: str
+    mark_packets: Packets
+    start_ns: Ns | None
+    end_ns: Ns | None
+    before_bins: tuple[int, int] | None = None
+    during_bins: tuple[int, int] | None = None
+    during_ratio: Ratio | None = None
+    recovered_s: Seconds | None = None
+
+
 class FlowRecord(ExperimentRecord):
     """One trial. ``status`` failed: nothing can be concluded from it, and ``failure`` says why.
 
@@ -200,6 +269,7 @@ class FlowRecord(ExperimentRecord):
     ``window_s`` how long was counted by the UUT's clock, ``sum_bps`` and ``jain`` are of the rates at their interfaces.
     Where guests receive, there is a ``source`` instead, ``receivers`` has the guests, ``sum_bps``, ``jain`` and
     ``line_ratio`` are of what they read.
+    ``weights``: of guests that share the link by them; ``disk``: the last guest, where it works on its disk meanwhile.
     """
 
     flow_id: str
@@ -224,6 +294,8 @@ class FlowRecord(ExperimentRecord):
     window_s: Seconds | None = None
     receivers: tuple[ReceiverSeen, ...] = ()
     source: SourceSeen | None = None
+    weights: WeightsSeen | None = None
+    disk: DiskBesideSeen | None = None
     shared_from: int | None
     shared_to: int | None
     sum_bps: Rate | None

@@ -15,6 +15,7 @@ from labconsole.cli.commands.experiment.of_guests import (
     take,
 )
 from labconsole.cli.options import add_common, comma_separated
+from labconsole.errors import ConfigError
 
 DESCRIPTION = (
     "Have any number of guests send UDP at once through one NIC of the unit under test, and count what of each comes "
@@ -50,6 +51,18 @@ def add_kind(kinds: Any) -> None:
     flow.add_argument(
         "--limits", type=comma_separated, metavar="A,B", help="what the guests may send, in turn, in whole frames"
     )
+    flow.add_argument(
+        "--weights", type=comma_separated, metavar="A,B",
+        help="by which the guests share the link, such as 30:1,1:1,1:30: one after the other, the last to the end",
+    )  # fmt: skip
+    flow.add_argument("--weights-every", type=float, metavar="S", help="how long weights hold (default: 1)")
+    flow.add_argument(
+        "--disk",
+        metavar="JOB",
+        help="what the last guest does on its disk instead of sending: disk-mixed, disk-read, disk-zero",
+    )
+    flow.add_argument("--disk-from", type=float, metavar="S", help="when it begins (default: 10)")
+    flow.add_argument("--disk-to", type=float, metavar="S", help="when it ends (default: 20)")
     flow.add_argument("--greedy", type=counts, metavar="N,M", help="flows of the first guest (default: 1)")
     flow.add_argument("--second-after", type=float, metavar="S", help="how much later all but the first begin")
     flow.add_argument("--payload-bytes", type=counts, metavar="N,M", help="payload of a datagram (default: 1472)")
@@ -68,11 +81,20 @@ def run(args: argparse.Namespace) -> int:
     if args.list or args.show or args.summary:
         return show_stored(args, FLOWS_SHOWN)
     require(args, "platforms")
+    weights = None if args.weights is None else {"steps": args.weights}
+    if args.weights_every is not None:
+        if weights is None:
+            raise ConfigError("is of no use without weights", key="--weights-every", allowed="with --weights")
+        weights = {**weights, "every_s": args.weights_every}
+    disk = {"job": args.disk, "from_s": args.disk_from, "to_s": args.disk_to}
+    if args.disk is None and (args.disk_from is not None or args.disk_to is not None):
+        raise ConfigError("is of no use without a job", key="--disk-from, --disk-to", allowed="with --disk")
     wanted = {
         "pattern": args.pattern, "guests": args.guests, "cpu": args.cpu, "offered": args.offered,
         "limits": None if args.limits is None else [args.limits], "greedy": args.greedy,
         "second_after_s": None if args.second_after is None else [args.second_after],
         "payload_bytes": args.payload_bytes, "duration_s": args.duration, "bin_s": args.bin,
-        "memory_mib": args.memory_mib,
+        "memory_mib": args.memory_mib, "weights": weights,
+        "disk": None if args.disk is None else {key: value for key, value in disk.items() if value is not None},
     }  # fmt: skip
     return take(args, FLOWS_SHOWN, asked(FlowFactors, wanted))

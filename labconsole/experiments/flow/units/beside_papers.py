@@ -13,7 +13,7 @@ from labconsole.report.reference import CAUTION
 
 TOPICS = {
     "mattos": ("endpoint", "sending"),
-    "adamczyk": ("equal limits", "unequal limits", "no limit", "greedy guest"),
+    "adamczyk": ("equal limits", "unequal limits", "no limit", "greedy guest", "disk", "weights", "improved"),
 }
 
 
@@ -55,6 +55,12 @@ def _topics(summary: FlowsSummary) -> Iterator[tuple[str, FlowPointFound]]:
     without = plain(summary.points)
     for point in summary.points:
         limits = point.key.limits_bps
+        if point.key.disk:
+            yield "disk", point
+            continue
+        if point.weight_steps:
+            yield ("weights" if len(point.weight_steps) > 1 else "improved"), point
+            continue
         if point in without:
             yield ("endpoint" if point.key.guests == 1 else "sending"), point
         if limits:
@@ -78,6 +84,12 @@ def _found(point: FlowPointFound) -> str:
         found.append(f"interference {words(point.interference_ratio, 0.01)} %")
     if point.dominant_s is not None:
         found.append(f"longest dominance {words(point.dominant_s, 1, 1)} s")
+    if point.during_disk_ratio is not None:
+        found.append(f"beside the work on the disk {words(point.during_disk_ratio, 0.01)} % of before")
+    if point.recovered_s is not None:
+        found.append(f"95 % again {words(point.recovered_s, 1, 1)} s after it")
+    if point.weight_error is not None:
+        found.append(f"error of weights {words(point.weight_error, 1, 4)}")
     if point.key.greedy > 1:
         found.append(f"first guest's share {words(point.first_share_ratio, 1, 3)}")
     return ", ".join(found)

@@ -10,6 +10,7 @@ from labconsole.contracts.report import Cell, Figure, Mark, Panel, PlottedCurve,
 from labconsole.experiments.flow.figures import bin_rates
 from labconsole.experiments.flow.shown import MEGA, interval, records_of, summary_of, words
 from labconsole.experiments.flow.summary import FlowPointFound
+from labconsole.model.weights import weights_text
 from labconsole.report.captions import caption, mark_of
 from labconsole.report.material import Material
 from labconsole.report.words import UNKNOWN
@@ -19,21 +20,47 @@ Y_LABEL = "Mbit/s of payload"
 X_LABEL = "seconds since the first packet"
 
 
+def _plain(point: FlowPointFound) -> bool:
+    """Guests that share as it comes."""
+    return not point.weight_steps and not point.key.disk
+
+
 def _alike(point: FlowPointFound) -> bool:
-    return point.key.guests > 1 and point.key.greedy == 1 and len(set(point.key.limits_bps)) == 1
+    return _plain(point) and point.key.guests > 1 and point.key.greedy == 1 and len(set(point.key.limits_bps)) == 1
 
 
 def _different(point: FlowPointFound) -> bool:
-    return point.key.greedy == 1 and len(set(point.key.limits_bps)) > 1
+    return _plain(point) and point.key.greedy == 1 and len(set(point.key.limits_bps)) > 1
 
 
 def _unlimited(point: FlowPointFound) -> bool:
     own = not point.key.limits_bps and point.key.greedy == 1 and point.key.guests > 1
-    return own and point.key.offered_bps >= point.line_bps
+    return _plain(point) and own and point.key.offered_bps >= point.line_bps
 
 
 def _greedy(point: FlowPointFound) -> bool:
-    return point.key.greedy > 1 and point.key.guests > 1 and not point.key.limits_bps
+    return _plain(point) and point.key.greedy > 1 and point.key.guests > 1 and not point.key.limits_bps
+
+
+def _beside_disk(point: FlowPointFound) -> bool:
+    return bool(point.key.disk)
+
+
+def _changing(point: FlowPointFound) -> bool:
+    return len(point.weight_steps) > 1
+
+
+def _scheduled(point: FlowPointFound) -> bool:
+    """By weights that hold all the time: with what a scheduler in front of the NIC does."""
+    return len(point.weight_steps) == 1
+
+
+def _scheduled_limits(point: FlowPointFound) -> bool:
+    return _scheduled(point) and bool(point.key.limits_bps)
+
+
+def _scheduled_alone(point: FlowPointFound) -> bool:
+    return _scheduled(point) and not point.key.limits_bps
 
 
 def over_time(material: Material, name: str, title: str, of: Callable[[FlowPointFound], bool]) -> Figure | None:
@@ -116,7 +143,7 @@ def sharing(material: Material) -> Table | None:
         widest = max(spreads, key=lambda each: each.mean, default=None)
         found = (
             point.sum_bps, point.line_ratio, point.jain, least, point.interference_ratio, widest, point.dominant_ratio,
-            point.dominant_s, point.starved_ratio, point.first_share_ratio,
+            point.dominant_s, point.starved_ratio, point.first_share_ratio, point.during_disk_ratio, point.recovered_s,
         )  # fmt: skip
         limits = " ".join(map(str, key.limits_bps))
         asked = (
@@ -146,7 +173,8 @@ def sharing(material: Material) -> Table | None:
         return None
     quantities = (
         "sum_bps", "line_ratio", "jain", "least_attained_ratio", "interference_ratio", "widest_spread_bps",
-        "dominant_ratio", "longest_dominance_s", "starved_ratio", "first_share_ratio",
+        "dominant_ratio", "longest_dominance_s", "starved_ratio", "first_share_ratio", "during_disk_ratio",
+        "recovered_s",
     )  # fmt: skip
     return Table(
         name="flow-sharing",
@@ -169,6 +197,49 @@ def sharing(material: Material) -> Table | None:
     )  # fmt: skip
 
 
+def weights_table(material: Material) -> Table | None:
+    """Every step of weights: what the first guest is due and has."""
+    summary = summary_of(material)
+    rows: list[tuple[Cell, ...]] = []
+    shown: list[tuple[str, ...]] = []
+    for point in summary.points:
+        every_s = point.key.weights[0] if point.key.weights else 0.0
+        for number, step in enumerate(point.weight_steps):
+            weights, from_s = weights_text(step.weights), number * every_s
+            cells = [cell for each in (step.first_share_ratio, step.error_ratio) for cell in interval(each)]
+            rows.append(
+                (point.key.platform, point.key.scenario, weights, from_s, step.due_ratio, *cells, len(point.flow_ids))
+            )
+            shown.append(
+                (
+                    summary.name_of(point.key),
+                    point.key.scenario,
+                    weights,
+                    f"{from_s:g}",
+                    f"{step.due_ratio:.4f}",
+                    words(step.first_share_ratio, 1, 4),
+                    words(step.error_ratio, 1, 4),
+                    str(len(point.flow_ids)),
+                )
+            )
+    if not rows:
+        return None
+    return Table(
+        name="flow-weights",
+        title="Shares by weight",
+        columns=(
+            "platform", "scenario", "weights", "from_s", "first_due_ratio", "first_share_ratio",
+            "first_share_ratio_ci_low", "first_share_ratio_ci_high", "error_ratio", "error_ratio_ci_low",
+            "error_ratio_ci_high", "trials",
+        ),
+        rows=tuple(rows),
+        headings=("platform", "scenario", "weights", "from, s", "first guest's due", "its share", "error", "trials"),
+        shown=tuple(shown),
+        note="Of payload, in the bins that lie wholly in a step without its first 0.2 s; mean ± half the 95 % interval "
+        "over set-ups. Error: mean over guests of how far a share is from its weight's.",
+    )  # fmt: skip
+
+
 def _unit(number: int, title: str, of: Callable[[FlowPointFound], bool], *, path: bool = False) -> ReportUnit[Material]:
     name, draw = f"{PAPER}-{number}", one_path if path else over_time
     return ReportUnit(
@@ -184,5 +255,10 @@ UNITS = (
     _unit(6, "Guests held to different rates", _different),
     _unit(7, "Guests without limits", _unlimited, path=True),
     _unit(8, "A greedy guest beside another", _greedy),
+    _unit(9, "Guests that send while another works on its disk", _beside_disk),
+    _unit(10, "Guests whose weights change", _changing),
+    _unit(11, "Guests held to rates that share by constant weights", _scheduled_limits),
+    _unit(12, "Guests without limits that share by constant weights", _scheduled_alone, path=True),
     ReportUnit(name="flow-sharing", place=121, make=sharing),
+    ReportUnit(name="flow-weights", place=121, make=weights_table),
 )

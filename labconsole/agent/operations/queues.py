@@ -1,0 +1,132 @@
+"""The operations queue.*: classes of a queue that guests share, read and changed at their time while it is in use."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+
+from labconsole.agent.operations.answering import answers
+from labconsole.wire.codec import WireError
+from labconsole.wire.queues import ChangeRates, QueueState, ReadQueue, TakenChange, TakenChanges
+
+if TYPE_CHECKING:
+    from labconsole.network.shared_queue import QueueInUse
+
+LOOK_S = 0.002
+"""How often is looked whether a queue is in use, until it is."""
+
+THERE_S = 0.5
+"""How often is looked whether it is still there."""
+
+IN_USE_PACKETS = 10
+"""So many say that guests send what they are to: one or two may be anything."""
+
+NANO = 10**9
+BEFORE_NS = 30 * 10**6
+"""So long before a change is due the kernel is asked what is in force."""
+
+
+class SharedQueues:
+    """Each request has a thread and a socket of its own: the kernel is asked while the agent does other things."""
+
+    @answers(ReadQueue)
+    async def read(self, request: ReadQueue) -> QueueState:
+        """What the classes have now."""
+        return await asyncio.get_running_loop().run_in_executor(None, _read, request)
+
+    @answers(ChangeRates)
+    async def change(self, request: ChangeRates) -> TakenChanges:
+        """Change them at their time. Ends early when the queue goes."""
+        ended = threading.Event()
+        try:
+            return await asyncio.get_running_loop().run_in_executor(None, _change, request, ended)
+        finally:
+            ended.set()
+
+
+def _read(request: ReadQueue) -> QueueState:
+    from labconsole.network.iproute import open_route
+    from labconsole.network.shared_queue import QueueInUse
+
+    with open_route() as route:
+        return QueueState(classes=QueueInUse(route, request.queue).classes(request.classes))
+
+
+def _change(request: ChangeRates, ended: threading.Event) -> TakenChanges:
+    from labconsole.network.iproute import open_route
+    from labconsole.network.shared_queue import QueueInUse, QueueSender
+
+    sender, number = QueueSender(), len(request.most_bps)
+    seen: List[Dict[str, Any]] = []
+    try:
+        with open_route() as route:
+            queue = QueueInUse(route, request.queue)
+            compiled = queue.compiled(request)
+            looked_ns, begun_ns = _wait_for_use(request, ended)
+            for place, change in enumerate(compiled if begun_ns is not None else ()):
+                due_ns = (begun_ns or 0) + round(place * request.every_s * NANO)
+                if place:
+                    if _gone_before(request.queue, due_ns - BEFORE_NS, ended):
+                        break
+                    seen[-1]["kept_bps"] = _rates(queue, number)
+                if _gone_before(request.queue, due_ns, ended):
+                    break
+                refused = sender.send(change) if place else []
+                taken_ns = time.monotonic_ns() if place else due_ns
+                seen.append(
+                    {
+                        "due_ns": due_ns,
+                        "taken_ns": None if refused else taken_ns,
+                        "rates_bps": _rates(queue, number),
+                        "read_ns": time.monotonic_ns(),
+                        "complaint": ", ".join(map(os.strerror, refused)) or None,
+                    }
+                )
+    finally:
+        sender.close()
+    changes = [TakenChange(**each) for each in seen]
+    return TakenChanges(looked_ns=looked_ns, begun_ns=begun_ns, changes=changes)
+
+
+def _rates(queue: "QueueInUse", number: int) -> List[Optional[int]]:
+    return [each.rate_bps for each in queue.classes(number)]
+
+
+def _gone_before(queue: str, due_ns: int, ended: threading.Event) -> bool:
+    """Wait until it is time; True as soon as the queue has gone, with which whoever asked has lost interest."""
+    while (left_s := (due_ns - time.monotonic_ns()) / NANO) > 0:
+        if ended.wait(min(left_s, THERE_S)):
+            return True
+        if left_s > THERE_S:
+            try:
+                _packets(queue)
+            except WireError:
+                return True
+    return False
+
+
+def _wait_for_use(request: ChangeRates, ended: threading.Event) -> Tuple[Optional[int], Optional[int]]:
+    """(when it was last not in use, when it first was). Raises WireError when there is no such queue any more."""
+    deadline_ns = time.monotonic_ns() + round(request.begin_s * NANO)
+    looked_ns: Optional[int] = None
+    unused = _packets(request.queue)
+    while True:
+        now_ns = time.monotonic_ns()
+        if _packets(request.queue) - unused >= IN_USE_PACKETS:
+            return looked_ns, now_ns
+        looked_ns = now_ns
+        if now_ns > deadline_ns or ended.wait(LOOK_S):
+            return looked_ns, None
+
+
+def _packets(interface: str) -> int:
+    """What came into a queue's device: one read of a small file, where netlink would cost twenty times as much."""
+    with open("/proc/thread-self/net/dev", encoding="ascii", errors="replace") as table:
+        for line in table:
+            name, _, counts = line.partition(":")
+            if name.strip() == interface:
+                return int(counts.split()[1])
+    raise WireError("no_such_interface", "interface %s does not exist here" % interface)

@@ -1,0 +1,151 @@
+"""A guest that works on its disk beside others that send: its line, its marks, and what became of the others. Pure.
+
+Its marks are datagrams of ports of their own, so that the sink's capture stamps them by the clock that the bins have.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from labconsole.experiments.flow.figures import begins, bin_rates, ends
+from labconsole.experiments.flow.script import (
+    FIRST_SOURCE_PORT,
+    PORTS_PER_GUEST,
+    SINK_ADDRESS,
+    SINK_PORT,
+    SenderAnswer,
+    read_answer,
+    said_line,
+)
+from labconsole.experiments.flow.window import FlowWindow
+from labconsole.measure.sharing import during_ratio, recovery_bins, whole_bins
+from labconsole.model.disk_beside import DiskBeside
+from labconsole.model.record.flow import DiskBesideSeen, FlowRequested, FlowSeen
+from labconsole.model.record.run import Reason
+from labconsole.platforms.base.disk_work import on_disk
+from labconsole.verdict.reasons import reason
+from labconsole.wire.flows import CountedFlow
+
+MARK_BYTES = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskWorker:
+    """The guest that works, counted from 0. ``disk``: where in it its disk is, and of how many MiB."""
+
+    name: str
+    address: str
+    mac: str
+    number: int
+    disk: tuple[str, int]
+    neighbour: str | None
+
+    @property
+    def ports(self) -> tuple[int, int]:
+        """The UDP ports that its marks come from: before its work, and after it."""
+        first = FIRST_SOURCE_PORT + PORTS_PER_GUEST * self.number
+        return first + PORTS_PER_GUEST - 2, first + PORTS_PER_GUEST - 1
+
+    def line(self, beside: DiskBeside) -> str:
+        """What its shell runs."""
+        before, after = (
+            f"iperf -c {SINK_ADDRESS} -p {SINK_PORT} -u -l {MARK_BYTES} -n {MARK_BYTES} -B {self.address}:{port} "
+            "--no-udp-fin >/dev/null 2>&1"
+            for port in self.ports
+        )
+        work = f"sh -c {shlex.quote(on_disk(self.disk, 1, beside.command()))}"
+        both = f"{before}; {work}; s=$?; {after}; (exit $s)"
+        return said_line(both, after_s=beside.from_s, neighbour=self.neighbour)
+
+
+def marks_of(worker: DiskWorker, window: FlowWindow) -> tuple[CountedFlow | None, CountedFlow | None]:
+    """What came of its marks; None: nothing."""
+    counted: Mapping[int, CountedFlow] = {}
+    if window.capture is not None and window.capture.flows is not None:
+        counted = {
+            each.udp_source_port: each
+            for each in window.capture.flows.flows
+            if each.mac.lower() == worker.mac and each.udp_sink_port == SINK_PORT
+        }
+    before, after = worker.ports
+    return counted.get(before), counted.get(after)
+
+
+def disk_seen(
+    worker: DiskWorker,
+    beside: DiskBeside,
+    window: FlowWindow,
+    flows: Sequence[FlowSeen],
+    guests: Sequence[str],
+    requested: FlowRequested,
+) -> DiskBesideSeen:
+    """What is known of the work, and what the others brought before, during and after it."""
+    said = window.said(worker.name)
+    answer = SenderAnswer() if said is None or said.printed is None else read_answer(said.printed)
+    before, after = marks_of(worker, window)
+    found = DiskBesideSeen(
+        guest=worker.name,
+        address=worker.address,
+        mac=worker.mac,
+        job=beside.job,
+        size=beside.size,
+        exit_status=answer.exit_status,
+        output=answer.output,
+        mark_packets=sum(each.packets for each in (before, after) if each is not None),
+        start_ns=None if before is None else before.last_at_ns,
+        end_ns=None if after is None else after.first_at_ns,
+    )
+    return found.model_copy(update=beside_work(found, flows, guests, window.origin_ns, requested))
+
+
+def beside_work(
+    seen: DiskBesideSeen,
+    flows: Sequence[FlowSeen],
+    guests: Sequence[str],
+    origin_ns: int | None,
+    requested: FlowRequested,
+) -> dict[str, object]:
+    """What the others brought before it, meanwhile, and after it, as fields of the record."""
+    bin_ns, begun, ended = round(requested.bin_s * 1e9), begins(flows, guests), ends(flows, guests)
+    if origin_ns is None or seen.start_ns is None or seen.end_ns is None or None in begun or None in ended:
+        return {}
+    first_ns, last_ns = max(each for each in begun if each), min(each for each in ended if each)
+    before = whole_bins(first_ns, min(seen.start_ns, last_ns), origin_ns, bin_ns)
+    during = whole_bins(seen.start_ns, min(seen.end_ns, last_ns), origin_ns, bin_ns)
+    after, stop = whole_bins(seen.end_ns, last_ns, origin_ns, bin_ns)
+    rates = [0.0] * max(stop, during[1])
+    for guest in guests:
+        own = bin_rates(flows, guest, len(rates), requested.payload_bytes, requested.bin_s)
+        rates = [rate + more for rate, more in zip(rates, own, strict=True)]
+    waited = recovery_bins(rates[:stop], before, after) if during[0] < during[1] else None
+    return {
+        "before_bins": before if before[0] < before[1] else None,
+        "during_bins": during if during[0] < during[1] else None,
+        "during_ratio": during_ratio(rates, before, during),
+        "recovered_s": None if waited is None else waited * requested.bin_s,
+    }
+
+
+def disk_reasons(requested: FlowRequested, seen: DiskBesideSeen | None) -> Iterator[Reason]:
+    """What speaks against a trial in which a guest was to work on its disk."""
+    if requested.disk is None:
+        return
+    if seen is None:
+        yield reason("not_measured", "nothing is known of the work on the disk")
+        return
+    if seen.exit_status is None:
+        detail = f"{seen.guest}: did not say in a readable way how its work on the disk ended"
+        yield reason("guests_missing", detail, guest=seen.guest)
+    elif seen.exit_status != 0:
+        why = f": {seen.output}" if seen.output else ""
+        detail = f"{seen.guest}: {seen.job} ended with status {seen.exit_status}{why}"
+        yield reason("job_failed", detail, guest=seen.guest, exit_status=seen.exit_status)
+    for what, at_ns in (("before", seen.start_ns), ("after", seen.end_ns)):
+        if at_ns is None:
+            detail = f"{seen.guest}: the mark {what} its work on the disk did not come to the sink"
+            yield reason("mark_lost", detail, guest=seen.guest)
+    if seen.start_ns is not None and seen.end_ns is not None and seen.during_ratio is None:
+        detail = "no bin in which the others send lies wholly before the work on the disk, or none in it"
+        yield reason("rate_uncertain", detail, guest=seen.guest)

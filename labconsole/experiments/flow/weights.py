@@ -1,0 +1,221 @@
+"""Guests that share the link by weights: what the UUT is told, what it says it did, and what came of each step. Pure.
+
+The queue is of a little less than the link carries, so that guests wait in it and not at the NIC, whose own queueing
+discipline is left as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from labconsole.experiments.flow.figures import HEADER_BYTES, bin_rates, line_bps
+from labconsole.measure.sharing import share_ratio, utilization_ratio, weight_error, whole_bins
+from labconsole.model.plan.flows import SETTLED_S, FlowPoint
+from labconsole.model.record.flow import (
+    FlowRequested,
+    FlowSeen,
+    LimiterSeen,
+    WeightsSeen,
+    WeightStepSeen,
+)
+from labconsole.model.record.run import Reason
+from labconsole.model.weights import WeightSteps, weights_text
+from labconsole.network.shared_queue import SharedQueue, SharingGuest
+from labconsole.verdict.reasons import reason
+from labconsole.wire.queues import ChangeRates, QueueState, TakenChange, TakenChanges
+
+QUEUE = "lcqw"
+KIND = "htb on ifb"
+LINK_RATIO = 0.985
+"""What the queue lets through of what the link carries."""
+
+BURST_S, LEAST_BURST_BYTES = 0.001, 3028
+QUEUE_S = 0.1
+"""So long each guest's frames wait at most, if it has all of the link."""
+
+LEAST_QUEUE_PACKETS = 20
+LATE_S = 0.01
+RATE_ERROR = 0.001
+FILLED_RATIO = 0.97
+"""Guests that bring less than this of what is shared do not all want their part of it."""
+
+
+class Sharer(Protocol):
+    """A guest behind an interface of its own."""
+
+    @property
+    def address(self) -> str: ...
+    @property
+    def host_interface(self) -> str | None: ...
+
+
+def link_bps(link_speed_bps: int, payload_bytes: int) -> int:
+    """Of the queue, in whole frames without check sequence."""
+    frames = (payload_bytes + HEADER_BYTES) / payload_bytes
+    return int(LINK_RATIO * line_bps(link_speed_bps, payload_bytes) * frames)
+
+
+def _most_bps(limits_bps: Sequence[int], guests: int, all_bps: int) -> tuple[int, ...]:
+    """What each guest may have at most."""
+    return tuple(limits_bps[place % len(limits_bps)] if limits_bps else all_bps for place in range(guests))
+
+
+def queue_of(
+    point: FlowPoint, weights: WeightSteps, guests: Sequence[Sharer], link_speed_bps: int, begin_s: float
+) -> tuple[SharedQueue, ChangeRates]:
+    """The queue as it is made, and its changes. ``begin_s``: when it is to be in use at the latest."""
+    all_bps = link_bps(link_speed_bps, point.payload_bytes)
+    most_bps = _most_bps(point.limits, len(guests), all_bps)
+    rates_bps = weights.rates_bps(all_bps, most_bps)
+    burst_bytes = max(LEAST_BURST_BYTES, round(all_bps / 8 * BURST_S))
+    queue_packets = round(all_bps / 8 * QUEUE_S / (point.payload_bytes + HEADER_BYTES))
+    sharing = [
+        SharingGuest(interface=guest.host_interface or "", address=guest.address, rate_bps=rate, most_bps=most)
+        for guest, rate, most in zip(guests, rates_bps[0], most_bps, strict=True)
+    ]
+    queue = SharedQueue(
+        queue=QUEUE, rate_bps=all_bps, burst_bytes=burst_bytes, queue_packets=max(LEAST_QUEUE_PACKETS, queue_packets),
+        guests=sharing,
+    )  # fmt: skip
+    changes = ChangeRates(
+        queue=QUEUE, rates_bps=rates_bps, most_bps=list(most_bps), burst_bytes=burst_bytes, every_s=weights.every_s,
+        begin_s=begin_s,
+    )  # fmt: skip
+    return queue, changes
+
+
+def classes_seen(state: QueueState) -> tuple[LimiterSeen, ...]:
+    """Each guest's class, as what holds it to what it may have at most."""
+    return tuple(
+        LimiterSeen(
+            kind=KIND, interface=QUEUE, rate_bps=each.most_bps, burst_bytes=None, passed_packets=each.packets,
+            dropped_packets=each.dropped_packets,
+        )
+        for each in state.classes
+    )  # fmt: skip
+
+
+def weights_seen(
+    requested: FlowRequested,
+    flows: Sequence[FlowSeen],
+    guests: Sequence[str],
+    shared_bins: tuple[int | None, int | None],
+    *,
+    all_bps: int,
+    taken: TakenChanges | None,
+    kept_bps: Sequence[int | None],
+) -> WeightsSeen | None:
+    """What came of each step; None: no weights were asked for. ``taken`` None: the UUT does not say. ``kept_bps``: of
+    the last one, at the end.
+    """
+    if requested.weights is None:
+        return None
+    begun_ns = None if taken is None else taken.begun_ns
+    changes: Sequence[TakenChange] = () if taken is None else taken.changes
+    steps = []
+    for number, weights in enumerate(requested.weights.steps):
+        change = changes[number] if number < len(changes) else None
+        late_ns = None if change is None or change.taken_ns is None else change.taken_ns - (begun_ns or 0)
+        last = number == len(requested.weights.steps) - 1
+        found = WeightStepSeen(
+            weights=weights,
+            due_s=number * requested.weights.every_s,
+            taken_s=None if late_ns is None else max(0, late_ns) / 1e9,
+            rates_bps=() if change is None else tuple(change.rates_bps),
+            kept_bps=tuple(kept_bps) if last else () if change is None else tuple(change.kept_bps or ()),
+            complaint="" if change is None else change.complaint or "",
+        )
+        steps.append(_with_shares(found, requested, flows, guests, shared_bins, all_bps))
+    errors = [each.error_ratio for each in steps if each.error_ratio is not None]
+    return WeightsSeen(
+        interface=QUEUE,
+        link_bps=all_bps,
+        looked_ns=None if taken is None else taken.looked_ns,
+        begun_ns=begun_ns,
+        steps=tuple(steps),
+        mean_error_ratio=sum(errors) / len(errors) if errors and len(errors) == len(steps) else None,
+    )
+
+
+def _with_shares(
+    step: WeightStepSeen,
+    requested: FlowRequested,
+    flows: Sequence[FlowSeen],
+    guests: Sequence[str],
+    shared_bins: tuple[int | None, int | None],
+    all_bps: int,
+) -> WeightStepSeen:
+    """The step with its bins.
+
+    Bin 0 begins with the first packet at the sink, the steps' time with the first ones in the
+    queue on the way, which the UUT sees some milliseconds late: so in the bins' time a change takes effect when it
+    says or a little later, and the first 0.2 s after it do not count.
+    """
+    first_shared, stop_shared = shared_bins
+    if step.taken_s is None or first_shared is None or stop_shared is None or requested.weights is None:
+        return step
+    bin_ns = round(requested.bin_s * 1e9)
+    last = step.weights == requested.weights.steps[-1] and step.due_s >= _last_due_s(requested.weights)
+    end_s = stop_shared * requested.bin_s if last else step.due_s + requested.weights.every_s
+    first, stop = whole_bins(round((step.taken_s + SETTLED_S) * 1e9), round(end_s * 1e9), 0, bin_ns)
+    first, stop = max(first, first_shared), min(stop, stop_shared)
+    if stop <= first:
+        return step
+    rates = [bin_rates(flows, guest, stop, requested.payload_bytes, requested.bin_s)[first:] for guest in guests]
+    shares = [share_ratio(rates, place) for place in range(len(guests))]
+    if None in shares:
+        return step
+    frames = (requested.payload_bytes + HEADER_BYTES) / requested.payload_bytes
+    found = {
+        "first_bin": first, "stop_bin": stop, "share_ratios": tuple(shares),
+        "error_ratio": None if requested.limits_bps else weight_error(rates, step.weights),
+        "filled_ratio": utilization_ratio(rates, all_bps / frames),
+    }  # fmt: skip
+    return step.model_copy(update=found)
+
+
+def _last_due_s(weights: WeightSteps) -> float:
+    return (len(weights.steps) - 1) * weights.every_s
+
+
+def weight_reasons(requested: FlowRequested, weights: WeightsSeen | None) -> Iterator[Reason]:
+    """What speaks against a trial whose guests were to share by weights."""
+    if requested.weights is None:
+        return
+    if weights is None or weights.begun_ns is None:
+        yield reason("weights_missing", "the unit under test does not say that weights were in force")
+        return
+    most_bps = _most_bps(requested.limits_bps, requested.guests, weights.link_bps)
+    wanted_bps = requested.weights.rates_bps(weights.link_bps, most_bps)
+    for step, rates_bps in zip(weights.steps, wanted_bps, strict=True):
+        yield from _step_reasons(step, rates_bps, min(weights.link_bps, sum(most_bps)) / weights.link_bps)
+
+
+def _step_reasons(step: WeightStepSeen, wanted_bps: Sequence[int], most_ratio: float) -> Iterator[Reason]:
+    """``most_ratio``: what of the queue the guests may have in all."""
+    words = f"weights {weights_text(step.weights)}, due after {step.due_s:g} s"
+    if step.taken_s is None:
+        why = f": {step.complaint}" if step.complaint else ""
+        yield reason("weights_missing", f"{words}, did not take effect{why}", due_s=step.due_s)
+        return
+    for found, when in ((step.rates_bps, "when they were read back"), (step.kept_bps, "at the end of their time")):
+        if len(found) != len(wanted_bps) or not all(map(_is_rate, found, wanted_bps)):
+            told = ", ".join("none" if each is None else str(each) for each in found) or "none"
+            detail = f"{words}, were not in force {when}: the guests' rates were {told} bit/s"
+            yield reason("weights_missing", detail, due_s=step.due_s)
+            break
+    if step.taken_s - step.due_s > LATE_S:
+        late_s = step.taken_s - step.due_s
+        yield reason(
+            "weights_late", f"{words}, took effect {late_s * 1e3:.1f} ms late", due_s=step.due_s, late_s=late_s
+        )
+    if step.first_bin is None:
+        yield reason("rate_uncertain", f"{words}: no bin in which all guests send lies wholly in it", due_s=step.due_s)
+    elif step.filled_ratio is not None and step.filled_ratio < FILLED_RATIO * most_ratio:
+        detail = f"{words}: the guests brought {step.filled_ratio:.1%} of what they share: they do not want all of it"
+        yield reason("offered_short", detail, due_s=step.due_s, filled_ratio=step.filled_ratio)
+
+
+def _is_rate(found_bps: int | None, wanted_bps: int) -> bool:
+    return found_bps is not None and abs(found_bps - wanted_bps) <= RATE_ERROR * wanted_bps

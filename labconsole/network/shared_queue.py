@@ -1,0 +1,200 @@
+"""One queue for guests that share a link by weights, in front of it: hierarchical token buckets (htb).
+
+What comes in at a guest's interface is handed to a device that all of them have, whose discipline gives each class its
+rate, and to whoever wants more what others leave. The NIC's own queueing discipline is not touched.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import Annotated, Any, List, Sequence
+
+from labconsole.network.change import ChangedNode, Entry, InterfaceName, IpAddress, NetworkChange, line
+from labconsole.network.ingress import (
+    ROOT,
+    device_commands,
+    hand_over,
+    hand_over_commands,
+    make_queue_device,
+    take_back,
+    without_ingress,
+)
+from labconsole.network.iproute import delete_link, existing, open_route, refuse_existing
+from labconsole.wire.message import Message
+from labconsole.wire.queues import MAX_CLASSES, Burst, ChangeRates, ClassRate, QueueClass
+from labconsole.wire.rules import Most, Rule, bad, whole
+
+LINK, FIRST_CLASS = ROOT + 1, ROOT + 0x10
+IPV4 = 0x0800
+FRAME_BYTES = 1514
+MOST_QUANTUM_BYTES = 200_000
+"""The kernel warns of more."""
+
+NLMSG_ERROR = 2
+_ANSWER = struct.Struct("=IHHIIi")
+"""struct nlmsghdr, and how it went: 0 or a negative errno."""
+
+
+class SharingGuest(Message):
+    """One guest: what comes in at ``interface`` from ``address`` is of its class, which is due ``rate_bps`` and gets at
+    most ``most_bps``.
+    """
+
+    interface: InterfaceName
+    address: IpAddress
+    rate_bps: ClassRate
+    most_bps: ClassRate
+
+    def check_fields(self) -> None:
+        if "." not in self.address:
+            raise bad("address", "is not an IPv4 address")
+        if self.rate_bps > self.most_bps:
+            raise bad("rate_bps", "is more than most_bps")
+
+
+class SharedQueue(NetworkChange, do="shared_queue"):
+    """Let guests share ``rate_bps``, counted in whole frames without their check sequence.
+
+    ``queue`` is the device that is made for it; ``burst_bytes``: how much may come at once after a rest;
+    ``queue_packets``: how much of each guest waits at most, the rest is dropped. Other frames do not wait.
+    """
+
+    queue: InterfaceName
+    rate_bps: ClassRate
+    burst_bytes: Burst
+    queue_packets: Annotated[int, Rule(whole(1, 1_000_000))]
+    guests: Annotated[List[SharingGuest], Most(MAX_CLASSES)]
+
+    def check_fields(self) -> None:
+        if not self.guests or len({each.interface for each in self.guests}) < len(self.guests):
+            raise bad("guests", "is not a list of different interfaces, at least one")
+
+    def apply(self, node: ChangedNode) -> None:
+        with open_route() as route:
+            indices = [without_ingress(route, each.interface) for each in self.guests]
+            refuse_existing(route, self.queue)
+            node.promise(self.kind, queue=self.queue, interfaces=[each.interface for each in self.guests])
+            queue = make_queue_device(route, self.queue, txqlen=self.queue_packets)  # each class's queue is as long
+            route.tc("add", "htb", queue, ROOT, default=0)
+            route.link("set", index=queue, state="up")
+            burst = {"burst": self.burst_bytes, "cburst": self.burst_bytes}
+            link = {"rate": self.rate_bps // 8, "ceil": self.rate_bps // 8, "quantum": FRAME_BYTES}
+            route.tc("add-class", "htb", queue, LINK, parent=ROOT, **link, **burst)
+            quanta = quantum_bytes([each.rate_bps for each in self.guests])
+            for number, (each, quantum) in enumerate(zip(self.guests, quanta)):
+                rates = {"rate": each.rate_bps // 8, "ceil": each.most_bps // 8, "quantum": quantum}
+                route.tc("add-class", "htb", queue, FIRST_CLASS + number, parent=LINK, **rates, **burst)
+                keys = ["0x%s/0xffffffff+12" % socket.inet_aton(each.address).hex()]
+                of = {"protocol": IPV4, "prio": 1, "target": FIRST_CLASS + number, "keys": keys}
+                route.tc("add-filter", "u32", queue, parent=ROOT, **of)
+            for index in indices:
+                hand_over(route, index, queue)
+
+    @staticmethod
+    def undo(entry: Entry) -> None:
+        for interface in entry["interfaces"]:
+            take_back(interface)
+        with open_route() as route:
+            delete_link(route, entry["queue"])
+
+    def commands(self) -> List[str]:
+        there = ["-n", self.namespace] if self.namespace else []
+        burst = ["burst", str(self.burst_bytes), "cburst", str(self.burst_bytes)]
+        link = ["rate", "%dbit" % self.rate_bps, "ceil", "%dbit" % self.rate_bps, "quantum", str(FRAME_BYTES)]
+        dev = ["dev", self.queue]
+        lines = [
+            *device_commands(self.queue, self.namespace),
+            self._ip("link", "set", self.queue, "txqueuelen", str(self.queue_packets), "up"),
+            line("tc", *there, "qdisc", "add", *dev, "root", "handle", "1:", "htb", "default", "0"),
+            line("tc", *there, "class", "add", *dev, "parent", "1:", "classid", "1:1", "htb", *link, *burst),
+        ]
+        quanta = quantum_bytes([each.rate_bps for each in self.guests])
+        for number, (each, quantum) in enumerate(zip(self.guests, quanta)):
+            own, parent = "1:%x" % (0x10 + number), ["parent", "1:1", "classid"]
+            rates = ["rate", "%dbit" % each.rate_bps, "ceil", "%dbit" % each.most_bps, "quantum", str(quantum)]
+            match = ["protocol", "ip", "prio", "1", "u32", "match", "ip", "src", each.address, "flowid", own]
+            lines += [
+                line("tc", *there, "class", "add", *dev, *parent, own, "htb", *rates, *burst),
+                line("tc", *there, "filter", "add", *dev, "parent", "1:", *match),
+            ]
+        for each in self.guests:
+            lines += hand_over_commands(each.interface, self.queue, self.namespace)
+        return lines
+
+
+def quantum_bytes(rates_bps: Sequence[int]) -> List[int]:
+    """How much each class has of what others leave before it is the next one's turn: as their rates are."""
+    least = min(rates_bps)
+    return [min(MOST_QUANTUM_BYTES, FRAME_BYTES * round(rate / least)) for rate in rates_bps]
+
+
+class QueueInUse:
+    """A shared queue that is there, by its device's number: another one of its name would not be it."""
+
+    def __init__(self, route: Any, queue: str) -> None:
+        """Raises WireError when there is none of this name."""
+        self._route, self._index = route, existing(route, queue)
+
+    def classes(self, number: int) -> List[QueueClass]:
+        """So many, in turn."""
+        found = {each["handle"]: each for each in self._route.get_classes(index=self._index)}
+        return [_class_seen(found.get(FIRST_CLASS + place)) for place in range(number)]
+
+    def compiled(self, wanted: ChangeRates) -> List[bytes]:
+        """What is to be sent for each set of rates. Ahead of its time: to compile takes a hundred times as long as to
+        send. Those classes come first that get less, so that together they never have more than there is.
+        """
+        from pyroute2.iproute.linux import IPBatch
+
+        found, former, burst = [], wanted.rates_bps[0], {"burst": wanted.burst_bytes, "cburst": wanted.burst_bytes}
+        with IPBatch() as batch:
+            for rates in wanted.rates_bps:
+                quanta, gains = quantum_bytes(rates), [new - old for new, old in zip(rates, former)]
+                batch.reset()
+                for place in sorted(range(len(rates)), key=gains.__getitem__):
+                    own = {"rate": rates[place] // 8, "ceil": wanted.most_bps[place] // 8, "quantum": quanta[place]}
+                    own.update(burst, parent=LINK)
+                    batch.tc("change-class", "htb", self._index, FIRST_CLASS + place, **own)
+                found.append(bytes(batch.batch))
+                former = rates
+        return found
+
+
+class QueueSender:
+    """A socket for compiled changes."""
+
+    def __init__(self) -> None:
+        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
+        self._socket.bind((0, 0))
+        self._socket.setblocking(False)
+
+    def send(self, compiled: bytes) -> List[int]:
+        """Have the kernel make them, which it has when this returns; the errno of each that it refused."""
+        self._socket.send(compiled)
+        refused: List[int] = []
+        while True:
+            try:
+                said = self._socket.recv(65536)
+            except BlockingIOError:
+                return refused
+            _, kind, _, _, _, error = _ANSWER.unpack_from(said)
+            if kind == NLMSG_ERROR and error:
+                refused.append(-error)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def _class_seen(said: Any) -> QueueClass:
+    """A class of the kernel's answer; None: it is not in it."""
+    options = None if said is None else said.get_attr("TCA_OPTIONS")
+    limits = None if options is None else options.get_attr("TCA_HTB_PARMS")
+    stats = None if said is None else said.get_attr("TCA_STATS2")
+    basic, queue = (None if stats is None else stats.get_attr("TCA_STATS_" + each) for each in ("BASIC", "QUEUE"))
+    return QueueClass(
+        rate_bps=None if limits is None else limits["rate"] * 8,
+        most_bps=None if limits is None else limits["ceil"] * 8,
+        packets=None if basic is None else basic["packets"],
+        dropped_packets=None if queue is None else queue["drops"],
+    )

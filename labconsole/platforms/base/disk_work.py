@@ -1,0 +1,72 @@
+"""Guests that are to work on their disks, before they begin: emptied, with the files that the work needs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from labconsole.contracts.crew import StandingCrew, StandingMember
+from labconsole.errors import MeasurementError
+from labconsole.model.jobs import DiskWork
+from labconsole.platforms.base.inside import DONE
+from labconsole.wire.execution import Execute
+from labconsole.wire.guests import AskGuests, GuestLine
+
+BLOCKS_PER_MIB = 2048
+"""In which a shell's ``ulimit -f`` counts."""
+
+_ASK_S = 60.0
+_OUTPUT_BYTES = 600
+_SAID_CHARACTERS = 200
+
+# What was made for the trial is on the device when its window begins, and out of the UUT's page cache.
+_SETTLE = """\
+sync -f "$0"
+for file; do dd if="$file" iflag=nocache count=0 2>/dev/null; done
+:"""
+
+
+async def made_ready(crew: StandingCrew, copies: Mapping[str, int], work: DiskWork, size: int, limit_s: float) -> None:
+    """Empty the disks of the guests that are to work, and make the files that the job needs, for each copy in a
+    directory of its own. Raises MeasurementError with the guest's words, NodeError.
+    """
+    below = crew.crew.disks
+    if below is None:
+        raise MeasurementError("a job of the disk was asked for, but the guests have no disks")
+    standing = {member.name: member for member in crew.crew.members}
+    lines = [
+        GuestLine(guest=guest, line=_ready_line(standing[guest], count, work, size)) for guest, count in copies.items()
+    ]
+    answers = await crew.uut.ask(AskGuests(asked=lines, until=DONE, timeout_s=limit_s), timeout_s=limit_s + 30)
+    for each in answers.guests:
+        printed = " ".join((each.printed or each.message or "").split())
+        if not re.search(r"LCREADY 0\b", printed):
+            raise MeasurementError(
+                f"{each.guest}: the files that the job needs could not be made: {printed[-_SAID_CHARACTERS:]}"
+            )
+    settle = Execute(argv=["sh", "-c", _SETTLE, below.place, *below.files], timeout_s=_ASK_S)
+    await crew.uut.ask(settle, timeout_s=_ASK_S + 10)
+
+
+def disk_of(crew: StandingCrew, guest: str) -> tuple[str, int] | None:
+    """Where in this guest its disk is, and its size in MiB."""
+    place = next((each.disk for each in crew.crew.members if each.name == guest), None)
+    wanted = next((each.disk_mib for each in crew.members if each.name == guest), 0)
+    return None if place is None else (place, wanted)
+
+
+def on_disk(disk: tuple[str, int], copy: int, command: str) -> str:
+    """The same command, begun in a copy's directory, where a file may have so many MiB."""
+    place, mib = disk
+    return f"cd {place}/{copy} && ulimit -f {mib * BLOCKS_PER_MIB} || exit 1; {command}"
+
+
+def _ready_line(member: StandingMember, copies: int, work: DiskWork, size: int) -> str:
+    place = member.disk
+    if place is None:
+        raise MeasurementError(f"{member.name}: a job of the disk was asked for, but it has no disk")
+    steps = [f"cd {place}", "rm -rf -- *"]
+    for number in range(1, copies + 1):
+        made = f" && {{ {work.make.format(size=size)}; }}" if work.make else ""
+        steps.append(f"mkdir {number} && ( cd {number}{made} )")
+    return f'{{ ( {" && ".join(steps)} && busybox sync -f . ); echo "LCREADY $?"; }} 2>&1 | tail -c {_OUTPUT_BYTES}'

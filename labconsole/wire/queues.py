@@ -1,0 +1,92 @@
+"""The queue that guests share by weights: its classes, and how their rates change while it is in use."""
+
+from __future__ import annotations
+
+from typing import Annotated, List, Optional
+
+from labconsole.wire.message import Message, Request
+from labconsole.wire.rules import Count, Most, Rule, Sentence, Word, above, bad, whole
+
+MAX_CLASSES = 64
+MAX_CHANGES = 1000
+MAX_BEGIN_S = 600
+MAX_EVERY_S = 3600
+
+ClassRate = Annotated[int, Rule(whole(8_000, 34 * 10**9))]
+"""In bit/s; the kernel counts in bytes a second, in 32 bits."""
+
+Burst = Annotated[int, Rule(whole(64, 2**31 - 1))]
+"""In bytes."""
+
+Rates = Annotated[List[ClassRate], Most(MAX_CLASSES)]
+
+
+class QueueClass(Message):
+    """One guest's class, as the kernel has it. None: it does not exist, or does not say."""
+
+    rate_bps: Optional[Count]
+    most_bps: Optional[Count]
+    packets: Optional[Count]
+    dropped_packets: Optional[Count]
+
+
+class QueueState(Message):
+    """The classes of the guests in turn."""
+
+    classes: Annotated[List[QueueClass], Most(MAX_CLASSES)]
+
+
+class ReadQueue(Request[QueueState], op="queue.read"):
+    """Ask for the classes of a shared queue, of which there are ``classes``."""
+
+    queue: Word
+    classes: Annotated[int, Rule(whole(1, MAX_CLASSES))]
+
+
+class TakenChange(Message):
+    """One set of rates. Times are those of the node's CLOCK_MONOTONIC: when it was due, when the last of its classes
+    had its rate, and when they were read back; None: it was not made. ``rates_bps``: as read back, in turn, None for a
+    class that does not exist; ``kept_bps`` the same just before the next set was due, None of the last.
+    ``complaint``: why a class could not be changed.
+    """
+
+    due_ns: Count
+    taken_ns: Optional[Count]
+    read_ns: Optional[Count]
+    rates_bps: Annotated[List[Optional[Count]], Most(MAX_CLASSES)]
+    kept_bps: Optional[Annotated[List[Optional[Count]], Most(MAX_CLASSES)]] = None
+    complaint: Optional[Sentence] = None
+
+
+class TakenChanges(Message):
+    """``begun_ns``: when the queue was first seen to be in use; None: it never was, and nothing was changed.
+    ``looked_ns``: the last look at which it was not.
+    """
+
+    looked_ns: Optional[Count]
+    begun_ns: Optional[Count]
+    changes: Annotated[List[TakenChange], Most(MAX_CHANGES)]
+
+    def check_fields(self) -> None:
+        """Nothing is changed before the beginning."""
+        if self.begun_ns is None and self.changes:
+            raise bad("changes", "were made in a queue that was never in use")
+
+
+class ChangeRates(Request[TakenChanges], op="queue.change"):
+    """Wait until a shared queue is in use, then give its classes these rates in turn, one set ``every_s`` counted from
+    there. The first set is what it has: that is only read back. ``most_bps``, ``burst_bytes``: what each class has of
+    these, and keeps.
+    """
+
+    queue: Word
+    rates_bps: Annotated[List[Rates], Most(MAX_CHANGES)]
+    most_bps: Rates
+    burst_bytes: Burst
+    every_s: Annotated[float, Rule(above(0, MAX_EVERY_S))]
+    begin_s: Annotated[float, Rule(above(0, MAX_BEGIN_S))]
+
+    def check_fields(self) -> None:
+        """Every set is of the same classes."""
+        if not self.rates_bps or not self.most_bps or {len(each) for each in self.rates_bps} != {len(self.most_bps)}:
+            raise bad("rates_bps", "is not a list of sets of as many classes as most_bps")

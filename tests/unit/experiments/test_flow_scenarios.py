@@ -1,0 +1,331 @@
+"""Weights over time and work on a disk beside senders: what is asked, what follows, what is told of what went wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from labconsole.cli.main import main
+from labconsole.cli.text.flows import flow_lines
+from labconsole.experiments.flow.disk import DiskWorker, beside_work, disk_reasons
+from labconsole.experiments.flow.live import moments_of
+from labconsole.experiments.flow.summary import summarize_flows
+from labconsole.experiments.flow.verify import recompute_flow
+from labconsole.experiments.flow.verify_scenarios import recompute_disk, recompute_weights
+from labconsole.experiments.flow.weights import link_bps, queue_of, weight_reasons, weights_seen
+from labconsole.model.disk_beside import DiskBeside
+from labconsole.model.plan.crews import CrewTrial
+from labconsole.model.plan.flows import FlowFactors, FlowPoint, flow_hash, flow_points
+from labconsole.model.record.flow import DiskBesideSeen, FlowRecord, WeightsSeen
+from labconsole.model.record.kinds.flow import KIND as FLOW
+from labconsole.model.weights import WeightSteps
+from labconsole.store.open import open_store
+from labconsole.wire.queues import TakenChange, TakenChanges
+from support.flow_records import ORIGIN_NS, flow_record
+
+ALL_BPS = link_bps(100_000_000, 1472)
+SECOND = 10**9
+BIN_PACKETS = 800
+BEGUN_NS = 5 * SECOND
+
+
+def steps_of(*words: str, every_s: float = 1.0) -> WeightSteps:
+    return WeightSteps.model_validate({"every_s": every_s, "steps": words})
+
+
+def taken(steps: WeightSteps, late_ns: Sequence[int | None] = (), **changes: Any) -> TakenChanges:
+    """As the UUT says it; ``late_ns`` None: that one was not made."""
+    rates = steps.rates_bps(ALL_BPS, (ALL_BPS,) * steps.guests)
+    found = []
+    for number, own in enumerate(rates):
+        due_ns = BEGUN_NS + round(number * steps.every_s * SECOND)
+        late = late_ns[number] if number < len(late_ns) else 0
+        found.append(
+            TakenChange(
+                due_ns=due_ns, taken_ns=None if late is None else due_ns + late, read_ns=due_ns, rates_bps=list(own),
+                kept_bps=list(own), complaint="No such file or directory" if late is None else None, **changes,
+            )
+        )  # fmt: skip
+    return TakenChanges(looked_ns=BEGUN_NS - 1, begun_ns=BEGUN_NS, changes=found)
+
+
+def weighted(steps: WeightSteps, shares: Sequence[float], said: TakenChanges | None = None) -> FlowRecord:
+    """A trial in bins of 0.1 s; ``shares``: of the first guest in each second."""
+    first = [round(BIN_PACKETS * share) for share in shares for _ in range(10)]
+    base = flow_record([first, [BIN_PACKETS - each for each in first]], bin_s=0.1)
+    requested = base.requested.model_copy(update={"weights": steps})
+    kept_bps = steps.rates_bps(ALL_BPS, (ALL_BPS, ALL_BPS))[-1]
+    seen = weights_seen(
+        requested, base.flows, ["g1", "g2"], (base.shared_from, base.shared_to), all_bps=ALL_BPS,
+        taken=said or taken(steps), kept_bps=kept_bps,
+    )  # fmt: skip
+    return base.model_copy(update={"requested": requested, "weights": seen})
+
+
+def seen_of(record: FlowRecord) -> WeightsSeen:
+    assert record.weights is not None
+    return record.weights
+
+
+def codes(record: FlowRecord) -> list[str]:
+    return [each.code for each in weight_reasons(record.requested, record.weights)]
+
+
+def test_weights_are_read_and_divide_a_link():
+    steps = steps_of("30:1", "1:1")
+    assert steps.steps == ((30, 1), (1, 1))
+    assert steps.rates_bps(31_000_000, (31_000_000, 31_000_000)) == [[30_000_000, 1_000_000], [15_500_000, 15_500_000]]
+    assert steps.rates_bps(31_000_000, (20_000_000, 31_000_000))[0] == [20_000_000, 1_000_000]
+    assert WeightSteps.model_validate(steps.model_dump(mode="json")) == steps
+
+
+@pytest.mark.parametrize("bad", ["30", "30:0", "1:1001", "a:b", 1801, [1], [1.5, 2], True, None])
+def test_what_is_no_weights_is_refused(bad: Any):
+    with pytest.raises(ValidationError, match="are not weights"):
+        WeightSteps.model_validate({"steps": [bad]})
+
+
+@pytest.mark.parametrize(
+    ("factors", "complaint"),
+    [
+        ({"weights": {"steps": ["1:1:1"]}}, "weights are of 3 guests"),
+        ({"weights": {"steps": ["1:1", "1:2"]}, "bin_s": 0.5}, "at most 0.267 s"),
+        ({"weights": {"steps": ["1:1"] * 11}, "bin_s": 0.1}, "ends before the last step"),
+        ({"disk": {"job": "cpu-pi"}}, "disk-mixed"),
+        ({"disk": {"from_s": 5.0, "to_s": 5.5}}, "to_s is not after from_s"),
+        ({"disk": {"from_s": 1.0, "to_s": 5.0}}, "too few bins"),
+        ({"disk": {"from_s": 4.0, "to_s": 9.0}}, "too few bins"),
+        ({"disk": {"from_s": 4.0, "to_s": 6.0}, "guests": [1, 2]}, "no guest that sends"),
+        ({"disk": {"from_s": 4.0, "to_s": 6.0}, "weights": {"steps": ["1:1"]}}, "both asked for"),
+    ],
+)
+def test_what_cannot_be_is_refused(factors: dict[str, Any], complaint: str):
+    with pytest.raises(ValidationError, match=complaint):
+        FlowFactors.model_validate({"guests": [2], **factors})
+
+
+def test_points_without_either_keep_their_hash():
+    factors = FlowFactors(guests=(2,))
+    (point,) = flow_points(factors, ["lxc"])
+    trial: CrewTrial[FlowPoint] = CrewTrial(point, 1, 1, 1)
+    assert flow_hash(factors, trial) == "flow-c5387345864e6a0f", "as before there were any"
+    assert flow_hash(factors, trial) == flow_hash(FlowFactors(guests=(2,), weights=(None,), disk=(None,)), trial)
+    both = FlowFactors.model_validate({"guests": [2], "weights": ["none", {"steps": ["1:1"]}]})
+    hashes = {flow_hash(both, CrewTrial(each, 1, 1, 1)) for each in flow_points(both, ["lxc"])}
+    assert len(hashes) == 2 and flow_hash(factors, trial) in hashes
+
+
+def test_a_queue_is_of_less_than_the_link_and_classes_of_their_weights():
+    point = flow_points(
+        FlowFactors.model_validate({"guests": [2], "bin_s": 0.1, "weights": {"steps": ["3:1"]}}), ["l"]
+    )[0]
+    assert point.weights is not None
+    guests = [DiskOrNot("198.18.64.1", "lcg1"), DiskOrNot("198.18.64.2", "lcg2")]
+    queue, changes = queue_of(point, point.weights, guests, 100_000_000, 60.0)
+    assert queue.rate_bps == ALL_BPS == pytest.approx(0.985 * 100e6 * 1514 / 1538, abs=1)
+    assert [each.rate_bps for each in queue.guests] == [ALL_BPS * 3 // 4, ALL_BPS // 4]
+    assert [each.most_bps for each in queue.guests] == [ALL_BPS, ALL_BPS]
+    assert changes.rates_bps == [[ALL_BPS * 3 // 4, ALL_BPS // 4]]
+
+
+class DiskOrNot:
+    def __init__(self, address: str, host_interface: str) -> None:
+        self.address, self.host_interface = address, host_interface
+
+
+def test_shares_that_are_as_weights_have_no_error_and_others_have_theirs():
+    record = weighted(steps_of("3:1", "1:1", "1:3"), (0.75, 0.5, 0.35))
+    errors = [each.error_ratio for each in seen_of(record).steps]
+    assert errors == [pytest.approx(0.0), pytest.approx(0.0), pytest.approx(0.10)]
+    assert seen_of(record).mean_error_ratio == pytest.approx(0.1 / 3)
+    assert [(each.first_bin, each.stop_bin) for each in seen_of(record).steps] == [(2, 10), (12, 20), (22, 30)]
+    assert codes(record) == []
+    assert list(recompute_weights(record)) == []
+
+
+def test_a_late_change_moves_the_bins_and_is_told():
+    steps = steps_of("3:1", "1:3")
+    record = weighted(steps, (0.75, 0.25), taken(steps, (0, 150_000_000)))
+    assert seen_of(record).steps[1].first_bin == 14
+    assert codes(record) == ["weights_late"]
+    assert list(recompute_weights(record)) == []
+
+
+def test_a_change_that_was_not_made_is_told_with_the_kernels_word():
+    steps = steps_of("3:1", "1:3")
+    record = weighted(steps, (0.75, 0.75), taken(steps, (0, None)))
+    (found,) = weight_reasons(record.requested, record.weights)
+    assert found.code == "weights_missing" and "No such file" in found.detail and "1:3" in found.detail
+    assert seen_of(record).mean_error_ratio is None
+
+
+def test_rates_that_are_others_when_they_are_read_back_are_told():
+    steps = steps_of("3:1", "1:3")
+    said = taken(steps)
+    wrong = TakenChange(**{**said.changes[0].to_wire(), "kept_bps": [10_000_000, None]})
+    record = weighted(
+        steps, (0.75, 0.25), TakenChanges(looked_ns=1, begun_ns=BEGUN_NS, changes=[wrong, said.changes[1]])
+    )
+    (found,) = weight_reasons(record.requested, record.weights)
+    assert found.code == "weights_missing" and "10000000, none" in found.detail
+
+
+@pytest.mark.parametrize("said", [None, TakenChanges(looked_ns=1, begun_ns=None, changes=[])])
+def test_weights_that_nothing_is_known_of_are_told(said: TakenChanges | None):
+    record = weighted(steps_of("3:1"), (0.75,))
+    requested, flows = record.requested, record.flows
+    seen = weights_seen(requested, flows, ["g1", "g2"], (0, 10), all_bps=ALL_BPS, taken=said, kept_bps=())
+    assert [each.code for each in weight_reasons(requested, seen)] == ["weights_missing"]
+
+
+def test_guests_that_do_not_want_all_of_the_link_are_told():
+    steps = steps_of("1:1")
+    base = weighted(steps, (0.5, 0.5))
+    little = flow_record([[200] * 20, [200] * 20], bin_s=0.1)
+    seen = weights_seen(
+        base.requested, little.flows, ["g1", "g2"], (0, 20), all_bps=ALL_BPS, taken=taken(steps),
+        kept_bps=taken(steps).changes[0].rates_bps,
+    )  # fmt: skip
+    assert [each.code for each in weight_reasons(base.requested, seen)] == ["offered_short"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"error_ratio": 0.5}, {"first_bin": 1}, {"stop_bin": 9}, {"share_ratios": (0.5, 0.5)}, {"filled_ratio": 0.1},
+     {"due_s": 0.5}],
+    ids=str,
+)  # fmt: skip
+def test_a_step_that_does_not_follow_is_found(change: dict[str, Any]):
+    record = weighted(steps_of("3:1", "1:3"), (0.75, 0.25))
+    steps = seen_of(record).steps
+    forged = seen_of(record).model_copy(update={"steps": (steps[0].model_copy(update=change), steps[1])})
+    assert list(recompute_weights(record.model_copy(update={"weights": forged})))
+
+
+def test_the_summary_has_every_step():
+    record = weighted(steps_of("3:1", "1:3"), (0.75, 0.25))
+    (point,) = summarize_flows([record]).points
+    assert [each.due_ratio for each in point.weight_steps] == [0.75, 0.25]
+    assert [each.first_share_ratio and each.first_share_ratio.mean for each in point.weight_steps] == [0.75, 0.25]
+    assert point.weight_error is not None and "weights 3:1 to 1:3" in point.key.scenario
+
+
+def test_whoever_watches_sees_when_things_change():
+    assert moments_of(0.0, steps_of("3:1", "1:3", every_s=2)) == ((0.0, "3:1"), (2.0, "1:3"))
+    assert moments_of(5.0, steps_of("1:1")) == ((5.0, "the others begin"),)
+    assert [at_s for at_s, _ in moments_of(0.0, None, DiskBeside(from_s=3, to_s=6))] == [3, 6]
+
+
+# -- a disk ---------------------------------------------------------------------------------------------------------------
+
+
+def stalled(during: int, **changes: Any) -> FlowRecord:
+    """One guest sends for ten seconds, and brings so much from 4 to 6; the other works from 4 to 6."""
+    base = flow_record([[1000] * 4 + [during] * 2 + [1000] * 4])
+    asked = DiskBeside(from_s=4, to_s=6)
+    requested = base.requested.model_copy(update={"guests": 2, "disk": asked})
+    values: dict[str, Any] = {
+        "guest": "g2", "address": "198.18.64.2", "mac": "02:6c:77:00:00:01", "job": "disk-mixed", "size": 2,
+        "exit_status": 0, "output": "READ 1 WRITTEN 1", "mark_packets": 4, "start_ns": ORIGIN_NS + 4 * SECOND,
+        "end_ns": ORIGIN_NS + 6 * SECOND,
+    }  # fmt: skip
+    seen = DiskBesideSeen(**(values | changes))
+    seen = seen.model_copy(update=beside_work(seen, base.flows, ["g1"], ORIGIN_NS, requested))
+    assert base.sink is not None
+    sink = base.sink.model_copy(update={"captured_packets": base.sink.captured_packets + 4})
+    return base.model_copy(update={"requested": requested, "disk": seen, "sink": sink})
+
+
+@pytest.mark.parametrize(("during", "ratio"), [(0, 0.0), (500, 0.5), (1000, 1.0)])
+def test_what_the_others_lose_beside_work_on_a_disk_is_found(during: int, ratio: float):
+    record = stalled(during)
+    assert record.disk is not None
+    assert (record.disk.before_bins, record.disk.during_bins) == ((0, 4), (4, 6))
+    assert record.disk.during_ratio == pytest.approx(ratio)
+    assert record.disk.recovered_s == 0
+    assert list(recompute_disk(record)) == []
+    assert [each for each in recompute_flow(record) if each.where.startswith("sink")] == []
+    assert list(disk_reasons(record.requested, record.disk)) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [({"exit_status": 1}, "job_failed"), ({"exit_status": None}, "guests_missing"), ({"start_ns": None}, "mark_lost"),
+     ({"end_ns": ORIGIN_NS + 4 * SECOND + 1}, "rate_uncertain")],
+    ids=str,
+)  # fmt: skip
+def test_work_that_went_wrong_is_told(changes: dict[str, Any], code: str):
+    record = stalled(500, **changes)
+    assert [each.code for each in disk_reasons(record.requested, record.disk)] == [code]
+
+
+def test_a_forged_ratio_is_found():
+    record = stalled(500)
+    assert record.disk is not None
+    forged = record.model_copy(update={"disk": record.disk.model_copy(update={"during_ratio": 0.9})})
+    assert [each.where for each in recompute_disk(forged)] == ["disk.during_ratio"]
+
+
+def test_a_worker_marks_both_ends_of_its_work_from_ports_of_their_own():
+    worker = DiskWorker(
+        name="g2", address="198.18.64.2", mac="02:6c:77:00:00:01", number=1, disk=("/tmp/disk", 200), neighbour=None
+    )
+    line = worker.line(DiskBeside(job="disk-zero", from_s=3, to_s=6))
+    assert line.startswith("sleep 3; ")
+    assert line.index("198.18.64.2:20062") < line.index("cd /tmp/disk/1 && ulimit") < line.index("198.18.64.2:20063")
+    assert "198.18.64.2:20032" not in line, "it sends nothing else"
+    assert len(line) < 3000
+
+
+# -- in a report ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_report_draws_each_scenario_in_its_own_figure_beside_the_papers_sentences(tmp_path: Path):
+    scenarios = [
+        weighted(steps_of("3:1", "1:3"), (0.75, 0.25)), weighted(steps_of("1:1"), (0.5, 0.5)), stalled(500),
+        flow_record([[500] * 10, [500] * 10]),
+    ]  # fmt: skip
+    limited = flow_record([[200] * 20, [200] * 20], bin_s=0.1, limits_bps=(30_000_000,))
+    limited = limited.model_copy(
+        update={"requested": limited.requested.model_copy(update={"weights": steps_of("1:1")}), "weights": None}
+    )
+    store, out, number = tmp_path / "s.sqlite", tmp_path / "out", 0
+    with open_store(str(store)) as opened:
+        for block in range(1, 4):
+            for record in [*scenarios, limited]:
+                number += 1
+                plan = record.plan.model_copy(update={"block": block, "hash": f"flow-{number}"})
+                made = {
+                    "plan": plan, "flow_id": f"20260101T000000000000Z-{number:04d}",
+                    "set_up": record.set_up.model_copy(update={"id": f"set-up-{block}"}),
+                }  # fmt: skip
+                opened.save_experiment(FLOW, record.model_copy(update=made))
+    told = ["report", "--store", str(store), "--out", str(out), "--reference", "adamczyk", "--formats", "svg,md,csv"]
+    assert main(told) == 0
+    for figure, scenario in (
+        ("adamczyk-7", "no limit"), ("adamczyk-9", "disk-mixed"),
+        ("adamczyk-10", "3:1"), ("adamczyk-11", "limit 30Mbit"),
+        ("adamczyk-12", "1:1"),
+    ):  # fmt: skip
+        panels = (out / f"{figure}.svg").read_text()
+        assert scenario in panels, figure
+        assert ("3:1" in panels) == (figure == "adamczyk-10")
+    assert not (out / "adamczyk-5.svg").exists(), "limits beside weights are another figure's"
+    steps = (out / "flow-weights.md").read_text()
+    assert "| 3:1 | 0 | 0.7500 | 0.7500" in steps
+    beside = (out / "adamczyk-flow-beside.md").read_text()
+    assert "50.00 ± 0.00 % of before" in beside
+    assert "what the sending guest brings falls" in beside and "in proportion to the weights" in beside
+    assert "both guests get about the same" in beside
+
+
+def test_a_trial_is_shown_with_its_steps_and_its_marks():
+    lines = "\n".join(flow_lines(weighted(steps_of("3:1", "1:3"), (0.75, 0.25))))
+    assert "from 1 s 1:3: shares 0.2500, 0.7500, error 0.0000; in force 0.0 ms late" in lines
+    lines = "\n".join(flow_lines(stalled(500)))
+    assert "g2: disk-mixed from 4.000 to 6.000 s by its marks, ended with status 0" in lines
+    assert "the others brought 50.00% of before meanwhile, and 95 % again 0 s after it" in lines
