@@ -77,6 +77,11 @@ class Stage(Protocol):
         """The node outside. Raises NodeUnreachable."""
         ...
 
+    @property
+    def source(self) -> AgentLink:
+        """The node that sends to guests that forward: the first stream's source. Raises NodeUnreachable."""
+        ...
+
     def refuse(self, platform: str, members: Sequence[CrewMember]) -> None:
         """Refuse a crew that this testbed cannot have. Raises ConfigError; asks nobody."""
         ...

@@ -127,6 +127,11 @@ class CrewStage:
         """The node outside. Raises NodeUnreachable."""
         return self._pool.require([self._stream.sink.node])[self._stream.sink.node]
 
+    @property
+    def source(self) -> AgentLink:
+        """The node that sends to guests that forward. Raises NodeUnreachable."""
+        return self._pool.require([self._stream.source.node])[self._stream.source.node]
+
     def offer(self, platform: str, members: Sequence[CrewMember]) -> CrewOffer:
         """What these guests start from and are given. Raises ConfigError for a platform that cannot have them."""
         self.refuse(platform, members)
@@ -293,4 +298,9 @@ class CrewStage:
         return self.inventory.streams[0]
 
     def _wanted(self, members: Sequence[CrewMember]) -> CrewWanted:
-        return CrewWanted(members=tuple(members), port=self._stream.uut_out)
+        inbound = any(member.inbound is not None for member in members)
+        return CrewWanted(
+            members=tuple(members),
+            port=self._stream.uut_out,
+            inbound_port=self._stream.uut_in if inbound else None,
+        )

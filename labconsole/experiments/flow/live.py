@@ -5,58 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from labconsole.contracts.picture import CopyState, OverTime, PictureCurve, PictureGuest, StepPicture
+from labconsole.engine.crew_watch import CountingWatch
 from labconsole.experiments.flow.figures import bin_rates
 from labconsole.model.record.flow import FlowRecord
-from labconsole.wire.codec import STAT_NAMES
-from labconsole.wire.counters import CountersSampled
 
-_BYTES = STAT_NAMES.index("rx_bytes")
-LEAST_STEP_S = 0.2
-"""Between two points of a curve: what is shorter is mostly the noise of when it was read."""
-
-MOST_POINTS = 400
 MEGA = 1e6
 FRAMES = "Mbit/s of frames out of each guest, as it sends"
 PAYLOAD = "Mbit/s of payload at the sink"
 
 
-class SendingWatch:
-    """Takes samples of the UUT's counters. ``guests``: the index of each one's interface there, to its name."""
+def sending_watch(guests: Mapping[int, str]) -> CountingWatch:
+    """Of guests that send. ``guests``: the index of each one's interface on the UUT, to its name."""
+    return CountingWatch(guests, "rx_bytes", 8 / MEGA)
 
-    def __init__(self, guests: Mapping[int, str]) -> None:
-        self._names = dict(guests)
-        self._begun_ns: int | None = None
-        self._last: dict[int, tuple[int, int]] = {}
-        self._curves: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name in guests.values()}
 
-    def see(self, sample: CountersSampled) -> bool:
-        """Whether a point was added. The first sample is where time begins."""
-        added = False
-        for index, values in sample.namespaces.get("", ()):
-            if index in self._names and len(values) > _BYTES:
-                added |= self._count(index, sample.monotonic_ns, values[_BYTES])
-        return added
-
-    def _count(self, index: int, at_ns: int, counted: int) -> bool:
-        self._begun_ns = at_ns if self._begun_ns is None else self._begun_ns
-        former_ns, former = self._last.setdefault(index, (at_ns, counted))
-        took_s = (at_ns - former_ns) / 1e9
-        if took_s < LEAST_STEP_S:
-            return False
-        self._last[index] = at_ns, counted
-        seconds, values = self._curves[self._names[index]]
-        seconds.append((at_ns - self._begun_ns) / 1e9)
-        values.append(max(0, counted - former) * 8 / took_s / MEGA)
-        del seconds[:-MOST_POINTS], values[:-MOST_POINTS]
-        return True
-
-    def over_time(self, moments: Sequence[tuple[float, str]] = ()) -> OverTime:
-        """What was seen so far."""
-        curves = tuple(
-            PictureCurve(name=name, seconds=tuple(seconds), values=tuple(values))
-            for name, (seconds, values) in self._curves.items()
-        )
-        return OverTime(title="What guests send", unit=FRAMES, curves=curves, moments=tuple(moments))
+def sending_over_time(watch: CountingWatch, moments: Sequence[tuple[float, str]] = ()) -> OverTime:
+    """What they sent so far."""
+    return watch.over_time("What guests send", FRAMES, moments)
 
 
 def picture_of(record: FlowRecord, words: Sequence[str]) -> StepPicture:

@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from labconsole.contracts.crew import StandingCrew
 from labconsole.contracts.experiment import Bench
 from labconsole.contracts.picture import CopyState, PictureGuest, StepPicture
-from labconsole.engine.crew_taking import changed_since, program_seen, swapped_pages, unless_stopped
+from labconsole.engine.crew_taking import changed_since, held, program_seen, swapped_pages, unless_stopped
 from labconsole.engine.trial.window import Readings
 from labconsole.errors import MeasurementError
-from labconsole.experiments.flow.limiters import held, limit_of, queue_name, read_limiters
+from labconsole.experiments.flow.limiters import TOKEN, limit_of, queue_name, read_limiters
 from labconsole.experiments.flow.ring import LEAD_S, LONGER_S, RingGuest, RingWindow
 from labconsole.experiments.flow.script import PROGRAM
 from labconsole.experiments.flow.window import silent_guests
@@ -79,7 +79,7 @@ class RingTaking:
         )
         program = await program_seen(crew, PROGRAM, [guest.name for guest in guests])
         before = await swapped_pages(crew.uut)
-        async with held(crew.uut, list(limits)):
+        async with held(crew.uut, list(limits), TOKEN):
             await readings.open()
             window = await self._send(guests)
             await readings.close()

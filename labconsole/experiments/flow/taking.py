@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 from labconsole.contracts.crew import StandingCrew, StandingMember
 from labconsole.contracts.experiment import Bench
 from labconsole.contracts.picture import CopyState, PictureGuest, StepPicture
-from labconsole.engine.crew_taking import changed_since, program_seen, swapped_pages, unless_stopped
+from labconsole.engine.crew_taking import changed_since, held, program_seen, swapped_pages, unless_stopped
 from labconsole.engine.trial.window import Readings
 from labconsole.errors import MeasurementError, NodeError, NodeLost
 from labconsole.experiments.flow.figures import HEADER_BYTES
-from labconsole.experiments.flow.limiters import held, limit_of, queue_name, read_limiters
-from labconsole.experiments.flow.live import SendingWatch, moments_of
+from labconsole.experiments.flow.limiters import TOKEN, limit_of, queue_name, read_limiters
+from labconsole.experiments.flow.live import moments_of, sending_over_time, sending_watch
 from labconsole.experiments.flow.script import PROGRAM, SINK_ADDRESS, Sending
 from labconsole.experiments.flow.window import FlowSender, FlowWindow, silent_guests
 from labconsole.model.identity import new_run_id, utc_now
@@ -92,7 +92,7 @@ class FlowTaking:
         )
         program = await program_seen(crew, PROGRAM, [sender.name for sender in senders])
         before = await swapped_pages(crew.uut)
-        async with held(crew.uut, [*self._limits(senders), *self._neighbour(sink_mac)]):
+        async with held(crew.uut, [*self._limits(senders), *self._neighbour(sink_mac)], TOKEN):
             await readings.open()
             window = await self._send(senders)
             await readings.close()
@@ -258,10 +258,10 @@ class FlowTaking:
         """Meanwhile whoever watches sees what each guest sends."""
         words = f"{len(senders)} guest{'s send' if len(senders) > 1 else ' sends'} for {self._factors.duration_s:g} s"
         guests = tuple(PictureGuest(name=sender.name, state=CopyState.WORKS) for sender in senders)
-        watch, moments = SendingWatch(indices), moments_of(self._point.second_after_s)
+        watch, moments = sending_watch(indices), moments_of(self._point.second_after_s)
 
         def show() -> None:
-            over_time = watch.over_time(moments) if indices else None
+            over_time = sending_over_time(watch, moments) if indices else None
             self._bench.show(StepPicture(found=(words,), guests=guests, over_time=over_time))
 
         def hear(sample: CountersSampled) -> None:

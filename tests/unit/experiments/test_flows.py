@@ -9,7 +9,7 @@ import pytest
 
 from labconsole.experiments.flow.figures import HEADER_BYTES, line_bps, shared
 from labconsole.experiments.flow.limiters import limit_of, read_limiters
-from labconsole.experiments.flow.live import SendingWatch
+from labconsole.experiments.flow.live import sending_over_time, sending_watch
 from labconsole.experiments.flow.quantities import quantities
 from labconsole.experiments.flow.script import SenderAnswer, Sending, read_answer
 from labconsole.experiments.flow.shown import plain
@@ -269,7 +269,7 @@ def test_points_of_another_load_are_no_part_of_what_guests_can_send():
 
 
 def test_the_live_curve_is_of_the_unit_under_tests_own_interfaces():
-    watch = SendingWatch({7: "g1"})
+    watch = sending_watch({7: "g1"})
     rows = [0] * len(STAT_NAMES)
     for second in range(3):
         rows = list(rows)
@@ -285,5 +285,5 @@ def test_the_live_curve_is_of_the_unit_under_tests_own_interfaces():
                 }
             )
         )
-    (curve,) = watch.over_time().curves
+    (curve,) = sending_over_time(watch).curves
     assert curve.values == (8.0, 8.0)
