@@ -36,7 +36,7 @@ _DRAW = (
     'BEGIN{t=" via " g " dev " o " proto " q;'
     'for(k=0;k<d;k++)print "route add 198.19." 64+int(k/256) "." k%256 "/32" t;'
     "x=s;for(n=0;n<r;){x=(x*16807)%2147483647;a=1+x%223;x=(x*16807)%2147483647;b=x%256;c=int(x/256)%256;"
-    "p=16+int(x/65536)%9;c-=c%(2^(24-p));if(a==127||(a==198&&(b==18||b==19)))continue;"
+    "p=16+int(x/65536)%9;m=1;for(i=p;i<24;i++)m*=2;c-=c%m;if(a==127||(a==198&&(b==18||b==19)))continue;"
     'k=a "." b "." c ".0/" p;if(k in y)continue;y[k]=1;n++;print "route add " k t}}'
 )
 _NICS = 'f(){ l=$(ip -o link | grep -i " $1 "); l=${l#*: }; echo ${l%%[:@]*}; }; '
@@ -92,10 +92,8 @@ def nic_line(inbound_mac: str, mac: str, sink_mac: str) -> str:
 def load_line(load: Load, mac: str) -> str:
     """Takes what it had before, gives a router its routes, and counts them."""
     told = f"-v r={load.routes} -v d={load.destinations} -v s={SEED} -v g={GATEWAY} -v q={PROTOCOL}"
-    return (
-        f"{_PROGRAM}{_NICS}o=$(f {mac}); {_FLUSH}e=$(awk {told} -v o=$o '{_DRAW}' | $b -batch - 2>&1 | head -n 1); "
-        f"echo LCROUTES $({_COUNT}) 0 $e"
-    )
+    give = f"{{ awk {told} -v o=$o '{_DRAW}' | $b -batch -; }}"
+    return f"{_PROGRAM}{_NICS}o=$(f {mac}); {_FLUSH}e=$({give} 2>&1 | head -n 1); echo LCROUTES $({_COUNT}) 0 $e"
 
 
 def count_line() -> str:
