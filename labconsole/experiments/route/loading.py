@@ -31,13 +31,15 @@ LOAD_S = 1200.0
 
 _OUTPUT = 300
 
-# Park and Miller's generator, which is exact in a double; prefixes of 16 to 24 bits, each once, none in 198.18.0.0/15.
+# Prefixes of 16 to 24 bits in turn, each once, none in 127.0.0.0/8 or 198.18.0.0/15. Of every length all there are from
+# 1.0.0.0 to 223.255.255.255 are numbered, and visited in steps that have no divisor in common with how many these are:
+# a guest needs no memory for those that it had.
 _DRAW = (
     'BEGIN{t=" via " g " dev " o " proto " q;'
     'for(k=0;k<d;k++)print "route add 198.19." 64+int(k/256) "." k%256 "/32" t;'
-    "x=s;for(n=0;n<r;){x=(x*16807)%2147483647;a=1+x%223;x=(x*16807)%2147483647;b=x%256;c=int(x/256)%256;"
-    "p=16+int(x/65536)%9;m=1;for(i=p;i<24;i++)m*=2;c-=c%m;if(a==127||(a==198&&(b==18||b==19)))continue;"
-    'k=a "." b "." c ".0/" p;if(k in y)continue;y[k]=1;n++;print "route add " k t}}'
+    "n=0;for(c=0;n<r;c++){p=16+c%9;m=1;for(i=16;i<p;i++)m*=2;v=(int(c/9)*40503+s)%(57088*m);h=int(v/m);"
+    "a=1+int(h/256);b=h%256;if(a==127||(a==198&&(b==18||b==19)))continue;"
+    'n++;print "route add " a "." b "." (v%m)*256/m ".0/" p t}}'
 )
 _NICS = 'f(){ l=$(ip -o link | grep -i " $1 "); l=${l#*: }; echo ${l%%[:@]*}; }; '
 _COUNT = f"$b route show proto {PROTOCOL} | wc -l"

@@ -26,7 +26,7 @@ Target = int | Literal["max"]
 """In packets/s to all routers together; max: as many as the source can."""
 
 HASH_PREFIX = "route-"
-MOST_ROUTERS, MOST_ROUTES, MOST_FILTERS = 64, 1_000_000, 10_000
+MOST_ROUTERS, MOST_ROUTES, MOST_FILTERS = 64, 500_000, 10_000
 MOST_DESTINATIONS = 16_384
 BIN_S = 0.1
 """Packets at the sink are counted in bins of this length."""

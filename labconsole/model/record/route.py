@@ -46,9 +46,9 @@ class RouterSeen(StrictModel):
     ``sent_packets`` by the generator; ``to_packets`` and ``from_packets``: what the UUT's interfaces to it handed over
     and got back; ``packets``, ``bytes``: what came from it to the sink. ``sent_pps``: offered, ``forwarded_pps``: at
     the sink, over the bins in which all routers forward. ``bin_packets``: of every bin from the first packet of any
-    router on, up to the last that is not empty; ``outside_packets``: in none of the bins. ``routes``, ``filters``: what it
-    had when it was asked before the trial; ``routes_after`` after it. ``load_s``: what giving them to it took, None: it
-    had them already.
+    router on, up to the last that is not empty; ``outside_packets``: in none of the bins. ``routes``, ``filters``: what
+    it had when it was asked before the trial; ``routes_after`` after it. ``load_s``: what giving them to it took, None:
+    it had them already.
     """
 
     guest: str

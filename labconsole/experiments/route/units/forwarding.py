@@ -101,8 +101,8 @@ def method(material: Material) -> MethodNote | None:
         "begun together. The sink captures every packet; a router is told by source MAC address and port. A rate is of "
         "the whole bins of 0.1 s in which all routers forward. What goes into a router and out of it is counted at its "
         "interfaces on the unit under test. Routes are drawn from a seed, /16 to /24, the same in each router, given "
-        "by ip -batch and counted back before and after each trial. That routes change nothing is claimed by equivalence "
-        "alone (two one-sided tests within the margin).",
+        "by ip -batch and counted back before and after each trial. That routes change nothing is claimed by "
+        "equivalence alone (two one-sided tests within the margin).",
     )
 
 
