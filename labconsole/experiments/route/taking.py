@@ -206,6 +206,7 @@ class RouteTaking:
                 delay_ns=0 if each_pps is None else round(1e9 / each_pps),
                 duration_s=self._factors.duration_s,
                 max_count=MOST_PACKETS,
+                destinations=None if point.destinations == 1 else point.destinations,
             )
             for router in routers
         ]
