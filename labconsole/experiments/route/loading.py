@@ -31,15 +31,19 @@ LOAD_S = 1200.0
 
 _OUTPUT = 300
 
+AT_ONCE = 2000
+"""Routes to one process of ip, which keeps 4 KiB for each (iproute2 6.1)."""
+
 # Prefixes of 16 to 24 bits in turn, each once, none in 127.0.0.0/8 or 198.18.0.0/15. Of every length all there are from
 # 1.0.0.0 to 223.255.255.255 are numbered, and visited in steps that have no divisor in common with how many these are:
 # a guest needs no memory for those that it had.
 _DRAW = (
-    'BEGIN{t=" via " g " dev " o " proto " q;'
-    'for(k=0;k<d;k++)print "route add 198.19." 64+int(k/256) "." k%256 "/32" t;'
+    'BEGIN{l=0;t=" via " g " dev " o " proto " q;'
+    'for(k=0;k<d;k++)w("198.19." 64+int(k/256) "." k%256 "/32");'
     "n=0;for(c=0;n<r;c++){p=16+c%9;m=1;for(i=16;i<p;i++)m*=2;v=(int(c/9)*40503+s)%(57088*m);h=int(v/m);"
     "a=1+int(h/256);b=h%256;if(a==127||(a==198&&(b==18||b==19)))continue;"
-    'n++;print "route add " a "." b "." (v%m)*256/m ".0/" p t}}'
+    'n++;w(a "." b "." (v%m)*256/m ".0/" p)}}'
+    f'function w(x){{print "route add " x t | z;if(++l%{AT_ONCE}==0)close(z)}}'
 )
 _NICS = 'f(){ l=$(ip -o link | grep -i " $1 "); l=${l#*: }; echo ${l%%[:@]*}; }; '
 _COUNT = f"$b route show proto {PROTOCOL} | wc -l"
@@ -94,7 +98,7 @@ def nic_line(inbound_mac: str, mac: str, sink_mac: str) -> str:
 def load_line(load: Load, mac: str) -> str:
     """Takes what it had before, gives a router its routes, and counts them."""
     told = f"-v r={load.routes} -v d={load.destinations} -v s={SEED} -v g={GATEWAY} -v q={PROTOCOL}"
-    give = f"{{ awk {told} -v o=$o '{_DRAW}' | $b -batch -; }}"
+    give = f"awk {told} -v o=$o -v z=\"$b -batch -\" '{_DRAW}'"
     return f"{_PROGRAM}{_NICS}o=$(f {mac}); {_FLUSH}e=$({give} 2>&1 | head -n 1); echo LCROUTES $({_COUNT}) 0 $e"
 
 
