@@ -138,6 +138,7 @@ def test_every_packet_comes_through_routers_with_many_routes(hosts: Path, tmp_pa
     nothing_left(hosts)
 
 
+@pytest.mark.alone
 def test_a_hundred_thousand_routes_are_given_in_five_seconds(hosts: Path, tmp_path: Path):
     (record,) = taken(
         hosts, tmp_path / "s.sqlite", "--routes", "100000", "--destinations", "4096", "--targets", "5kpps",

@@ -108,7 +108,7 @@ def count_line() -> str:
 
 
 _TABLE = "table inet labconsole { chain f { type filter hook forward priority 0;"
-_RULES = f'BEGIN{{print "{_TABLE}";for(k=0;k<n;k++)print "udp dport 1 drop";print "}} }}"}}'
+_RULES = f'BEGIN{{print "{_TABLE}";for(k=0;k<n;k++)print "udp dport 1 drop";print "}}\\n}}"}}'
 _FILTERS = f"nft delete table inet labconsole 2>/dev/null; test $0 -eq 0 || awk -v n=$0 '{_RULES}' | nft -f - ; "
 _COUNT_FILTERS = "nft list table inet labconsole 2>/dev/null | grep -c 'udp dport 1 drop'"
 
