@@ -28,13 +28,23 @@ class BootMark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InboundNic:
+    """The second NIC of a guest that forwards, on the UUT's NIC that streams come in at; ``address`` with its prefix
+    length.
+    """
+
+    mac: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CrewMember:
     """One guest as it is wanted.
 
     ``name`` is also what the agent calls it, at most 15 characters; ``address`` has its prefix length. ``cpus``: the
     UUT's CPUs that it is pinned to; ``cpu_shares`` its weight among those that want the same CPU, ``cpu_quota_ratio``
     how much of one CPU it may have at most. None: as the platform is set up, or no limit. ``disk_mib`` 0: no disk of
-    its own. ``boot_mark``: what it sends when it is up; None: nothing.
+    its own. ``boot_mark``: what it sends when it is up; None: nothing. ``inbound`` None: it has one NIC.
     """
 
     name: str
@@ -46,18 +56,21 @@ class CrewMember:
     cpu_quota_ratio: float | None = None
     disk_mib: int = 0
     boot_mark: BootMark | None = None
+    inbound: InboundNic | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrewWanted:
     """A crew as it is wanted. ``port``: the UUT's NIC that all of them share, on one bridge. ``limit_s``: a guest that
     takes longer to come is given up; None: as the driver has it. ``anew``: only of guests that do not run yet.
+    ``inbound_port``: the UUT's NIC on whose bridge their inbound NICs are; None: none of them has one.
     """
 
     members: tuple[CrewMember, ...]
     port: str
     limit_s: float | None = None
     anew: bool = False
+    inbound_port: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +81,8 @@ class StandingMember:
     ``host_interface`` the other end of its NIC on the UUT, where there is one. ``started_ns``: its start command,
     ``ready_ns``: when it said that it was up, by the UUT's monotonic clock. ``address``, ``mac``: where its packets
     come from; None: as was wanted. ``disk``: the directory in it that its disk is, where it has one. ``way_in``: how an
-    installed guest, whose start was timed, was come into.
+    installed guest, whose start was timed, was come into. ``inbound_interface``: the other end of its inbound NIC on
+    the UUT. ``in_namespace``: it is a network namespace of the UUT's kernel, that of ``pid`` or of its first child.
     """
 
     name: str
@@ -81,6 +95,8 @@ class StandingMember:
     mac: str | None = None
     disk: str | None = None
     way_in: WayIn | None = None
+    inbound_interface: str | None = None
+    in_namespace: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +134,8 @@ class Crew:
 class StandingCrew:
     """A crew that stands, with who takes its time. ``empty``: what a job that does nothing takes in it;
     ``programs``: program to guest to the SHA-256 that it has there; ``reached``: guests that the timekeeper
-    has answered. All are found out once, for all its trials.
+    has answered. All are found out once, for all its trials. ``loaded``: what its guests have been given, by a word
+    of the experiment's.
     """
 
     crew: Crew
@@ -131,6 +148,7 @@ class StandingCrew:
     empty: EmptyJobs | None = None
     programs: dict[str, dict[str, str]] = field(default_factory=dict)
     reached: set[str] = field(default_factory=set)
+    loaded: str = ""
 
     def begin_trial(self) -> SetUp:
         """Count one more trial in it."""

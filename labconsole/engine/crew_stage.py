@@ -300,4 +300,9 @@ class CrewStage:
         return self.inventory.streams[0]
 
     def _wanted(self, members: Sequence[CrewMember]) -> CrewWanted:
-        return CrewWanted(members=tuple(members), port=self._stream.uut_out)
+        inbound = any(member.inbound is not None for member in members)
+        return CrewWanted(
+            members=tuple(members),
+            port=self._stream.uut_out,
+            inbound_port=self._stream.uut_in if inbound else None,
+        )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Literal, TypeVar
 
 from labconsole.contracts.crew import StandingCrew
@@ -12,6 +13,7 @@ from labconsole.contracts.experiment import Stage
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import Aborted, NodeError, NodeLost
 from labconsole.model.record.crew_trial import ProgramSeen
+from labconsole.wire.changes import AnyChange, ApplyChanges, UndoChanges
 from labconsole.wire.execution import Execute
 
 _SHA256 = re.compile(r"^([0-9a-f]{64})\s", re.MULTILINE)
@@ -35,6 +37,23 @@ async def unless_stopped(stage: Stage, asked: Awaitable[T]) -> T:
         work.cancel()
         stop.cancel()
         await asyncio.gather(work, stop, return_exceptions=True)
+
+
+@asynccontextmanager
+async def held(uut: AgentLink, changes: list[AnyChange], token: str) -> AsyncIterator[None]:
+    """These changes hold meanwhile. Raises NodeError when one cannot be made, or not be undone."""
+    if not changes:
+        yield
+        return
+    await uut.ask(ApplyChanges(token=token, changes=changes))
+    try:
+        yield
+    except BaseException:
+        with suppress(NodeError):  # what ended the trial says more; an agent that is gone has undone it
+            await uut.ask(UndoChanges(token=token))
+        raise
+    if failed := (await uut.ask(UndoChanges(token=token))).failed:
+        raise NodeError(uut.name, f"not undone: {'; '.join(failed)}")
 
 
 async def swapped_pages(uut: AgentLink) -> int | None:

@@ -6,8 +6,9 @@ import errno
 import functools
 from typing import Annotated, Any, Dict, List
 
-from labconsole.network.change import ChangedNode, Entry, InterfaceName, NetworkChange
+from labconsole.network.change import ChangedNode, Entry, InterfaceName, Mac, NetworkChange, line
 from labconsole.network.iproute import (
+    GONE,
     delete_link,
     error_number,
     existing,
@@ -92,6 +93,40 @@ class BridgePort(NetworkChange, do="bridge_port"):
 
     def commands(self) -> List[str]:
         return [self._ip("link", "set", self.port, "master", self.name, "up")]
+
+
+class BridgeStation(NetworkChange, do="bridge_station"):
+    """Tell a bridge behind which of its ports a MAC address is, so that it floods no frame to it; undone, forgotten."""
+
+    port: InterfaceName
+    mac: Mac
+
+    def apply(self, node: ChangedNode) -> None:
+        with open_route() as route:
+            index = existing(route, self.port)
+            node.promise(self.kind, port=self.port, mac=self.mac)
+            route.neigh("replace", ifindex=index, lladdr=self.mac, **_STATION)
+
+    @staticmethod
+    def undo(entry: Entry) -> None:
+        with open_route() as route:
+            index = link_index(route, entry["port"])
+            if index is None:
+                return
+            try:
+                route.neigh("del", ifindex=index, lladdr=entry["mac"], **_STATION)
+            except Exception as exc:
+                # The port may be of no bridge any more, which then has forgotten by itself.
+                if error_number(exc) not in (*GONE, errno.EOPNOTSUPP, errno.EINVAL):
+                    raise
+
+    def commands(self) -> List[str]:
+        inside = ["-n", self.namespace] if self.namespace else []
+        return [line("bridge", *inside, "fdb", "replace", self.mac, "dev", self.port, "master", "static")]
+
+
+_STATION = {"family": 7, "state": 0x40, "flags": 0x04}
+"""AF_BRIDGE; NUD_NOARP, which is "static" here; NTF_MASTER."""
 
 
 def _as_it_is(route: Any, port: str) -> Dict[str, Any]:

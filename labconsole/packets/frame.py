@@ -22,8 +22,9 @@ TTL = 32
 """pktgen's, not configurable there."""
 UDP_PROTOCOL = 17
 
-ID_WORD, CHECKSUM_WORD, SEQUENCE_WORD, SECONDS_WORD, MICROSECONDS_WORD = 9, 12, 23, 25, 27
-"""Offsets in 16-bit words from the start of the frame. The last three take two words each."""
+ID_WORD, CHECKSUM_WORD, SINK_WORD, SEQUENCE_WORD, SECONDS_WORD, MICROSECONDS_WORD = 9, 12, 16, 23, 25, 27
+"""Offsets in 16-bit words from the start of the frame. The last three take two words each, SINK_WORD is the lower half
+of the address."""
 
 _MAC = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}")
 _WRAP = 0x10000
@@ -52,19 +53,26 @@ class FrameTemplate:
     udp_sink_port: int
     size_bytes: int
     """Without the frame check sequence, as pktgen's pkt_size."""
+    destinations: int = 1
+    """Frames go to so many addresses from sink_ip on, in turn: a power of two up to 65536, of which sink_ip is a
+    multiple."""
 
     def __post_init__(self) -> None:
         if self.size_bytes < MIN_FRAME_BYTES:
             raise ValueError("a frame of %d byte is shorter than %d" % (self.size_bytes, MIN_FRAME_BYTES))
+        low = struct.unpack("!H", _address(self.sink_ip)[2:])[0]
+        if not 1 <= self.destinations <= _WRAP or _WRAP % self.destinations or low % self.destinations:
+            raise ValueError("%d destinations from %s on" % (self.destinations, self.sink_ip))
 
     def frame(self, sequence: int, wall_ns: int, identification: int | None = None) -> bytes:
         """One frame, computed in full: the reference that the batch must agree with."""
         ident = (sequence - 1) % _WRAP if identification is None else identification
         ip_bytes = self.size_bytes - 14
+        net, low = struct.unpack("!2sH", _address(self.sink_ip))
+        sink = net + struct.pack("!H", low + ident % self.destinations)
         ip = struct.pack(
-            "!BBHHHBBH4s4s", 0x45, 0, ip_bytes, ident, 0, TTL, UDP_PROTOCOL, 0,
-            _address(self.source_ip), _address(self.sink_ip),
-        )  # fmt: skip
+            "!BBHHHBBH4s4s", 0x45, 0, ip_bytes, ident, 0, TTL, UDP_PROTOCOL, 0, _address(self.source_ip), sink
+        )
         checksum = _fold(sum(struct.unpack("!10H", ip))) ^ 0xFFFF
         ethernet = self.destination_mac + self.source_mac + b"\x08\x00"
         # UDP checksum 0: "none", as pktgen without UDPCSUM.
@@ -109,7 +117,11 @@ class FrameRing:
         self._words = view.cast("B").cast("H")
         # Both tables run on past their wrap by one buffer, so that a slice never has to be put together.
         base = sum(struct.unpack("!10H", first[14:34])) - struct.unpack("!H", first[24:26])[0]
-        checksums = [_fold(base + ident) ^ 0xFFFF for ident in range(_WRAP)]
+        many = template.destinations
+        checksums = [_fold(base + ident + ident % many) ^ 0xFFFF for ident in range(_WRAP)]
+        low = struct.unpack("!H", first[32:34])[0]
+        # Like the checksum, the address depends on nothing but the identification.
+        self._sinks = None if many == 1 else _wire(low + ident % many for ident in range(_WRAP + slots))
         self._low = _wire(value % _WRAP for value in range(_WRAP + slots + 1))
         self._checksums = _wire(checksums + checksums[:slots])
         self._high: int | None = None
@@ -124,6 +136,8 @@ class FrameRing:
         begin, end = slot * stride, (slot + packets) * stride
         words[begin + ID_WORD : end : stride] = self._low[ident : ident + packets]
         words[begin + CHECKSUM_WORD : end : stride] = self._checksums[ident : ident + packets]
+        if self._sinks is not None:
+            words[begin + SINK_WORD : end : stride] = self._sinks[ident : ident + packets]
         words[begin + SEQUENCE_WORD + 1 : end : stride] = self._low[low : low + packets]
         seconds, rest_ns = divmod(wall_ns, 1_000_000_000)
         high, microseconds = sequence >> 16, rest_ns // 1000

@@ -19,12 +19,16 @@ NEVER_DELAY_NS = 0x7FFFFFFF
 MAX_DELAY_NS = 9_999_999_999
 Whole = Annotated[int, Rule(whole(-S64, S64 - 1))]
 """Its range is checked with the other fields, in words that name the stream."""
+MAX_DESTINATIONS = 16384
 OVERTIME_NS = 20_000_000
 """A paced generator may finish its last frames this long after its time, so that one late wake-up does not cost any."""
 
 
 class StreamSpec(Message):
-    """What one stream is to send. pkt_size_bytes is without the frame check sequence; delay_ns 0 means no delay."""
+    """What one stream is to send. pkt_size_bytes is without the frame check sequence; delay_ns 0 means no delay.
+
+    ``destinations``: how many addresses, from sink_ip on, the frames go to in turn; None: to sink_ip alone.
+    """
 
     stream: Word
     interface: Word
@@ -41,6 +45,12 @@ class StreamSpec(Message):
     duration_s: Optional[Finite] = None
     max_count: Whole
     cpus: Optional[Annotated[List[Count], Most(MAX_CPUS)]] = None
+    destinations: Optional[Whole] = None
+
+    @property
+    def last_ip(self) -> str:
+        """The last address that frames go to."""
+        return str(ipaddress.IPv4Address(self.sink_ip) + (self.destinations or 1) - 1)
 
     def planned_packets(self) -> Tuple[int, str]:
         """How many frames at most, and what it means to have sent them all: "count" or "duration"."""
@@ -86,6 +96,12 @@ class StreamSpec(Message):
             self._refuse("count", None, "a count or a duration_s")
         if self.duration_s is not None and not MIN_DURATION_S <= self.duration_s <= MAX_DURATION_S:
             self._refuse("duration_s", self.duration_s, "from %g to %g" % (MIN_DURATION_S, MAX_DURATION_S))
+        many = self.destinations
+        if many is not None:
+            low = int(ipaddress.IPv4Address(self.sink_ip)) % MAX_DESTINATIONS
+            if not 1 <= many <= MAX_DESTINATIONS or many & (many - 1) or low % many:
+                allowed = "a power of two up to %d, of which sink_ip is a multiple" % MAX_DESTINATIONS
+                self._refuse("destinations", many, allowed)
         if self.cpus is not None and not self.cpus:
             self._refuse("cpus", self.cpus, "a list of CPU numbers")
 

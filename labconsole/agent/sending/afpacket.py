@@ -82,6 +82,7 @@ def template_of(spec: StreamSpec) -> FrameTemplate:
         udp_source_port=spec.udp_source_port,
         udp_sink_port=spec.udp_sink_port,
         size_bytes=spec.pkt_size_bytes,
+        destinations=spec.destinations or 1,
     )
 
 

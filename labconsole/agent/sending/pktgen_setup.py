@@ -67,11 +67,12 @@ def settings_of(spec: StreamSpec, count: int) -> List[PktgenLine]:
     ]
     if spec.source_mac is not None:
         settings.append(PktgenLine("src_mac %s" % spec.source_mac, "src_mac", spec.source_mac.lower()))
-    texts = {"src": spec.source_ip, "dst": spec.sink_ip}
-    for end in ("src", "dst"):
-        for bound in ("min", "max"):
-            name = "%s_%s" % (end, bound)
-            settings.append(PktgenLine("%s %s" % (name, texts[end]), name, texts[end]))
+    # With another maximum pktgen counts up from frame to frame, the maximum included.
+    texts = {
+        "src_min": spec.source_ip, "src_max": spec.source_ip, "dst_min": spec.sink_ip, "dst_max": spec.last_ip
+    }  # fmt: skip
+    for name, text in texts.items():
+        settings.append(PktgenLine("%s %s" % (name, text), name, text))
     for end, port in (("src", spec.udp_source_port), ("dst", spec.udp_sink_port)):
         # The maximum is exclusive, but with max = min pktgen takes min: one port.
         for bound in ("min", "max"):

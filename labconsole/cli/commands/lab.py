@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     up.add_argument(
         "--jobs", action="store_true",
-        help="give guests the programs of jobs as well: pi, mbw, stress-ng, bonnie++, iperf",
+        help="give guests the programs of jobs as well: pi, mbw, stress-ng, bonnie++, iperf, iproute2",
     )  # fmt: skip
     up.add_argument("--install", action="store_true", help="install missing Debian packages")
     wire = actions.add_parser("wire", help="connect sources to sinks directly, or through the UUT again")

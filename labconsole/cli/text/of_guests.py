@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from labconsole.cli.text import boots, flows, jobs
+from labconsole.cli.text import boots, flows, jobs, routes
 from labconsole.contracts.experiment import StepRecord
 from labconsole.contracts.report import Figure
 from labconsole.experiments.boot.steps import Boots
@@ -15,6 +15,8 @@ from labconsole.experiments.flow.steps import Flows
 from labconsole.experiments.flow.summary import summarize_flows
 from labconsole.experiments.job.steps import Jobs
 from labconsole.experiments.job.summary import summarize_jobs
+from labconsole.experiments.route.steps import Routes
+from labconsole.experiments.route.summary import summarize_routes
 from labconsole.experiments.units import report_units
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.boot import BootRecord
@@ -24,6 +26,8 @@ from labconsole.model.record.kind import RecordKind
 from labconsole.model.record.kinds.boot import KIND as BOOT
 from labconsole.model.record.kinds.flow import KIND as FLOW
 from labconsole.model.record.kinds.job import KIND as JOB
+from labconsole.model.record.kinds.route import KIND as ROUTE
+from labconsole.model.record.route import RouteRecord
 from labconsole.report.assembly import figures_of
 
 
@@ -65,6 +69,10 @@ def _boot_id(record: BootRecord) -> str:
 
 def _flow_id(record: FlowRecord) -> str:
     return record.flow_id
+
+
+def _route_id(record: RouteRecord) -> str:
+    return record.route_id
 
 
 JOBS_SHOWN = KindShown(
@@ -111,7 +119,21 @@ FLOWS_SHOWN = KindShown(
     summarize=summarize_flows,
     summary_lines=flows.summary_lines,
 )
-_SHOWN = {each.name: each for each in (JOBS_SHOWN, BOOTS_SHOWN, FLOWS_SHOWN)}
+ROUTES_SHOWN = KindShown(
+    name="route",
+    plural="routes",
+    purpose="guests that forward",
+    guess="as long as they are sent to",
+    of=ROUTE,
+    experiment=Routes,
+    id_of=_route_id,
+    words=routes.route_words,
+    lines=routes.route_lines,
+    table=routes.routes_table,
+    summarize=summarize_routes,
+    summary_lines=routes.summary_lines,
+)
+_SHOWN = {each.name: each for each in (JOBS_SHOWN, BOOTS_SHOWN, FLOWS_SHOWN, ROUTES_SHOWN)}
 
 
 def kind_of(plan: Plan) -> KindShown | None:

@@ -12,8 +12,9 @@ from labconsole.contracts.experiment import Bench
 from labconsole.contracts.picture import CopyState, PictureGuest, StepPicture
 from labconsole.contracts.ports import AgentLink
 from labconsole.engine.crew_attempt import CrewAttempt
+from labconsole.engine.crew_taking import held
 from labconsole.errors import MeasurementError
-from labconsole.experiments.flow.limiters import held, limit_of, queue_name, read_limiters
+from labconsole.experiments.flow.limiters import TOKEN, limit_of, queue_name, read_limiters
 from labconsole.experiments.flow.live import SendingWatch
 from labconsole.experiments.flow.script import PROGRAM
 from labconsole.model.plan.flows import FlowFactors, FlowPoint
@@ -72,7 +73,7 @@ class FramedTaking:
         """
         limits = self._limits(guests)
         await self._attempt.find_program(PROGRAM, [guest.name for guest in guests])
-        async with held(self._crew.uut, [*limits, *changes]), self._attempt.watched(nodes):
+        async with held(self._crew.uut, [*limits, *changes], TOKEN), self._attempt.watched(nodes):
             window = await send()
         await self._attempt.attest(window.silent)
         return window
@@ -109,7 +110,7 @@ class FramedTaking:
         at_work = tuple(PictureGuest(name=guest.name, state=CopyState.WORKS) for guest in guests)
 
         def show() -> None:
-            over_time = watch.over_time(moments) if watch.guests else None
+            over_time = watch.shown(moments) if watch.guests else None
             self._bench.show(StepPicture(found=(words,), guests=at_work, over_time=over_time))
 
         def hear(sample: CountersSampled) -> None:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Mapping
 from typing import Any
 
 from labconsole.contracts.ports import AgentLink
-from labconsole.errors import NodeError
 from labconsole.model.record.flow import LimiterSeen
 from labconsole.network.rate_limits import RateLimit
-from labconsole.wire.changes import AnyChange, ApplyChanges, UndoChanges
 from labconsole.wire.execution import Execute
 
 TOKEN = "flow"
@@ -39,23 +36,6 @@ def limit_of(host_interface: str, number: int, rate_bps: int) -> RateLimit:
 
 def queue_name(number: int) -> str:
     return f"lcq{number}"
-
-
-@asynccontextmanager
-async def held(uut: AgentLink, changes: list[AnyChange]) -> AsyncIterator[None]:
-    """These changes hold meanwhile. Raises NodeError when one cannot be made, or not be undone."""
-    if not changes:
-        yield
-        return
-    await uut.ask(ApplyChanges(token=TOKEN, changes=changes))
-    try:
-        yield
-    except BaseException:
-        with suppress(NodeError):  # what ended the trial says more; an agent that is gone has undone it
-            await uut.ask(UndoChanges(token=TOKEN))
-        raise
-    if failed := (await uut.ask(UndoChanges(token=TOKEN))).failed:
-        raise NodeError(uut.name, f"not undone: {'; '.join(failed)}")
 
 
 async def read_limiters(uut: AgentLink, queues: Mapping[str, str]) -> dict[str, LimiterSeen]:

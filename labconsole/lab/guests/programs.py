@@ -24,8 +24,12 @@ JOB_TOOLS = {
     "bonnie++": "bonnie++",
     "iperf": "iperf",
     "openssl": "openssl",
+    "ip": "iproute2",
 }
 """What guests are given to do, where a lab is told so. The rest (bc, dd, ping, sha256sum) is busybox's."""
+
+CALLED = {"ip": "iproute2"}
+"""What a program is called in a guest where busybox has one of its name: busybox's ip takes one route at a time."""
 
 LARGE_JOB_TOOLS = {"fio": "fio"}
 """What guests that see a directory of the UUT's have, too: with its libraries it is 80 MB, too much for an image."""
@@ -44,7 +48,9 @@ def guest_programs(*, jobs: bool) -> tuple[str, ...]:
 
 
 def with_libraries(name: str) -> dict[str, bytes]:
-    """Where each file belongs in the guest, without the first slash, and its content; the program is bin/NAME."""
+    """Where each file belongs in the guest, without the first slash, and its content; the program is bin/NAME, or
+    as CALLED has it.
+    """
     program = tool(name)
     if program is None:
         raise LabSetupError(f"{name} is not installed on this machine")
@@ -62,7 +68,7 @@ def with_libraries(name: str) -> dict[str, bytes]:
     if done.returncode != 0 and not static:
         raise LabSetupError(f"cannot determine which libraries {program} needs: {done.stderr.strip()[-200:]}")
     files = {path.lstrip("/"): Path(path).read_bytes() for path in ([] if static else _LIBRARY.findall(done.stdout))}
-    return {f"bin/{name}": Path(program).read_bytes(), **files}
+    return {f"bin/{CALLED.get(name, name)}": Path(program).read_bytes(), **files}
 
 
 def applets(busybox: Path) -> list[str]:

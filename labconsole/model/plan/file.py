@@ -15,6 +15,7 @@ from labconsole.model.plan.claims import CLAIMS
 from labconsole.model.plan.conduct import HookCommand, Retry, Stop, WarmUp
 from labconsole.model.plan.flows import FlowFactors
 from labconsole.model.plan.jobs import JobFactors, JobWish
+from labconsole.model.plan.routes import RouteFactors
 from labconsole.model.plan.search import SEARCH_SECTIONS, Search
 from labconsole.model.strict import StrictModel
 from labconsole.model.tolerances import Tolerances
@@ -31,7 +32,7 @@ NOT_OF_GUESTS = (
 )  # fmt: skip
 """What a plan of guests in number does not have: no frames are forwarded."""
 
-OF_GUESTS = ("job", "boot", "flow")
+OF_GUESTS = ("job", "boot", "flow", "route")
 """The keys that ask for guests in number: a plan has one of them, or frames to forward."""
 
 RULE_KEYS = ("include", "exclude", "overrides")
@@ -225,6 +226,7 @@ class PlanFile(BaseModel):
     job: JobFactors | None = None
     boot: BootFactors | None = None
     flow: FlowFactors | None = None
+    route: RouteFactors | None = None
 
     def frame(self, size_bytes: int, entry: PointEntry | None = None) -> FrameSize:
         """A frame size in the convention of the file, or of the entry where that says its own."""
@@ -237,7 +239,7 @@ _SECTIONS: dict[str, type[BaseModel]] = {
     "tolerances": Tolerances, "points": PointEntry, "include": IncludeEntry, "exclude": ExcludeEntry,
     "overrides": Override, "retry": Retry, "warm_up": WarmUp, "stop": Stop, "pre": HookCommand, "post": HookCommand,
     "search": Search, "job": JobFactors, "job.jobs": JobWish, "boot": BootFactors,
-    "flow": FlowFactors,
+    "flow": FlowFactors, "route": RouteFactors,
 }  # fmt: skip
 _SECTIONS |= {f"search.{name}": model for name, model in SEARCH_SECTIONS.items()}
 for _section, _model in _SECTIONS.items():

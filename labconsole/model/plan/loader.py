@@ -11,12 +11,9 @@ from labconsole.errors import ConfigError, LackingHere, OtherTestbed
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory
 from labconsole.model.limits_check import check_request
-from labconsole.model.plan.boots import BootFactors
 from labconsole.model.plan.file import MATRIX_KEYS, MATRIX_NEEDS, RULE_KEYS, PlanFile
-from labconsole.model.plan.flows import FlowFactors
-from labconsole.model.plan.jobs import JobFactors
 from labconsole.model.plan.order import Configuration, configuration, set_up_key
-from labconsole.model.plan.plan import Plan, PlannedPoint, factors, planned
+from labconsole.model.plan.plan import FactorsOfGuests, Plan, PlannedPoint, factors, planned
 from labconsole.model.plan.points import FACTORS, Listed, distinct
 from labconsole.model.plan.rules import RULE_FACTORS, exclusion_words, has_rules, location, unfold
 from labconsole.model.plan.searched import as_matrix_file, of_guests, searches_only, without_grid
@@ -60,8 +57,8 @@ def load_plan(path: Path, inventory: Inventory | None = None, *, also: AlsoCheck
     return plan if inventory is None else check_plan(plan, inventory, path, data, file, also=also)
 
 
-def _factors_of(file: PlanFile) -> JobFactors | BootFactors | FlowFactors:
-    found = file.job or file.boot or file.flow
+def _factors_of(file: PlanFile) -> FactorsOfGuests:
+    found = file.job or file.boot or file.flow or file.route
     assert found is not None
     return found
 

@@ -1,4 +1,4 @@
-"""Jobs, starts or flows of guests of one design point, or a few, asked for at the command line."""
+"""Jobs, starts, flows or routes of guests of one design point, or a few, asked for at the command line."""
 
 from __future__ import annotations
 
@@ -11,10 +11,7 @@ from pydantic import ValidationError
 from labconsole.errors import ConfigError
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.inventory import Inventory
-from labconsole.model.plan.boots import BootFactors
-from labconsole.model.plan.flows import FlowFactors
-from labconsole.model.plan.jobs import JobFactors
-from labconsole.model.plan.plan import Plan, planned
+from labconsole.model.plan.plan import FactorsOfGuests, Plan, planned
 from labconsole.model.plan.searched import ANY_FRAME_BYTES
 from labconsole.model.plan.writer import plan_from_requests
 from labconsole.model.strict import StrictModel
@@ -26,7 +23,7 @@ MAX_TRIALS = 100_000
 
 def plan_of_guests(
     platforms: Sequence[str],
-    factors: JobFactors | BootFactors | FlowFactors,
+    factors: FactorsOfGuests,
     inventory: Inventory,
     *,
     set_ups: int = 1,

@@ -34,9 +34,14 @@ from labconsole.model.plan.jobs import JobFactors, PlannedJobs
 from labconsole.model.plan.order import Configuration as SetUpOf
 from labconsole.model.plan.order import Trial, configuration, forwards, schedule
 from labconsole.model.plan.points import Listed, as_matrix, distinct
+from labconsole.model.plan.routes import PlannedRoutes, RouteFactors
 from labconsole.model.plan.search import Configuration, Search, configurations, search_hash
 from labconsole.model.record.run import Fixed, PlanRef
 from labconsole.model.tolerances import Tolerances
+
+FactorsOfGuests = JobFactors | BootFactors | FlowFactors | RouteFactors
+PlannedOfGuests = PlannedJobs | PlannedBoots | PlannedFlows | PlannedRoutes
+"""What a plan asks of guests in number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +108,7 @@ class Plan:
     pre: tuple[HookCommand, ...] = ()
     post: tuple[HookCommand, ...] = ()
     search: Search | None = None
-    of_guests: PlannedJobs | PlannedBoots | PlannedFlows | None = None
+    of_guests: PlannedOfGuests | None = None
     """What is asked of guests in number; None: frames are forwarded."""
 
     grid: bool = True
@@ -240,6 +245,11 @@ class Plan:
         return self.of_guests if isinstance(self.of_guests, PlannedFlows) else None
 
     @property
+    def routes(self) -> PlannedRoutes | None:
+        """What it has routers forward."""
+        return self.of_guests if isinstance(self.of_guests, PlannedRoutes) else None
+
+    @property
     def step_count(self) -> int:
         """How many experiments of several trials, or of another kind, the plan asks for beside its grid."""
         return len(self.searches) + (len(self.of_guests.trials) if self.of_guests is not None else 0)
@@ -351,10 +361,10 @@ def factors(listed: Sequence[Listed]) -> dict[str, Any]:
     }
 
 
-def planned(
-    factors: JobFactors | BootFactors | FlowFactors, how: tuple[tuple[str, ...], int, int, int, bool]
-) -> PlannedJobs | PlannedBoots | PlannedFlows:
+def planned(factors: FactorsOfGuests, how: tuple[tuple[str, ...], int, int, int, bool]) -> PlannedOfGuests:
     """What these factors ask for; ``how``: platforms, set-ups, repetitions, seed, whether in the order of the file."""
     if isinstance(factors, JobFactors):
         return PlannedJobs(factors, *how)
-    return PlannedBoots(factors, *how) if isinstance(factors, BootFactors) else PlannedFlows(factors, *how)
+    if isinstance(factors, BootFactors):
+        return PlannedBoots(factors, *how)
+    return PlannedFlows(factors, *how) if isinstance(factors, FlowFactors) else PlannedRoutes(factors, *how)

@@ -11,7 +11,12 @@ ANY_FRAME_BYTES = 64
 """What a plan of guests in number has for a frame size: it forwards none."""
 
 
-_ASKED = {"job": "jobs for guests", "boot": "guests to start", "flow": "guests that send"}
+_ASKED = {
+    "job": "jobs for guests",
+    "boot": "guests to start",
+    "flow": "guests that send",
+    "route": "guests that forward",
+}
 
 
 def searches_only(file: PlanFile) -> bool:

@@ -1,5 +1,6 @@
 """What drivers share that make a crew (contracts/crew.py): guests in number, each with one NIC, side by side on one
-bridge with one NIC of the UUT's. All are processes of the agent, started at once, and gone with it.
+bridge with one NIC of the UUT's; those that forward have a second one, on a second bridge. All are processes of the
+agent, started at once, and gone with it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from labconsole.wire.guests import MAX_WAIT_S, GuestStarted
 from labconsole.wire.links import ReadLinks
 
 TOKEN = "platform"
-BRIDGE = "lcbg"
+BRIDGE, INBOUND_BRIDGE = "lcbg", "lcbgi"
 MOST = 250
 """Each has a number in one byte, and so has its address."""
 
@@ -79,13 +80,15 @@ agent's has a /sys without any."""
 class CrewGuest:
     """One of a crew: what was wanted, its number from 1, the UUT's NIC that it shares.
 
-    ``disk``: the file or directory of the UUT's that is its disk; None: it has none.
+    ``disk``: the file or directory of the UUT's that is its disk, ``inbound_port``: the UUT's NIC that its inbound NIC
+    is to reach; None: it has none.
     """
 
     member: CrewMember
     number: int
     port: str
     disk: str | None = None
+    inbound_port: str | None = None
 
     @property
     def name(self) -> str:
@@ -94,6 +97,16 @@ class CrewGuest:
     @property
     def host_interface(self) -> str:
         return f"lcg{self.number}"
+
+    @property
+    def inbound_interface(self) -> str | None:
+        return None if self.member.inbound is None else f"lcgi{self.number}"
+
+    @property
+    def nics(self) -> list[tuple[str, str, str]]:
+        """Of each NIC its other end on the UUT, its MAC and its address with prefix length; the inbound one last."""
+        own, inbound = [(self.host_interface, self.mac, self.member.address)], self.member.inbound
+        return own if inbound is None else [*own, (f"lcgi{self.number}", inbound.mac.lower(), inbound.address)]
 
     @property
     def mac(self) -> str:
@@ -109,13 +122,15 @@ class CrewGuest:
 
     @property
     def ends(self) -> list[tuple[TapNic, str]]:
-        return [(TapNic(self.host_interface, self.mac), self.port)]
+        ports = [self.port, self.inbound_port or self.port]
+        return [(TapNic(host, mac), port) for (host, mac, _), port in zip(self.nics, ports, strict=False)]
 
     @property
     def words(self) -> str:
-        """What an image is told of its NIC, its disk and its mark."""
+        """What an image is told of its NICs, its disk and its mark."""
         disk = "" if self.disk is None else f" lc.disk={INSIDE}"
-        return f"lc.nic={self.mac},{self.member.address}{disk}{mark_words(self.member.boot_mark)}"
+        nics = " ".join(f"lc.nic={mac},{address}" for _, mac, address in self.nics)
+        return f"{nics}{disk}{mark_words(self.member.boot_mark)}"
 
     def limits(self, *, memory: bool) -> Limits | None:
         """What its control group holds it to; None: it needs none. ``memory``: it has no memory of its own."""
@@ -144,7 +159,11 @@ class Standing:
 def crew_guests(wanted: CrewWanted, disks: CrewDisks | None = None) -> list[CrewGuest]:
     return [
         CrewGuest(
-            member, number, wanted.port, None if disks is None or not member.disk_mib else disks.path(member.name)
+            member,
+            number,
+            wanted.port,
+            None if disks is None or not member.disk_mib else disks.path(member.name),
+            wanted.inbound_port,
         )
         for number, member in enumerate(wanted.members, start=1)
     ]
@@ -161,6 +180,9 @@ class CrewMaking(ABC):
 
     CREW_NAMESPACED: ClassVar[bool] = False
     """Whether each runs in a namespace of the agent's, by its name."""
+
+    CREW_IN_NAMESPACES: ClassVar[bool] = False
+    """Whether each has a network namespace of the UUT's kernel, that of its first process."""
 
     CREW_MEMORY_IS_LIMIT: ClassVar[bool] = False
     """Whether ``memory_mib`` is what its processes may have, and not a machine's memory."""
@@ -254,6 +276,8 @@ class CrewMaking(ABC):
                         started_ns=started[guest.name].started_ns,
                         ready_ns=started[guest.name].ready_ns,
                         disk=self._disk_inside(guest),
+                        inbound_interface=guest.inbound_interface,
+                        in_namespace=self.CREW_IN_NAMESPACES,
                     )
                     for guest in crew.guests
                 ),
@@ -285,7 +309,7 @@ class CrewMaking(ABC):
 
     async def _wait_gone(self, uut: AgentLink, crew: Standing) -> None:
         """The kernel takes a namespace's NICs away when the last process in it has ended, and a little later."""
-        ours = {guest.host_interface for guest in crew.guests}
+        ours = {host for guest in crew.guests for host, _, _ in guest.nics}
         deadline = asyncio.get_running_loop().time() + GONE_S
         while ours & {link.name for link in (await uut.ask(ReadLinks())).links if not link.namespace}:
             if asyncio.get_running_loop().time() > deadline:
@@ -322,7 +346,9 @@ class CrewMaking(ABC):
         for name, state in zip(crew.names, states, strict=True):
             if state is None or not state.running or state.pid != started[name].pid:
                 raise NodeError(uut.name, f"guest {name} of platform {self.name} is no longer the one that was started")
-        hosts = [guest.host_interface for guest in crew.guests]
+        first = crew.guests[0]
+        ports = [first.port, *([] if first.inbound_port is None else [first.inbound_port])]
+        hosts = [host for guest in crew.guests for host, _, _ in guest.nics]
         pids = [str(started[name].pid) for name in crew.names]
         read = await uut.ask(Execute(argv=["sh", "-c", _LOOK, "sh", *pids], timeout_s=_ASK_S))
         seen: dict[str, dict[str, str]] = {pid: {} for pid in pids}
@@ -335,7 +361,7 @@ class CrewMaking(ABC):
                 guest.name: self.crew_machine(uut, guest, seen[pid])
                 for guest, pid in zip(crew.guests, pids, strict=True)
             },
-            "interfaces": await read_state(uut, routing={}, ports=[crew.guests[0].port, *hosts]),
+            "interfaces": await read_state(uut, routing={}, ports=[*ports, *hosts]),
         }
 
     def crew_machine(self, uut: AgentLink, guest: CrewGuest, seen: dict[str, str]) -> Attestation:
@@ -369,7 +395,13 @@ def _told(files: dict[str, str]) -> str:
     return ", ".join(f"{file} {value}" for file, value in files.items())
 
 
-def crew_bridge(guests: Sequence[CrewGuest], *, bridged: bool = True) -> Bridge:
-    """The one bridge, of the shared NIC and the guests' ends; not ``bridged``: something else makes those its ports."""
+def crew_bridges(guests: Sequence[CrewGuest], *, bridged: bool = True) -> list[Bridge]:
+    """The bridge of the shared NIC and the guests' ends, and that of their inbound ends where they have some; not
+    ``bridged``: something else makes those their ports.
+    """
     ends = [guest.host_interface for guest in guests] if bridged else []
-    return Bridge(name=BRIDGE, ports=[guests[0].port, *ends])
+    bridges = [Bridge(name=BRIDGE, ports=[guests[0].port, *ends])]
+    if (port := guests[0].inbound_port) is not None:
+        inbound = [guest.inbound_interface for guest in guests if guest.inbound_interface is not None]
+        bridges.append(Bridge(name=INBOUND_BRIDGE, ports=[port, *(inbound if bridged else [])]))
+    return bridges

@@ -18,7 +18,7 @@ from labconsole.contracts.driver import Attestation, DriverInfo, Prepared, Secon
 from labconsole.contracts.ports import AgentLink
 from labconsole.network.change import NetworkChange
 from labconsole.network.links import Tap
-from labconsole.platforms.base.crew import TOKEN, CrewGuest, CrewMaking, Standing, crew_bridge
+from labconsole.platforms.base.crew import TOKEN, CrewGuest, CrewMaking, Standing, crew_bridges
 from labconsole.platforms.base.crew_disks import refuse_unmounted
 from labconsole.platforms.base.forwarding import apply, restored_on_failure, shell_lines, undo
 from labconsole.platforms.base.image import (
@@ -176,7 +176,8 @@ class GuestProgramDriver(CrewMaking, Generic[Told]):
         }
 
     def crew_nics(self, guests: Sequence[CrewGuest]) -> list[NetworkChange]:
-        return [*(Tap(name=guest.host_interface) for guest in guests), crew_bridge(guests)]
+        taps = (Tap(name=host) for guest in guests for host, _, _ in guest.nics)
+        return [*taps, *crew_bridges(guests)]
 
     def crew_argv(self, guest: CrewGuest, crew: Standing) -> list[str]:
         return self.argv(guest)

@@ -17,7 +17,14 @@ from labconsole.errors import NodeError
 from labconsole.model.cpus import cpu_set
 from labconsole.network.change import NetworkChange
 from labconsole.network.control_groups import CONTROLLERS, SECOND_VERSION, ControlGroups
-from labconsole.platforms.base.crew import BRIDGE, CrewGuest, CrewMaking, Standing, crew_bridge
+from labconsole.platforms.base.crew import (
+    BRIDGE,
+    INBOUND_BRIDGE,
+    CrewGuest,
+    CrewMaking,
+    Standing,
+    crew_bridges,
+)
 from labconsole.platforms.base.crew_disks import INSIDE
 from labconsole.platforms.base.marks import marked_loop
 from labconsole.wire.execution import Execute
@@ -31,19 +38,16 @@ _SETTINGS = {
     "lxc.console.path": "none",
     "lxc.tty.max": "0",
     "lxc.sysctl.net.ipv6.conf.all.disable_ipv6": "1",
-    "lxc.net.0.type": "veth",
-    "lxc.net.0.link": BRIDGE,
-    "lxc.net.0.name": "eth0",
 }
 
-_UP = "for link in lo eth0; do ip link set $link up; done"
+_UP = "for link in lo {nics}; do ip link set $link up; done"
 """Not by LXC, which would do it before IPv6 is off."""
 
 
 class LxcCrew(CrewMaking):
     """What LxcDriver makes in number."""
 
-    CREW_MEMORY_IS_LIMIT = True
+    CREW_IN_NAMESPACES = CREW_MEMORY_IS_LIMIT = True
     CREW_DISK = "seen inside"
     CREW_FILES = ("crew_root",)
     crew_root: str | None
@@ -73,7 +77,7 @@ class LxcCrew(CrewMaking):
         return [ControlGroups(name=crew.group, groups=[])]
 
     def crew_nics(self, guests: Sequence[CrewGuest]) -> list[NetworkChange]:
-        return [crew_bridge(guests, bridged=False)]
+        return [*crew_bridges(guests, bridged=False)]
 
     def entering(self, guest: CrewGuest, crew: Standing) -> list[str]:
         return []
@@ -84,9 +88,7 @@ class LxcCrew(CrewMaking):
             "lxc.rootfs.path": f"dir:{root}",
             "lxc.uts.name": guest.name,
             **_SETTINGS,
-            "lxc.net.0.veth.pair": guest.host_interface,
-            "lxc.net.0.hwaddr": guest.mac,
-            "lxc.net.0.ipv4.address": guest.member.address,
+            **_nic_settings(guest),
             "lxc.cgroup.dir": crew.group,
             **self._limit_settings(guest),
         }
@@ -96,13 +98,14 @@ class LxcCrew(CrewMaking):
             entry = f"{guest.disk} {INSIDE.lstrip('/')} none rw,bind,nosuid,nodev,create=dir 0 0"
             told += ["-s", f"lxc.mount.entry={entry}"]
         name = f"{crew.group}-{guest.name}"
+        up = _UP.format(nics=" ".join(f"eth{number}" for number in range(len(guest.nics))))
         # By a mask: older busyboxes know no list.
         cpus = cpu_set(guest.cpus or "")
         pinned = [] if cpus is None else ["/bin/taskset", f"{sum(1 << cpu for cpu in cpus):x}"]
         return [
             *("lxc-start", "-F", "-n", name, "-P", root, "-f", "/dev/null"),
             *told,
-            *("--", *pinned, "/bin/sh", "-c", f"{_UP}; {marked_loop(guest.member.boot_mark)}"),
+            *("--", *pinned, "/bin/sh", "-c", f"{up}; {marked_loop(guest.member.boot_mark)}"),
         ]
 
     def _limit_settings(self, guest: CrewGuest) -> dict[str, str]:
@@ -119,3 +122,19 @@ class LxcCrew(CrewMaking):
     async def crew_facts(self, uut: AgentLink, guests: Sequence[CrewGuest]) -> Attestation:
         asked = await uut.ask(Execute(argv=["lxc-start", "--version"], timeout_s=10))
         return {"versions": {"lxc": asked.stdout.strip()[:40]}}
+
+
+def _nic_settings(guest: CrewGuest) -> dict[str, str]:
+    """Each with its other end a port of its bridge."""
+    return {
+        f"lxc.net.{number}.{key}": value
+        for number, (bridge, (host, mac, address)) in enumerate(zip((BRIDGE, INBOUND_BRIDGE), guest.nics, strict=False))
+        for key, value in (
+            ("type", "veth"),
+            ("link", bridge),
+            ("name", f"eth{number}"),
+            ("veth.pair", host),
+            ("hwaddr", mac),
+            ("ipv4.address", address),
+        )
+    }

@@ -27,7 +27,7 @@ from labconsole.network.bridge import Bridge
 from labconsole.network.change import NetworkChange
 from labconsole.network.links import NamespaceNic, Veth
 from labconsole.network.namespace import Namespace
-from labconsole.platforms.base.crew import TOKEN, CrewGuest, CrewMaking, Standing, crew_bridge
+from labconsole.platforms.base.crew import TOKEN, CrewGuest, CrewMaking, Standing, crew_bridges
 from labconsole.platforms.base.forwarding import (
     apply,
     read_state,
@@ -40,7 +40,9 @@ from labconsole.platforms.base.inside import allowed_cpus, close_shell, pinned_t
 from labconsole.platforms.base.marks import marked_loop
 from labconsole.platforms.base.options import DISK_PLACE, USUAL_DISK_PLACE, Cpus, DiskPlace, read_options
 
-INSIDE = "eth0"
+INSIDE = ("eth0", "eth1")
+"""A guest's NICs in a crew: the one that all have, and the inbound one."""
+
 GUEST = "guest"
 SECOND = "second"
 
@@ -148,7 +150,7 @@ class ContainerDriver(CrewMaking):
         Options=ContainerOptions,
         load_inside=False,
     )
-    CREW_NAMESPACED = True
+    CREW_NAMESPACED = CREW_IN_NAMESPACES = True
     CREW_MEMORY_IS_LIMIT = True
 
     def __init__(self, name: str, options: Mapping[str, object]) -> None:
@@ -197,17 +199,12 @@ class ContainerDriver(CrewMaking):
 
     def crew_nics(self, guests: Sequence[CrewGuest]) -> list[NetworkChange]:
         nics = (
-            NamespaceNic(
-                name=guest.host_interface,
-                peer=INSIDE,
-                peer_mac=guest.mac,
-                peer_namespace=guest.name,
-                address=guest.member.address,
-            )
+            NamespaceNic(name=host, peer=inside, peer_mac=mac, peer_namespace=guest.name, address=address)
             for guest in guests
+            for inside, (host, mac, address) in zip(INSIDE, guest.nics, strict=False)
         )
         # All namespaces first: their processes are forked from the agent, which grows by what makes the NICs.
-        return [*(Namespace(name=guest.name) for guest in guests), *nics, crew_bridge(guests)]
+        return [*(Namespace(name=guest.name) for guest in guests), *nics, *crew_bridges(guests)]
 
     def crew_argv(self, guest: CrewGuest, crew: Standing) -> list[str]:
         return [*pinned_to(guest.cpus), "sh", "-c", marked_loop(guest.member.boot_mark)]

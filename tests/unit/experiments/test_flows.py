@@ -285,5 +285,5 @@ def test_the_live_curve_is_of_the_unit_under_tests_own_interfaces():
                 }
             )
         )
-    (curve,) = watch.over_time().curves
+    (curve,) = watch.shown().curves
     assert curve.values == (8.0, 8.0)

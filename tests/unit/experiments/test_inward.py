@@ -212,7 +212,7 @@ def test_the_live_curve_is_of_what_is_handed_to_a_guest():
         message = {"missed": 0, "late": False, "monotonic_ns": second * 10**9, "wall_ns": 1,
                    "namespaces": {"": [[7, len(rows), rows]]}}  # fmt: skip
         watch.see(CountersSampled.parse(message))
-    over_time = watch.over_time()
+    over_time = watch.shown()
     assert over_time.curves[0].values == (8.0, 8.0) and "handed" in over_time.unit
 
 

@@ -25,6 +25,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "control_groups": {"name": "labconsole-1", "groups": [{"group": "g1", "cpu_shares": 512, "memory_mib": 64}]},
     "bridge": {"name": "lcb1", "ports": ["eth1", "eth5"]},
     "bridge_port": {"name": "lcb1", "port": "eth6"},
+    "bridge_station": {"port": "eth6", "mac": "02:00:00:00:01:02"},
     "guest_disks": {
         "place": "/var/tmp",
         "name": "labconsole-disks-0123abcd",

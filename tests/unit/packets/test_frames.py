@@ -57,11 +57,14 @@ TEMPLATE = frames.FrameTemplate(b"\x02\0\0\0\1\2", b"\x02\0\0\0\6\1", "198.18.1.
     steps=st.lists(st.tuples(st.integers(0, 63), st.integers(1, 64), st.integers(0, 2**62)), min_size=1, max_size=4),
     first=st.one_of(st.integers(1, 200), st.integers(65_400, 65_700), st.integers(2**32 - 200, 2**32 + 200)),
     size=st.sampled_from([60, 61, 1514]),
+    destinations=st.sampled_from([1, 2, 4096, 16384]),
 )
 def test_a_batch_holds_the_same_bytes_as_single_frames(
-    slots: int, steps: list[tuple[int, int, int]], first: int, size: int
+    slots: int, steps: list[tuple[int, int, int]], first: int, size: int, destinations: int
 ) -> None:
-    template = frames.FrameTemplate(b"\x02\0\0\0\1\2", b"\x02\0\0\0\6\1", "198.18.1.1", "198.19.1.1", 9, 4097, size)
+    template = frames.FrameTemplate(
+        b"\x02\0\0\0\1\2", b"\x02\0\0\0\6\1", "198.18.1.1", "198.19.64.0", 9, 4097, size, destinations
+    )
     stride = (size + 63) & ~63
     buffer = bytearray(slots * stride)
     ring = frames.FrameRing(template, buffer, slots, stride)
@@ -110,3 +113,15 @@ def test_a_malformed_mac_address_is_refused(text: str) -> None:
 
 def test_a_mac_address_may_be_written_in_either_case() -> None:
     assert frames.parse_mac("02:Ab:00:00:01:fF").hex() == "02ab000001ff"
+
+
+def test_frames_go_to_one_address_after_the_other() -> None:
+    template = frames.FrameTemplate(b"\x02\0\0\0\1\2", b"\x02\0\0\0\6\1", "198.18.1.1", "198.19.64.0", 9, 4097, 60, 512)
+    sinks = [".".join(map(str, template.frame(number, 0)[30:34])) for number in (1, 2, 257, 512, 513)]
+    assert sinks == ["198.19.64.0", "198.19.64.1", "198.19.65.0", "198.19.65.255", "198.19.64.0"]
+
+
+@pytest.mark.parametrize(("sink_ip", "destinations"), [("198.19.64.0", 3), ("198.19.64.1", 2), ("198.19.64.0", 0)])
+def test_addresses_that_frames_cannot_go_round_are_refused(sink_ip: str, destinations: int) -> None:
+    with pytest.raises(ValueError, match="destinations"):
+        frames.FrameTemplate(b"\x02\0\0\0\1\2", b"\x02\0\0\0\6\1", "198.18.1.1", sink_ip, 9, 4097, 60, destinations)

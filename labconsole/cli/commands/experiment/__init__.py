@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 
 from labconsole.cli.commands import About
-from labconsole.cli.commands.experiment import boot, flow, job
+from labconsole.cli.commands.experiment import boot, flow, job, route
 
 about = About(
     52,
-    "run jobs in guests, start guests, or have them send, seen from outside",
+    "run jobs in guests, start guests, have them send or forward, seen from outside",
     description="Experiments with any number of guests side by side, whose times are taken, and whose packets are "
     "counted, outside of them: at the sink of the first stream. Keys of a plan do the same for every combination of "
     "factors and can be resumed. Exit status: 0 every trial can be stood behind; 1 one cannot; 2 bad usage; 3 testbed "
@@ -23,8 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     job.add_kind(kinds)
     boot.add_kind(kinds)
     flow.add_kind(kinds)
+    route.add_kind(kinds)
 
 
 def run(args: argparse.Namespace) -> int:
     """0 when every trial can be stood behind, 1 when not."""
-    return {"job": job.run, "boot": boot.run, "flow": flow.run}[args.kind](args)
+    return {"job": job.run, "boot": boot.run, "flow": flow.run, "route": route.run}[args.kind](args)

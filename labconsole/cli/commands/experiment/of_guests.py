@@ -14,9 +14,7 @@ from labconsole.errors import Aborted, ConfigError, MeasurementError
 if TYPE_CHECKING:
     from labconsole.cli.text.of_guests import KindShown
     from labconsole.engine.testbed import Testbed
-    from labconsole.model.plan.boots import BootFactors
-    from labconsole.model.plan.flows import FlowFactors
-    from labconsole.model.plan.jobs import JobFactors
+    from labconsole.model.plan.plan import FactorsOfGuests
     from labconsole.model.strict import StrictModel
     from labconsole.store.writing import RunStore
 
@@ -76,7 +74,7 @@ def require(args: argparse.Namespace, *options: str) -> None:
             raise ConfigError("is not a usable number", key=option, value=number, allowed="1 to 100000")
 
 
-def take(args: argparse.Namespace, kind: KindShown, factors: JobFactors | BootFactors | FlowFactors) -> int:
+def take(args: argparse.Namespace, kind: KindShown, factors: FactorsOfGuests) -> int:
     """0 when every trial can be stood behind, 1 when not."""
     from labconsole.cli.drive import drive, narrator
     from labconsole.cli.testbed import load_testbed, open_session

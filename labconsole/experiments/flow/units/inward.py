@@ -6,6 +6,7 @@ from labconsole.contracts.report import Cell, MethodNote, ReportUnit, Table
 from labconsole.experiments.flow.shown import interval, inward_of, words
 from labconsole.experiments.flow.summary import summarize_flows
 from labconsole.report.material import Material
+from labconsole.report.tested_on import TESTED_ON, tested_on
 from labconsole.report.words import UNKNOWN
 
 PLACES = (
@@ -28,7 +29,7 @@ def table(material: Material) -> Table | None:
         rows.append(
             (
                 key.platform, key.guests, key.cpu, key.offered_bps, key.payload_bytes, *cells, len(point.flow_ids), out,
-                summary.testbeds[key.testbed_fingerprint], key.kernel,
+                *tested_on(key, summary.testbeds),
             )
         )  # fmt: skip
         places = [
@@ -54,7 +55,7 @@ def table(material: Material) -> Table | None:
         columns=(
             "platform", "guests", "cpu", "offered_bps", "payload_bytes",
             *(column for name in quantities for column in (name, f"{name}_ci_low", f"{name}_ci_high")), "trials",
-            "left_out_codes", "testbed", "kernel",
+            "left_out_codes", *TESTED_ON,
         ),
         rows=tuple(rows),
         headings=(

@@ -13,6 +13,7 @@ from labconsole.experiments.flow.summary import FlowPointFound
 from labconsole.model.weights import weights_text
 from labconsole.report.captions import caption, mark_of
 from labconsole.report.material import Material
+from labconsole.report.tested_on import TESTED_ON, tested_on
 from labconsole.report.words import UNKNOWN
 
 PAPER = "adamczyk"
@@ -151,8 +152,7 @@ def sharing(material: Material) -> Table | None:
             key.payload_bytes,
         )  # fmt: skip
         cells = [cell for each in found for cell in interval(each)]
-        testbed = summary.testbeds[key.testbed_fingerprint]
-        rows.append((*asked, *cells, len(point.flow_ids), out, testbed, key.kernel))
+        rows.append((*asked, *cells, len(point.flow_ids), out, *tested_on(key, summary.testbeds)))
         shown.append(
             (
                 summary.name_of(key),
@@ -182,7 +182,7 @@ def sharing(material: Material) -> Table | None:
         columns=(
             "platform", "guests", "cpu", "offered_bps", "limits_bps", "first_guest_flows", "second_after_s",
             "payload_bytes", *(column for name in quantities for column in (name, f"{name}_ci_low", f"{name}_ci_high")),
-            "trials", "left_out_codes", "testbed", "kernel",
+            "trials", "left_out_codes", *TESTED_ON,
         ),
         rows=tuple(rows),
         headings=(

@@ -9,6 +9,7 @@ from labconsole.report.captions import caption, mark_of
 from labconsole.report.material import Material
 from labconsole.report.points import platform_order
 from labconsole.report.reference import CAUTION
+from labconsole.report.tested_on import TESTED_ON, tested_on
 from labconsole.report.words import UNKNOWN, number
 
 PAPER = "quetier"
@@ -68,7 +69,7 @@ def table(material: Material) -> Table | None:
             (
                 key.platform, key.guests, key.cpu, " ".join(map(str, key.limits_bps)), mean_bps,
                 *interval(each.sum_bps), *interval(least), *interval(most), *interval(each.jain),
-                len(each.flow_ids), out, summary.testbeds[key.testbed_fingerprint], key.kernel,
+                len(each.flow_ids), out, *tested_on(key, summary.testbeds),
             )
         )  # fmt: skip
         per_guest = MBYTE_BITS * key.guests
@@ -88,7 +89,7 @@ def table(material: Material) -> Table | None:
         columns=(
             "platform", "guests", "cpu", "limits_bps", "mean_of_guests_bps",
             *(column for name in quantities for column in (name, f"{name}_ci_low", f"{name}_ci_high")), "trials",
-            "left_out_codes", "testbed", "kernel",
+            "left_out_codes", *TESTED_ON,
         ),
         rows=tuple(rows),
         headings=(

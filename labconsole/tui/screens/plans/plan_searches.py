@@ -10,7 +10,8 @@ from labconsole.model.jobs import JOBS
 from labconsole.model.plan.boots import PlannedBoots
 from labconsole.model.plan.flows import PlannedFlows
 from labconsole.model.plan.jobs import PlannedJobs
-from labconsole.model.plan.plan import Plan
+from labconsole.model.plan.plan import Plan, PlannedOfGuests
+from labconsole.model.plan.routes import PlannedRoutes, target_words
 from labconsole.text.cells import count, span
 
 Words = tuple[str, str, str]
@@ -25,6 +26,8 @@ def step_words(plan: Plan, execution: PlanExecution | None) -> list[Words]:
         words = _boot_words(plan.boots)
     elif plan.flows is not None:
         words = _flow_words(plan.flows)
+    elif plan.routes is not None:
+        words = _route_words(plan.routes)
     elif plan.search is not None:
         searches = len(plan.searches)
         places = f"{count(searches)} configuration{'s' if searches != 1 else ''}"
@@ -47,7 +50,7 @@ def step_words(plan: Plan, execution: PlanExecution | None) -> list[Words]:
 def make_room(right: Widget, plan: Plan | None) -> None:
     """For what there is of a grid, of searches and of guests: the classes by which the screen is laid out."""
     right.set_class(plan is not None and plan.of_guests is not None, "-jobs")
-    right.set_class(plan is not None and plan.flows is not None, "-flows")
+    right.set_class(plan is not None and (plan.flows or plan.routes) is not None, "-flows")
     right.set_class(plan is not None and plan.step_count > 0, "-searches")
     right.set_class(plan is not None and not plan.grid, "-no-grid")
 
@@ -77,7 +80,18 @@ def _flow_words(flows: PlannedFlows) -> list[Words]:
     ]
 
 
-def _many(asked: PlannedJobs | PlannedBoots | PlannedFlows) -> str:
+def _route_words(routes: PlannedRoutes) -> list[Words]:
+    factors = routes.factors
+    guests, many = (", ".join(map(str, each)) for each in (factors.guests, factors.routes))
+    sent = ", ".join(map(target_words, factors.targets))
+    return [
+        ("routers", f"{guests} at once for {factors.duration_s:g} s; cpu {', '.join(factors.cpu)}", ""),
+        ("routes", f"{many} in each; {sent} of {', '.join(map(str, factors.frame_sizes))} B", ""),
+        ("", _many(routes), ""),
+    ]
+
+
+def _many(asked: PlannedOfGuests) -> str:
     trials, points = len(asked.trials), len(asked.points)
     often = f"{asked.set_ups} set-up{'s' if asked.set_ups > 1 else ''}, {asked.repetitions} in each"
     return (

@@ -23,7 +23,9 @@ LOOKS = {
 }
 
 
-TITLES = {"": "Searches", "job": "Jobs", "boot": "Starts of guests", "flow": "Flows out of guests"}
+TITLES = {
+    "": "Searches", "job": "Jobs", "boot": "Starts of guests", "flow": "Flows out of guests", "route": "Routers",
+}  # fmt: skip
 
 
 class SearchesTable(LineTable):
@@ -54,6 +56,11 @@ class SearchesTable(LineTable):
         Column("state", "", 1, right=False),
         Column("asked", "guests that send", 30, right=False, grow_to=100),
         Column("found", "payload that came to the sink", 20, right=False, grow_to=90),
+    )
+    OF_ROUTES: ClassVar[tuple[Column, ...]] = (
+        Column("state", "", 1, right=False),
+        Column("asked", "routers", 30, right=False, grow_to=100),
+        Column("found", "packets/s that came to the sink", 20, right=False, grow_to=90),
     )
 
     ACTIONS = (
@@ -86,7 +93,7 @@ class SearchesTable(LineTable):
         return "" if asked is None else asked.noun
 
     def columns(self) -> tuple[Column, ...]:
-        of = {"job": self.OF_JOBS, "boot": self.OF_BOOTS, "flow": self.OF_FLOWS}
+        of = {"job": self.OF_JOBS, "boot": self.OF_BOOTS, "flow": self.OF_FLOWS, "route": self.OF_ROUTES}
         return of.get(self._noun, self.COLUMNS)
 
     @property

@@ -1,0 +1,70 @@
+"""``labconsole experiment route``: guests that forward, with routes in them, and what each passes on."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from labconsole.cli.commands.experiment.of_guests import (
+    add_stored,
+    add_taking,
+    asked,
+    counts,
+    require,
+    show_stored,
+    take,
+)
+from labconsole.cli.options import add_common, comma_separated
+
+DESCRIPTION = (
+    "Have any number of guests forward side by side between two NICs of the unit under test, each with so many routes "
+    "of its own, and count what of each comes to the sink of the first stream. The first stream's source sends a flow "
+    "to each router's own MAC address; what goes into a router and comes out of it is counted at the unit under test. "
+    "The route key of a plan does the same for every combination of factors and can be resumed. Exit status: 0 every "
+    "trial can be stood behind; 1 one cannot; 2 bad usage; 3 testbed unreachable; 130 interrupted."
+)
+
+
+def add_kind(kinds: Any) -> None:
+    """Its options."""
+    route: argparse.ArgumentParser = kinds.add_parser(
+        "route", help="guests as routers: rate over routes, and over their number", description=DESCRIPTION
+    )
+    add_common(route, "--hosts", "--store", "--json")
+    route.add_argument("--platforms", type=comma_separated, metavar="A,B", help="platforms of hosts.yaml")
+    route.add_argument("--guests", type=counts, metavar="N,M", help="how many routers forward at once (default: 1)")
+    route.add_argument("--cpu", type=comma_separated, metavar="A,B", help="same, own, any (default: any)")
+    route.add_argument("--routes", type=counts, metavar="N,M", help="routes in each router (default: 0)")
+    route.add_argument(
+        "--destinations", type=counts, metavar="N,M",
+        help="addresses that the traffic is spread over, each with a route of its own: powers of two (default: 1)",
+    )  # fmt: skip
+    route.add_argument(
+        "--filters", type=counts, metavar="N,M",
+        help="rules of each router's packet filter that match nothing: a cost per packet (default: 0)",
+    )  # fmt: skip
+    route.add_argument(
+        "--targets", type=comma_separated, metavar="A,B",
+        help="what is sent to all routers together, such as 130kpps; max: as much as the source can (default: max)",
+    )  # fmt: skip
+    route.add_argument("--frame-sizes", type=counts, metavar="N,M", help="bytes with check sequence (default: 64)")
+    route.add_argument("--duration", type=float, metavar="S", help="how long is sent (default: 10)")
+    route.add_argument("--memory-mib", type=int, metavar="MIB", help="memory of each router (default: the platform's)")
+    add_taking(route, set_ups="how often the routers are set up", repetitions="trials in each set-up")
+    add_stored(route, summary="rates with intervals, what routes and further routers change")
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 when every trial can be stood behind, 1 when not."""
+    from labconsole.cli.text.of_guests import ROUTES_SHOWN
+    from labconsole.model.plan.routes import RouteFactors
+
+    if args.list or args.show or args.summary:
+        return show_stored(args, ROUTES_SHOWN)
+    require(args, "platforms")
+    wanted = {
+        "guests": args.guests, "cpu": args.cpu, "routes": args.routes, "destinations": args.destinations,
+        "filters": args.filters, "targets": args.targets, "frame_sizes": args.frame_sizes,
+        "duration_s": args.duration, "memory_mib": args.memory_mib,
+    }  # fmt: skip
+    return take(args, ROUTES_SHOWN, asked(RouteFactors, wanted))

@@ -1,0 +1,112 @@
+"""Trials of routers as plain lines of text: what each forwarded, and where the rest was lost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from labconsole.cli.text.runs import DASH, reason_lines, verdict_words
+from labconsole.experiments.route.ledger import hops_of
+from labconsole.experiments.route.summary import RoutePointFound, RoutesSummary
+from labconsole.measure.statistics.set_ups import SetUpMean
+from labconsole.model.plan.routes import target_words
+from labconsole.model.record.route import RouteRecord, RouterSeen
+
+MAX_ROUTERS = 20
+
+
+def route_words(record: RouteRecord) -> str:
+    """What was asked, in one line."""
+    asked = record.requested
+    each = " each" if asked.guests > 1 else ""
+    words = f"{asked.platform}: {asked.guests} router{'s' if asked.guests > 1 else ''}, {asked.routes} routes{each}"
+    words += f", to {asked.destinations} destinations" if asked.destinations > 1 else ""
+    words += f", {asked.filters} filter rules" if asked.filters else ""
+    rate = "as much as the source can" if asked.target_pps is None else f"{target_words(asked.target_pps)} in all"
+    return f"{words}, {rate}, {asked.frame_bytes} B" + ("" if asked.cpu == "any" else f", cpu {asked.cpu}")
+
+
+def sum_words(record: RouteRecord) -> str:
+    """``130,000 packets/s, Jain 0.9999``."""
+    if record.sum_pps is None:
+        return DASH
+    jain = "" if record.jain is None or len(record.routers) < 2 else f", Jain {record.jain:.4f}"
+    return f"{record.sum_pps:,.0f} packets/s{jain}"
+
+
+def route_row(record: RouteRecord) -> str:
+    """One trial in one line."""
+    return f"{record.route_id}  {route_words(record)}: {sum_words(record)}, {verdict_words(record.verdict)}"
+
+
+def route_lines(record: RouteRecord) -> list[str]:
+    """One trial for people."""
+    emulated = " (emulated)" if record.emulated else ""
+    lines = [f"{record.route_id}  {record.testbed}{emulated}  {route_words(record)}"]
+    while_all = ""
+    if record.shared_from is not None and record.shared_to is not None:
+        bin_s = record.requested.bin_s
+        while_all = f" from {record.shared_from * bin_s:g} to {record.shared_to * bin_s:g} s"
+    lines.append(f"  while all forwarded{while_all}: {sum_words(record)}")
+    lines += [f"  {_router_line(each)}" for each in record.routers[:MAX_ROUTERS]]
+    if len(record.routers) > MAX_ROUTERS:
+        lines.append(f"  and {len(record.routers) - MAX_ROUTERS} more routers")
+    if record.sink is not None:
+        sink = record.sink
+        lines.append(
+            f"  sink {sink.node}/{sink.interface}: {sink.captured_packets} packets captured, its NIC received "
+            f"{DASH if sink.nic_packets is None else sink.nic_packets}; {sink.foreign_packets} of other flows, "
+            f"{sink.other_packets} of none"
+        )
+    if record.start_skew_s is not None:
+        lines.append(f"  the first and the last router began {record.start_skew_s * 1e3:.1f} ms apart")
+    if record.busy_ratio is not None:
+        switches = "" if record.switches_per_s is None else f", {record.switches_per_s:,.0f} context switches/s"
+        lines.append(f"  processors of the unit under test {record.busy_ratio:.1%} busy{switches}")
+    lines += [f"  {record.verdict.status}", *reason_lines(record.verdict.reasons)]
+    lines += [f"  note: {note['detail']}" for note in record.influences if isinstance(note.get("detail"), str)]
+    return lines
+
+
+def _router_line(each: RouterSeen) -> str:
+    rate = DASH if each.forwarded_pps is None else f"{each.forwarded_pps:,.0f} packets/s"
+    sent = DASH if each.sent_packets is None else each.sent_packets
+    words = f"{each.guest:<6} {rate}; {sent} sent, {DASH if each.to_packets is None else each.to_packets} into it, "
+    words += f"{DASH if each.from_packets is None else each.from_packets} out of it, {each.packets} at the sink"
+    words += hops_of(each).words()
+    words += "" if each.routes is None else f"; {each.routes} routes"
+    return words + ("" if each.load_s is None else f", given in {each.load_s:.2f} s")
+
+
+def routes_table(records: Sequence[RouteRecord]) -> list[str]:
+    """Trials, one a line."""
+    return [route_row(record) for record in records] or ["no trials of routers are stored"]
+
+
+def summary_lines(summary: RoutesSummary) -> list[str]:
+    """Rates of all points, router by router, and what routes, filters and further routers change."""
+    lines = ["packets/s that came to the sink; mean with its 95 % interval over set-ups; only valid trials enter"]
+    for point in summary.points:
+        lines.append(f"  {_point_words(point, summary.name_of(point.key))}")
+        if point.key.guests > 1:
+            lines += [
+                f"    {each.guest}: {_mean(each.forwarded_pps)}, lost in it {_mean(each.inside_ratio, 0.01, 3)} %"
+                for each in point.routers
+            ]
+    lines += [f"  {summary.words_of(each)}" for each in summary.compared]
+    return lines
+
+
+def _point_words(point: RoutePointFound, name: str) -> str:
+    words = f"{name}, {point.key.words}: {_mean(point.sum_pps)}"
+    words += f", Jain {_mean(point.jain, 1, 4)}" if point.key.guests > 1 else ""
+    words += f", lost {_mean(point.lost_ratio, 0.01, 3)} %" if point.lost_ratio is not None else ""
+    left_out = ", ".join(f"{count} {code}" for code, count in point.left_out.items())
+    return words + (f"; left out: {left_out}" if left_out else "")
+
+
+def _mean(found: SetUpMean | None, unit: float = 1.0, digits: int = 0) -> str:
+    if found is None:
+        return DASH
+    if found.half_width is None:
+        return f"{found.mean / unit:,.{digits}f}"
+    return f"{found.mean / unit:,.{digits}f} ± {found.half_width / unit:,.{digits}f}"

@@ -1,0 +1,41 @@
+"""What a trial of routers says to whoever watches, once it is over. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from labconsole.contracts.picture import CopyState, OverTime, PictureCurve, PictureGuest, StepPicture
+from labconsole.experiments.route.ledger import hops_of
+from labconsole.model.record.route import RouteRecord
+
+MOST_NAMED = 8
+
+
+def result_words(record: RouteRecord) -> list[str]:
+    """What a trial came to: the sum, then a line a router, those that lost most first where there are many."""
+    words = []
+    if record.sum_pps is not None:
+        jain = "" if record.jain is None or len(record.routers) < 2 else f", Jain {record.jain:.4f}"
+        words.append(f"{record.sum_pps:,.0f} packets/s in all{jain}")
+    in_order = sorted(record.routers, key=lambda each: -(hops_of(each).lost_ratio or 0.0))
+    for each in in_order[:MOST_NAMED]:
+        rate = "not known" if each.forwarded_pps is None else f"{each.forwarded_pps:,.0f} packets/s"
+        words.append(f"{each.guest}: {rate}{hops_of(each).words()}")
+    more = len(in_order) - MOST_NAMED
+    return words + ([f"and {more} more"] if more > 0 else [])
+
+
+def picture_of(record: RouteRecord, words: Sequence[str]) -> StepPicture:
+    """What a trial that is over says of its routers, bin by bin."""
+    bin_s = record.requested.bin_s
+    curves = tuple(
+        PictureCurve(
+            name=each.guest,
+            seconds=tuple((number + 0.5) * bin_s for number in range(len(each.bin_packets))),
+            values=tuple(packets / bin_s / 1e3 for packets in each.bin_packets),
+        )
+        for each in record.routers
+    )
+    guests = tuple(PictureGuest(name=each.guest, state=CopyState.DONE) for each in record.routers)
+    over_time = OverTime(title="What came of each router", unit="kpackets/s at the sink", curves=curves)
+    return StepPicture(found=tuple(words), guests=guests, over_time=over_time if record.sink is not None else None)

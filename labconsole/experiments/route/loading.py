@@ -1,0 +1,175 @@
+"""Routes and filter rules of routers: given to them all at once, and counted back.
+
+Where a router is a network namespace of the UUT's kernel, the UUT's own iproute2 and nft give them to it from outside;
+any other is told on its console, and needs iproute2 inside. All that is given goes with the namespace or the guest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from labconsole.contracts.crew import StandingMember
+from labconsole.contracts.ports import AgentLink
+from labconsole.errors import MeasurementError, NodeError, NodeLost
+from labconsole.experiments.route.addresses import DESTINATIONS, GATEWAY
+from labconsole.platforms.base.inside import DONE
+from labconsole.wire.execution import Execute
+from labconsole.wire.guests import AskGuests, GuestLine
+
+PROTOCOL = 186
+"""By which the kernel keeps our routes apart from others: not one that iproute2 has a name for."""
+
+SEED = 20081101
+"""Of the drawn prefixes: every router has the same ones, in every trial."""
+
+LOAD_S = 1200.0
+"""An emulated machine may take minutes for 100 000 routes."""
+
+_OUTPUT = 300
+
+AT_ONCE = 2000
+"""Routes to one process of ip, which keeps 4 KiB for each (iproute2 6.1)."""
+
+# Prefixes of 16 to 24 bits in turn, each once, none in 127.0.0.0/8 or 198.18.0.0/15. Of every length all there are from
+# 1.0.0.0 to 223.255.255.255 are numbered, and visited in steps that have no divisor in common with how many these are:
+# a guest needs no memory for those that it had.
+_DRAW = (
+    'BEGIN{l=0;t=" via " g " dev " o " proto " q;'
+    'for(k=0;k<d;k++)w("198.19." 64+int(k/256) "." k%256 "/32");'
+    "n=0;for(c=0;n<r;c++){p=16+c%9;m=1;for(i=16;i<p;i++)m*=2;v=(int(c/9)*40503+s)%(57088*m);h=int(v/m);"
+    "a=1+int(h/256);b=h%256;if(a==127||(a==198&&(b==18||b==19)))continue;"
+    'n++;w(a "." b "." (v%m)*256/m ".0/" p)}}'
+    f'function w(x){{print "route add " x t | z;if(++l%{AT_ONCE}==0)close(z)}}'
+)
+_NICS = 'f(){ l=$(ip -o link | grep -i " $1 "); l=${l#*: }; echo ${l%%[:@]*}; }; '
+_COUNT = f"$b route show proto {PROTOCOL} | wc -l"
+_PROGRAM = "b=ip; ip -V 2>&1 | grep -q iproute2 || b=iproute2; command -v $b >/dev/null || { echo LCNOIP; exit 3; }; "
+_FLUSH = f"$b route flush proto {PROTOCOL}; "
+_SAID = re.compile(r"LCROUTES (\d{1,9}) (\d{1,9}) ?(.*)")
+
+_ENTER = """\
+pid=$1; shift
+for child in $(cat "/proc/$pid/task/$pid/children" 2>/dev/null); do pid=$child; break; done
+exec nsenter --net="/proc/$pid/ns/net" sh -c "$@\""""
+"""The first child's, where there is one: a container's first process is below the program that made it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What every router is to have."""
+
+    routes: int
+    destinations: int
+    filters: int
+
+    @property
+    def word(self) -> str:
+        return f"{self.routes} routes, {self.destinations} destinations, {self.filters} filters"
+
+    @property
+    def prefixes(self) -> int:
+        """Routes that there are to be."""
+        return self.routes + self.destinations
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a router has, by its own kernel; None: it did not say. ``took_s`` of giving it that."""
+
+    prefixes: int | None = None
+    filters: int | None = None
+    took_s: float | None = None
+    said: str = ""
+
+
+def nic_line(inbound_mac: str, mac: str, sink_mac: str) -> str:
+    """Has a router forward between its NICs, and know who its next hop is."""
+    return (
+        f'{_NICS}i=$(f {inbound_mac}) && o=$(f {mac}) && test "$i" && test "$o" && '
+        "for x in $i $o; do echo 1 >/proc/sys/net/ipv4/conf/$x/forwarding; done && "
+        f"busybox arp -i $o -s {GATEWAY} {sink_mac}"
+    )
+
+
+def load_line(load: Load, mac: str) -> str:
+    """Takes what it had before, gives a router its routes, and counts them."""
+    told = f"-v r={load.routes} -v d={load.destinations} -v s={SEED} -v g={GATEWAY} -v q={PROTOCOL}"
+    give = f"awk {told} -v o=$o -v z=\"$b -batch -\" '{_DRAW}'"
+    return f"{_PROGRAM}{_NICS}o=$(f {mac}); {_FLUSH}e=$({give} 2>&1 | head -n 1); echo LCROUTES $({_COUNT}) 0 $e"
+
+
+def count_line() -> str:
+    """Counts a router's routes."""
+    return f"{_PROGRAM}echo LCROUTES $({_COUNT}) 0"
+
+
+_TABLE = "table inet labconsole { chain f { type filter hook forward priority 0;"
+_RULES = f'BEGIN{{print "{_TABLE}";for(k=0;k<n;k++)print "udp dport 1 drop";print "}}\\n}}"}}'
+_FILTERS = f"nft delete table inet labconsole 2>/dev/null; test $0 -eq 0 || awk -v n=$0 '{_RULES}' | nft -f - ; "
+_COUNT_FILTERS = "nft list table inet labconsole 2>/dev/null | grep -c 'udp dport 1 drop'"
+
+
+async def give(uut: AgentLink, guests: Sequence[tuple[StandingMember, str]], load: Load) -> dict[str, Loaded]:
+    """Give each of these guests, with the MAC address of its outbound NIC, its routes and filters; by their names.
+
+    Raises MeasurementError where one cannot have filters, NodeError.
+    """
+    if load.filters and not all(member.in_namespace for member, _ in guests):
+        raise MeasurementError("filters are possible only where a router is a namespace of the UUT's kernel")
+    return await _tell(uut, [(member, load_line(load, mac)) for member, mac in guests], load.filters)
+
+
+async def count(uut: AgentLink, members: Sequence[StandingMember]) -> dict[str, Loaded]:
+    """What each of them has now."""
+    return await _tell(uut, [(member, count_line()) for member in members], None)
+
+
+async def _tell(uut: AgentLink, told: Sequence[tuple[StandingMember, str]], filters: int | None) -> dict[str, Loaded]:
+    outside = [(member, line) for member, line in told if member.in_namespace and member.pid is not None]
+    inside = [(member, line) for member, line in told if not (member.in_namespace and member.pid is not None)]
+    found = dict(
+        zip(
+            (member.name for member, _ in outside),
+            await asyncio.gather(*(_outside(uut, member, line, filters) for member, line in outside)),
+            strict=True,
+        )
+    )
+    if inside:
+        begun = time.monotonic()
+        asked = [GuestLine(guest=member.name, line=line) for member, line in inside]
+        answered = await uut.ask(AskGuests(asked=asked, until=DONE, timeout_s=LOAD_S), timeout_s=LOAD_S + 30)
+        took_s = time.monotonic() - begun
+        for each in answered.guests:
+            found[each.guest] = _read(each.printed or each.message or "", took_s)
+    return found
+
+
+async def _outside(uut: AgentLink, member: StandingMember, line: str, filters: int | None) -> Loaded:
+    rules = "" if filters is None else _FILTERS
+    shell = f"{rules}{line.replace('LCROUTES $(' + _COUNT + ') 0', f'LCROUTES $({_COUNT}) $({_COUNT_FILTERS})')}"
+    begun = time.monotonic()
+    argv = ["sh", "-c", _ENTER, "sh", str(member.pid), shell, str(filters or 0)]
+    try:
+        said = await uut.ask(Execute(argv=argv, timeout_s=LOAD_S), timeout_s=LOAD_S + 30)
+    except NodeLost:
+        raise
+    except NodeError as exc:
+        return Loaded(said=exc.message[:_OUTPUT])
+    return _read(f"{said.stdout} {said.stderr}", time.monotonic() - begun)
+
+
+def _read(printed: str, took_s: float) -> Loaded:
+    found = _SAID.search(printed.replace("\r", ""))
+    if found is None:
+        missing = "has no iproute2, by which routes are given to it" if "LCNOIP" in printed else ""
+        return Loaded(said=missing or " ".join(printed.split())[-_OUTPUT:])
+    return Loaded(int(found[1]), int(found[2]), took_s, found[3].strip()[:_OUTPUT])
+
+
+def first_destination() -> str:
+    """Where a stream is sent to, or the first of its destinations."""
+    return str(DESTINATIONS.network_address)

@@ -1,0 +1,157 @@
+"""One trial of routers as a step of a plan: the crew stands, has its routes, each gets a stream, the sink counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from labconsole import __version__
+from labconsole.contracts.crew import CrewMember, StandingCrew
+from labconsole.contracts.experiment import Bench, ExperimentStore, StepRecord
+from labconsole.contracts.picture import CopyState, PictureGuest, StepPicture
+from labconsole.engine.crew_step import CrewStep, failure_of
+from labconsole.engine.crew_taking import pinned, unless_stopped
+from labconsole.errors import Aborted, LabError, MeasurementError, NodeLost
+from labconsole.experiments.route.addresses import router
+from labconsole.experiments.route.figures import Arrived, start_skew_s, together
+from labconsole.experiments.route.live import picture_of, result_words
+from labconsole.experiments.route.taking import RouteTaking, RouteTrialSeen
+from labconsole.experiments.route.verdict import judge
+from labconsole.experiments.route.window import RX, arrived, counted, processors_between, router_seen, sink_seen
+from labconsole.model.identity import utc_now
+from labconsole.model.inventory import Inventory
+from labconsole.model.plan.routes import BIN_S, RouteFactors, RoutePoint
+from labconsole.model.record.kinds.route import KIND as ROUTE
+from labconsole.model.record.route import RouteRecord, RouteRequested
+from labconsole.model.record.run import Figures, Verdict
+from labconsole.verdict.influences import influences
+
+RouteStore = ExperimentStore[RouteRecord]
+"""Where trials of routers are kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteStep(CrewStep[RoutePoint, RouteRecord]):
+    """One trial of a plan: a step."""
+
+    kind = ROUTE
+    hopeless = frozenset({"generator_failed"})
+    factors: RouteFactors
+
+    def durations_s(self, inventory: Inventory) -> Sequence[float]:
+        """What it is told to last."""
+        return [self.factors.duration_s]
+
+    def verdict_of(self, record: RouteRecord) -> Verdict:
+        return record.verdict
+
+    async def attempt(self, bench: Bench, attempt: int) -> RouteRecord:
+        """See CrewStep. Raises NodeError when the crew cannot stand."""
+        stage, point = bench.stage, self.trial.point
+        cpus = () if point.cpu == "any" else await stage.guest_cpus(point.platform)
+        members = route_members(point, self.factors, cpus)
+        starting = tuple(PictureGuest(name=member.name, state=CopyState.STARTS) for member in members)
+        many = f"{len(members)} router{'s' if len(members) > 1 else ''}"
+        bench.show(
+            StepPicture(found=(f"{many} on {point.platform}: being set up, or standing already",), guests=starting)
+        )
+        standing = stage.stand(point.platform, members, (self.plan_name, self.trial.block))
+        crew = await unless_stopped(stage, standing)
+        try:
+            seen = await RouteTaking(point, self.factors, bench, crew).take()
+            record = self._record(seen, crew, bench, attempt)
+        except (NodeLost, Aborted):
+            raise
+        except LabError as exc:
+            await stage.restore()  # whatever became of the routers, the next trial does not begin with these
+            raise MeasurementError(f"{self.describe()}: {exc}") from exc
+        if record.status == "failed":
+            await stage.restore()
+        return record
+
+    def _requested(self) -> RouteRequested:
+        factors, point = self.factors, self.trial.point
+        return RouteRequested(
+            platform=point.platform,
+            guests=point.guests,
+            cpu=point.cpu,
+            routes=point.routes,
+            destinations=point.destinations,
+            filters=point.filters,
+            target_pps=None if point.target == "max" else point.target,
+            frame_bytes=point.frame_bytes,
+            duration_s=factors.duration_s,
+            bin_s=BIN_S,
+            memory_mib=factors.memory_mib,
+        )
+
+    def _record(self, seen: RouteTrialSeen, crew: StandingCrew, bench: Bench, attempt: int) -> RouteRecord:
+        inventory, window, requested, taken = bench.inventory, seen.window, self._requested(), seen.attempt
+        came = arrived(seen.routers, window)
+        common = together(came, window.origin_ns, BIN_S)
+        each_pps = common.each_pps or {}
+        routers = tuple(
+            router_seen(each, came.get(each.name, Arrived()), window, each_pps.get(each.name)) for each in seen.routers
+        )
+        sink = sink_seen(crew.timekeeper.name, crew.stream.sink.interface, seen.sink_mac, came, window)
+        skew_s = start_skew_s([each.first_at_ns for each in routers])
+        switches_per_s, busy_ratio = processors_between(*window.stat)
+        verdict = judge(
+            taken.observations,
+            requested,
+            routers,
+            sink,
+            capture_failure=window.capture_failure,
+            start_skew_s=skew_s,
+            swapped_pages=taken.swapped_pages,
+            guest_problems=taken.problems,
+            ports=seen.ports,
+            limits=self.tolerances,
+            inventory=inventory,
+        )
+        told = list[Figures](influences(taken.observations, (), inventory.uut))
+        return RouteRecord(
+            route_id=taken.observations.run_id,
+            started_at=taken.observations.started_at,
+            finished_at=utc_now(),
+            testbed=inventory.testbed,
+            testbed_fingerprint=inventory.fingerprint(),
+            emulated=inventory.emulated,
+            operator=bench.operator,
+            labconsole_version=__version__,
+            plan=self.ref(attempt),
+            requested=requested,
+            set_up=taken.set_up,
+            link_speed_bps=crew.stream.link_speed_bps,
+            source=seen.source,
+            origin_ns=window.origin_ns,
+            in_packets=counted(window, 0, crew.stream.uut_in, RX),
+            routers=routers,
+            sink=sink,
+            shared_from=common.first,
+            shared_to=common.stop,
+            sum_pps=common.sum_pps,
+            jain=common.jain,
+            start_skew_s=skew_s,
+            switches_per_s=switches_per_s,
+            busy_ratio=busy_ratio,
+            swapped_pages=taken.swapped_pages,
+            in_force=self.in_force.model_copy(update={"drain_s": inventory.defaults.drain_s}),
+            verdict=verdict,
+            attestation=crew.crew.attestation,
+            influences=tuple(told),
+            environment=bench.stage.environment(taken.nodes),
+            status="failed" if verdict.status == "invalid" else "done",
+            failure=failure_of(verdict),
+        )
+
+    def picture(self, record: StepRecord) -> StepPicture:
+        """What it came to, in words."""
+        if not isinstance(record, RouteRecord):
+            return StepPicture()
+        return picture_of(record, result_words(record))
+
+
+def route_members(point: RoutePoint, factors: RouteFactors, cpus: Sequence[int]) -> tuple[CrewMember, ...]:
+    """The routers of a point. ``cpus``: see pinned()."""
+    return tuple(router(number, factors.memory_mib, pinned(point.cpu, cpus, number)) for number in range(point.guests))

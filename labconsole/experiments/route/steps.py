@@ -1,0 +1,60 @@
+"""Routers as steps of a plan: one trial each, in the order that the plan draws."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from labconsole.contracts.experiment import Stage
+from labconsole.engine.crew_step import of_plan, stored_of_blocks, trials_at
+from labconsole.model.inventory import Inventory
+from labconsole.model.plan.plan import Plan
+from labconsole.model.plan.routes import RouteTrial, route_hash
+from labconsole.model.record.kinds.route import KIND as ROUTE
+from labconsole.model.record.route import RouteRecord
+
+if TYPE_CHECKING:
+    from labconsole.experiments.route.procedure import RouteStep, RouteStore
+
+
+class Routes:
+    """The kind of experiment that a plan's key ``route`` asks for."""
+
+    def __init__(self, store: RouteStore) -> None:
+        self._store = store
+
+    def steps(self, plan: Plan, only: frozenset[int] | None = None, salt: str = "") -> Sequence[RouteStep]:
+        """Every trial of a plan that is resolved for its testbed; ``only`` on the platforms that these points have."""
+        if plan.routes is None:
+            return []
+        from labconsole.experiments.route.procedure import RouteStep
+
+        routes = plan.routes
+
+        def hash_of(trial: RouteTrial) -> str:
+            return route_hash(routes.factors, trial, salt)
+
+        return [
+            of_plan(RouteStep, plan, trial, hash_of, factors=routes.factors, store=self._store)
+            for trial in trials_at(plan, routes.trials, only)
+        ]
+
+    def stored(self, steps: Sequence[RouteStep], testbed_fingerprint: str) -> Mapping[str, RouteRecord]:
+        """See stored_of_blocks()."""
+        return stored_of_blocks(self._store, ROUTE, steps, testbed_fingerprint)
+
+    def earlier(self, testbed_fingerprint: str) -> Sequence[tuple[RouteStep, RouteRecord]]:
+        """None: a trial of an earlier time is shown among its results."""
+        return []
+
+    def refuse(self, plan: Plan, inventory: Inventory, stage: Stage) -> None:
+        """Refuse beforehand crews that a platform cannot have. Raises ConfigError."""
+        if plan.routes is None:
+            return
+        from labconsole.experiments.route.procedure import route_members
+
+        for point in {point.crew: point for point in plan.routes.points}.values():
+            stage.refuse(point.platform, route_members(point, plan.routes.factors, ()))
+
+
+EXPERIMENT = Routes

@@ -1,0 +1,311 @@
+"""One attempt of routers that forward at once: their routes, a capture at the sink, a stream to each, counters around.
+
+What holds for the whole trial is a change of the agent's: bridges are told behind which port every address is, for
+routers never send from their inbound NICs, and frames to an address that is not known go to all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from labconsole.contracts.crew import StandingCrew, StandingMember
+from labconsole.contracts.experiment import Bench
+from labconsole.contracts.picture import CopyState, PictureGuest, StepPicture
+from labconsole.engine.crew_attempt import CrewAttempt
+from labconsole.engine.crew_taking import held, unless_stopped
+from labconsole.engine.crew_watch import CountingWatch
+from labconsole.engine.trial.sources import START_LEAD_S
+from labconsole.errors import MeasurementError, NodeError, NodeLost
+from labconsole.experiments.route.addresses import FIRST_SOURCE_PORT, SINK_PORT, SOURCE, inbound_mac
+from labconsole.experiments.route.loading import Load, Loaded, count, first_destination, give, nic_line
+from labconsole.experiments.route.window import RX, Router, RouteWindow
+from labconsole.model.design_point import FCS_BYTES, PREAMBLE_AND_GAP_BYTES
+from labconsole.model.plan.routes import BIN_S, RouteFactors, RoutePoint
+from labconsole.network.bridge import BridgeStation
+from labconsole.packets.flows import MAX_BINS
+from labconsole.verdict.changes import Port
+from labconsole.verdict.observed import Snapshot, parse_snapshot
+from labconsole.wire.capture import StartCapture, StopCapture
+from labconsole.wire.changes import AnyChange
+from labconsole.wire.counters import CountersSampled, ReadCounters
+from labconsole.wire.execution import Execute
+from labconsole.wire.generator import (
+    CloseGenerator,
+    PrepareGenerator,
+    SentStream,
+    StartGenerator,
+    WaitForGenerator,
+)
+from labconsole.wire.links import ReadLinks
+from labconsole.wire.stream_spec import StreamSpec
+
+CAPTURE, TOKEN = "routes", "route"
+SNAP_BYTES = 64
+LONGER_S = 60.0
+"""How much later than it should the source may say that it has sent all."""
+
+MOST_DRAIN_S = 10.0
+"""So long packets may wait in queues after the last was sent."""
+
+CLOSE_S = 300.0
+"""How long a sink may take to count what its capture still holds."""
+
+MOST_PACKETS = 2**40
+"""Time ends a stream, not a count."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteTrialSeen:
+    """What one attempt saw."""
+
+    attempt: CrewAttempt
+    ports: tuple[Port, ...]
+    routers: tuple[Router, ...]
+    source: str
+    sink_mac: str
+    window: RouteWindow
+
+
+class RouteTaking:
+    """One attempt, on a crew that stands."""
+
+    def __init__(self, point: RoutePoint, factors: RouteFactors, bench: Bench, crew: StandingCrew) -> None:
+        self._point, self._factors, self._bench, self._crew = point, factors, bench, crew
+        self._source = bench.stage.source
+        self._standing: dict[str, StandingMember] = {member.name: member for member in crew.crew.members}
+        self._attempt = CrewAttempt(bench.stage, crew)
+        self._seen = self._attempt.observations
+
+    async def take(self) -> RouteTrialSeen:
+        """From the routes to the routers' attestation.
+
+        Raises MeasurementError where the platform cannot be asked this, NodeError, and Aborted when it is stopped.
+        """
+        crew, stream = self._crew, self._crew.stream
+        routers = self._routers()
+        sink_mac = await self._sink_mac()
+        nodes = {
+            crew.uut: [stream.uut_in, stream.uut_out],
+            crew.timekeeper: [stream.sink.interface],
+            self._source: [stream.source.interface],
+        }
+        async with held(crew.uut, self._stations(routers, sink_mac), TOKEN):
+            loaded = await unless_stopped(self._bench.stage, self._load(routers, sink_mac))
+            async with self._attempt.watched(nodes):
+                window = await self._forward(routers, loaded)
+        await self._attempt.attest()
+        return RouteTrialSeen(
+            attempt=self._attempt,
+            ports=self._ports(routers),
+            routers=tuple(routers),
+            source=self._source.name,
+            sink_mac=sink_mac,
+            window=window,
+        )
+
+    def _routers(self) -> list[Router]:
+        return [
+            Router(
+                name=member.name,
+                inbound_mac=inbound_mac(number),
+                mac=(self._standing[member.name].mac or member.mac).lower(),
+                inbound_interface=self._standing[member.name].inbound_interface,
+                host_interface=self._standing[member.name].host_interface,
+                udp_source_port=FIRST_SOURCE_PORT + number,
+            )
+            for number, member in enumerate(self._crew.members)
+        ]
+
+    async def _sink_mac(self) -> str:
+        crew = self._crew
+        links = {link.name: link.mac for link in (await crew.timekeeper.ask(ReadLinks())).links if not link.namespace}
+        if not (mac := links.get(crew.stream.sink.interface)):
+            raise NodeError(crew.timekeeper.name, f"does not say the MAC address of {crew.stream.sink.interface}")
+        return mac.lower()
+
+    def _ports(self, routers: Sequence[Router]) -> tuple[Port, ...]:
+        """The interfaces that the numbers rest on."""
+        uut, stream = self._crew.uut.name, self._crew.stream
+        own = [each for router in routers for each in (router.inbound_interface, router.host_interface) if each]
+        return (
+            (self._source.name, stream.source.interface),
+            *((uut, each) for each in (stream.uut_in, stream.uut_out, *own)),
+            (self._crew.timekeeper.name, stream.sink.interface),
+        )
+
+    def _stations(self, routers: Sequence[Router], sink_mac: str) -> list[AnyChange]:
+        known: list[AnyChange] = [BridgeStation(port=self._crew.stream.uut_out, mac=sink_mac)]
+        for router in routers:
+            if router.inbound_interface is None:
+                raise MeasurementError(
+                    f"router {router.name} of platform {self._point.platform} has no interface on the UUT at which "
+                    "what goes into it could be counted"
+                )
+            known.append(BridgeStation(port=router.inbound_interface, mac=router.inbound_mac))
+        return known
+
+    async def _load(self, routers: Sequence[Router], sink_mac: str) -> dict[str, Loaded]:
+        """What they have; given to them, unless they have it from the trial before."""
+        crew, point = self._crew, self._point
+        members = [self._standing[router.name] for router in routers]
+        await asyncio.gather(
+            *(
+                self._standing[router.name].ask(crew.uut, nic_line(router.inbound_mac, router.mac, sink_mac))
+                for router in routers
+            )
+        )
+        load = Load(point.routes, point.destinations, point.filters)
+        if crew.loaded == load.word:
+            found = await count(crew.uut, members)
+            return {name: Loaded(each.prefixes, load.filters, None, each.said) for name, each in found.items()}
+        words = f"{load.prefixes} routes to each of {len(routers)} router{'s' if len(routers) > 1 else ''}"
+        guests = tuple(PictureGuest(name=router.name, state=CopyState.STARTS) for router in routers)
+        self._bench.show(StepPicture(found=(f"gives {words}",), guests=guests))
+        crew.loaded = ""  # until it is known to be so
+        pairs = [(self._standing[router.name], router.mac) for router in routers]
+        found = await give(crew.uut, pairs, load)
+        if all(each.prefixes == load.prefixes for each in found.values()):
+            crew.loaded = load.word
+        return found
+
+    def _streams(self, routers: Sequence[Router]) -> list[StreamSpec]:
+        point = self._point
+        each_pps = None if point.target == "max" else point.target / len(routers)
+        return [
+            StreamSpec(
+                stream=router.name,
+                interface=self._crew.stream.source.interface,
+                generator=self._bench.inventory.defaults.generator,
+                destination_mac=router.inbound_mac,
+                source_ip=SOURCE,
+                sink_ip=first_destination(),
+                udp_source_port=router.udp_source_port,
+                udp_sink_port=SINK_PORT,
+                pkt_size_bytes=point.frame_bytes - FCS_BYTES,
+                delay_ns=0 if each_pps is None else round(1e9 / each_pps),
+                duration_s=self._factors.duration_s,
+                max_count=MOST_PACKETS,
+                destinations=None if point.destinations == 1 else point.destinations,
+            )
+            for router in routers
+        ]
+
+    async def _forward(self, routers: Sequence[Router], loaded: Mapping[str, Loaded]) -> RouteWindow:
+        crew = self._crew
+        await crew.timekeeper.ask(self._capture(len(routers)))
+        over = False
+        try:
+            before = await self._counters()
+            self._seen.before = dict(zip((crew.uut.name, crew.timekeeper.name), before, strict=True))
+            with self._watched(routers, await self._indices(routers)):
+                stat, sent = await self._send(self._streams(routers))
+            after = await self._counters_at_rest()
+            self._seen.after = dict(zip((crew.uut.name, crew.timekeeper.name), after, strict=True))
+            had = await count(crew.uut, [self._standing[router.name] for router in routers])
+            over = True
+            failure, capture = "", None
+            try:
+                capture = await crew.timekeeper.ask(StopCapture(capture=CAPTURE), timeout_s=CLOSE_S)
+            except NodeLost:
+                raise
+            except NodeError as exc:
+                failure = exc.message
+            return RouteWindow(
+                sent=sent,
+                before=before,
+                after=after,
+                stat=stat,
+                loaded=loaded,
+                loaded_after=had,
+                capture=capture,
+                capture_failure=failure,
+            )
+        finally:
+            if not over:
+                with suppress(NodeError):
+                    await crew.timekeeper.ask(StopCapture(capture=CAPTURE), timeout_s=CLOSE_S)
+
+    async def _send(self, streams: list[StreamSpec]) -> tuple[tuple[str, str], Sequence[SentStream]]:
+        source, limit_s = self._source, self._factors.duration_s + LONGER_S
+        try:
+            await source.ask(PrepareGenerator(streams=streams))
+            began = await self._stat()
+            at_ns = time.monotonic_ns() + round((START_LEAD_S + source.round_trip_s) * 1e9)
+            await source.ask(StartGenerator(at_monotonic_ns=at_ns + source.monotonic_offset_ns))
+            waiting = source.ask(WaitForGenerator(), timeout_s=limit_s)
+            sent = await unless_stopped(self._bench.stage, waiting)
+            return (began, await self._stat()), sent.streams
+        finally:
+            with suppress(NodeError):  # an agent that is gone has ended what it sent
+                await source.ask(CloseGenerator())
+
+    async def _stat(self) -> str:
+        return (await self._crew.uut.ask(Execute(argv=["cat", "/proc/stat"], timeout_s=5))).stdout
+
+    def _capture(self, routers: int) -> StartCapture:
+        """Of every packet that comes to the sink: who else sends there is to be seen."""
+        crew, factors, point, inventory = self._crew, self._factors, self._point, self._bench.inventory
+        wire_bits = 8 * (point.frame_bytes + PREAMBLE_AND_GAP_BYTES)
+        most_pps = crew.stream.link_speed_bps / wire_bits
+        wanted_pps = most_pps if point.target == "max" else min(most_pps, point.target)
+        return StartCapture(
+            capture=CAPTURE,
+            interface=crew.stream.sink.interface,
+            filter="",
+            snap_bytes=SNAP_BYTES,
+            buffer_kib=inventory.defaults.capture_buffer_kib,
+            directory=inventory.nodes[crew.timekeeper.name].capture_dir,
+            expected_packets=round(wanted_pps * factors.duration_s),
+            flow_bin_ns=round(BIN_S * 1e9),
+            flow_bins=min(MAX_BINS, round(factors.duration_s / BIN_S) + 20),
+        )
+
+    async def _counters(self) -> tuple[Snapshot, Snapshot]:
+        """Of the UUT and of the sink."""
+        replies = await asyncio.gather(self._crew.uut.ask(ReadCounters()), self._crew.timekeeper.ask(ReadCounters()))
+        uut, sink = map(parse_snapshot, replies)
+        return uut, sink
+
+    async def _counters_at_rest(self) -> tuple[Snapshot, Snapshot]:
+        """Once nothing comes to the sink any more: what waits in queues on the way is not lost."""
+        drain_s, port = self._bench.inventory.defaults.drain_s, ("", self._crew.stream.sink.interface)
+        found = await self._counters()
+        for _ in range(max(1, round(MOST_DRAIN_S / drain_s))):
+            await asyncio.sleep(drain_s)
+            former, found = found, await self._counters()
+            if port in found[1] and port in former[1] and found[1][port].values[RX] == former[1][port].values[RX]:
+                break
+        return found
+
+    async def _indices(self, routers: Sequence[Router]) -> dict[int, str]:
+        """Of the interfaces on the UUT at which routers hand over what they forwarded."""
+        names = {router.host_interface: router.name for router in routers if router.host_interface is not None}
+        links = (await self._crew.uut.ask(ReadLinks())).links
+        return {link.index: names[link.name] for link in links if link.name in names and not link.namespace}
+
+    @contextmanager
+    def _watched(self, routers: Sequence[Router], indices: Mapping[int, str]) -> Iterator[None]:
+        """Meanwhile whoever watches sees what each router forwards."""
+        words = f"{len(routers)} router{'s forward' if len(routers) > 1 else ' forwards'}"
+        found = (f"{words} for {self._factors.duration_s:g} s",)
+        guests = tuple(PictureGuest(name=router.name, state=CopyState.WORKS) for router in routers)
+        watch = CountingWatch(indices, "rx_packets", 1e-3)
+
+        def show() -> None:
+            over_time = watch.over_time("What routers forward", "kpackets/s out of each router") if indices else None
+            self._bench.show(StepPicture(found=found, guests=guests, over_time=over_time))
+
+        def hear(sample: CountersSampled) -> None:
+            if watch.see(sample):
+                show()
+
+        show()
+        self._bench.stage.on_counters = hear
+        try:
+            yield
+        finally:
+            self._bench.stage.on_counters = None

@@ -1,0 +1,192 @@
+"""Routers in numbers: every router of every point, what was compared, and what a paper says beside it."""
+
+from __future__ import annotations
+
+from labconsole.contracts.report import Cell, Finding, Findings, ReportUnit, Table
+from labconsole.experiments.route.shown import claimed, interval, summary_of, words
+from labconsole.experiments.route.summary import RoutesCompared, RoutesSummary, said
+from labconsole.report.effect_words import effect_words
+from labconsole.report.material import Material
+from labconsole.report.reference import CAUTION
+from labconsole.report.tested_on import TESTED_ON, tested_on
+from labconsole.report.words import UNKNOWN
+
+PAPER = "mattos"
+PAPER_FALL = -0.30
+"""Of the sum through four routers against one (section 4): the text names no other number."""
+
+PAPER_ROUTERS = 4
+TOPICS = {"guests": "forwarding", "routes": "routes"}
+"""What is varied here, and how the paper's sentences on it are called."""
+
+VARIED = {"guests": "number of routers", "routes": "routes", "filters": "filter rules"}
+
+
+def routers(material: Material) -> Table | None:
+    """A row for each router of each point, and one for all together."""
+    summary = summary_of(material)
+    rows: list[tuple[Cell, ...]] = []
+    shown: list[tuple[str, ...]] = []
+    for point in summary.points:
+        key, where = point.key, tested_on(point.key, summary.testbeds)
+        out = ", ".join(f"{times} {code}" for code, times in point.left_out.items())
+        asked = (
+            key.platform, key.guests, key.cpu, key.routes, key.destinations, key.filters, key.target_pps,
+            key.frame_bytes,
+        )  # fmt: skip
+        trials = len(point.route_ids)
+        told = (summary.name_of(key), str(key.guests), key.load, key.rate)
+        of_all = (point.sum_pps, point.lost_ratio, None, point.jain, point.busy_ratio, point.switches_per_s)
+        rows.append((*asked, "all", *(c for each in of_all for c in interval(each)), trials, out, *where))
+        shown.append(
+            (
+                *told, "all", words(point.sum_pps), words(point.lost_ratio, 0.01, 3), UNKNOWN,
+                words(point.jain, 1, 4) if key.guests > 1 else UNKNOWN, str(trials), out or "none",
+            )
+        )  # fmt: skip
+        for each in point.routers if key.guests > 1 else ():
+            own = (each.forwarded_pps, each.lost_ratio, each.inside_ratio, None, None, None)
+            cells = [cell for found in own for cell in interval(found)]
+            rows.append((*asked, each.guest, *cells, trials, out, *where))
+            shown.append(
+                (
+                    *told, each.guest, words(each.forwarded_pps), words(each.lost_ratio, 0.01, 3),
+                    words(each.inside_ratio, 0.01, 3), "", str(trials), "",
+                )
+            )  # fmt: skip
+    if not rows:
+        return None
+    quantities = ("forwarded_pps", "lost_ratio", "lost_inside_ratio", "jain", "busy_ratio", "switches_per_s")
+    return Table(
+        name="routers",
+        title="What each router forwarded",
+        columns=(
+            "platform", "guests", "cpu", "routes", "destinations", "filters", "target_pps", "frame_bytes", "router",
+            *(column for name in quantities for column in (name, f"{name}_ci_low", f"{name}_ci_high")),
+            "trials", "left_out_codes", *TESTED_ON,
+        ),
+        rows=tuple(rows),
+        headings=(
+            "platform", "routers", "each has", "sent", "router", "packets/s", "lost, %", "lost in it, %", "Jain",
+            "trials", "left out",
+        ),
+        shown=tuple(shown),
+        note="Packets that came to the sink, in the bins in which all routers forward; mean ± half the 95 % interval "
+        "over set-ups. Lost: of what was sent. Lost in it: of what came into a router's interface on the unit under "
+        "test, what did not come out of the other.",
+    )  # fmt: skip
+
+
+def changes(material: Material) -> Table | None:
+    """What routes, filters and further routers change, against the least of them."""
+    summary = summary_of(material)
+    rows: list[tuple[Cell, ...]] = []
+    shown: list[tuple[str, ...]] = []
+    for each in summary.compared:
+        effect, key = each.effect, each.key
+        figures = (effect.change, effect.ci_low, effect.ci_high, effect.blocks, effect.p, each.adjusted_p, each.equivalent_p)
+        rows.append(
+            (each.what, key.platform, key.guests, key.routes, key.filters, key.rate, _least(each), *figures,
+             each.margin_ratio, each.word, *tested_on(key, summary.testbeds))
+        )  # fmt: skip
+        shown.append(
+            (
+                VARIED[each.what], summary.name_of(key), str(key.guests), key.load, key.rate, _against(each),
+                effect_words(effect), str(effect.blocks), said(each), _paper(each) or "",
+            )
+        )  # fmt: skip
+    if not rows:
+        return None
+    return Table(
+        name="route-changes",
+        title="What routes, filter rules and further routers change",
+        columns=(
+            "varied", "platform", "guests", "routes", "filters", "sent", "against", "change", "change_ci_low",
+            "change_ci_high", "blocks", "p", "adjusted_p", "equivalent_p", "margin_ratio", "word", *TESTED_ON,
+        ),
+        rows=tuple(rows),
+        headings=(
+            "varied", "platform", "routers", "each has", "sent", "against", "change of the sum", "blocks", "word",
+            "the paper",
+        ),
+        shown=tuple(shown),
+        note="Paired by block, on the logarithm, with the 95 % interval; p values adjusted by Holm over all that the report claims. "
+        "Equivalent: two one-sided tests within the margin. The paper names the fall through four routers and no other "
+        f"number. {CAUTION}",
+    )  # fmt: skip
+
+
+def _least(claim: RoutesCompared) -> int:
+    value = getattr(claim.than, claim.what)
+    assert isinstance(value, int)
+    return value
+
+
+def _against(claim: RoutesCompared) -> str:
+    least = _least(claim)
+    if claim.what == "guests":
+        return f"{least} router{'s' if least > 1 else ''}"
+    return f"{least} {VARIED[claim.what]}"
+
+
+def _paper(claim: RoutesCompared) -> str | None:
+    """What Mattos et al. print, in short."""
+    if claim.what == "guests" and claim.key.guests == PAPER_ROUTERS and claim.than.guests == 1:
+        return f"−{abs(PAPER_FALL):.0%}".replace("%", " %")
+    return "no change" if claim.what == "routes" else None
+
+
+def found(material: Material) -> Findings | None:
+    """Changes that can be claimed, either way."""
+    summary = summary_of(material)
+    claims = [each for each in summary.compared if each.word not in ("inconclusive", "no claim")]
+    ids = {point.key: point.route_ids for point in summary.points}
+    if not claims:
+        return None
+    return Findings(
+        kind="route-changes",
+        heading="Routers",
+        found=tuple(Finding(summary.words_of(each), (*ids[each.key], *ids[each.than])) for each in claims),
+        evidence="trial",
+    )
+
+
+def beside(material: Material) -> Table | None:
+    """A row for each sentence of the paper on what was varied here, whatever platform it is of."""
+    paper = material.paper
+    if paper is None or paper.name != PAPER:
+        return None
+    summary = summary_of(material)
+    rows = [
+        (TOPICS[claim.what], *_own(summary, claim), each["platform"], each["shape"], each["where"])
+        for claim in summary.compared
+        if claim.what in TOPICS
+        for each in paper.tables["shapes"]
+        if each["topic"] == TOPICS[claim.what]
+        and material.paper_names.get(claim.key.platform, each["platform"]) in (each["platform"], "all")
+    ]
+    if not rows:
+        return None
+    return Table(
+        name="mattos-route-beside",
+        title="Routers beside the paper's",
+        columns=("topic", "platform", "finding", "paper_platform", "paper", "where"),
+        rows=tuple(rows),
+        headings=("topic", "platform", "own finding", "paper's platform", "the paper", "where"),
+        shown=tuple(tuple(map(str, row)) for row in rows),
+        note=f"Paper: {paper.source.replace(', {table}', '')}; its sentences in short. {CAUTION}",
+        beside_paper=True,
+    )
+
+
+def _own(summary: RoutesSummary, claim: RoutesCompared) -> tuple[str, str]:
+    name = summary.name_of(claim.key)
+    return name, summary.words_of(claim).removeprefix(f"{name}: ")
+
+
+UNITS = (
+    ReportUnit(name="routers", place=122, make=routers),
+    ReportUnit(name="route-changes", place=123, make=changes, claims=claimed),
+    ReportUnit(name="route-findings", place=124, make=found),
+    ReportUnit(name="mattos-route-beside", place=177, make=beside),
+)

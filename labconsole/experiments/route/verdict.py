@@ -1,0 +1,156 @@
+"""The verdict on one trial of routers: what was seen of them, the source, the sink and the surroundings. Pure.
+
+Loss in a router is a finding and no reason to doubt a trial.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from labconsole.model.design_point import FCS_BYTES
+from labconsole.model.inventory import Inventory
+from labconsole.model.record.route import RouteRequested, RouterSeen, RouteSinkSeen
+from labconsole.model.record.run import Reason, Verdict
+from labconsole.model.tolerances import Tolerances
+from labconsole.verdict.changes import Port
+from labconsole.verdict.crew_trial import judged
+from labconsole.verdict.observed import TrialObservations
+from labconsole.verdict.reasons import reason
+from labconsole.verdict.timekeeper import swap_reasons
+
+START_SKEW_RATIO = 0.01
+"""Routers that are to forward together begin within this share of the duration."""
+
+
+def judge(
+    seen: TrialObservations,
+    requested: RouteRequested,
+    routers: Sequence[RouterSeen],
+    sink: RouteSinkSeen | None,
+    *,
+    capture_failure: str,
+    start_skew_s: float | None,
+    swapped_pages: int | None,
+    guest_problems: Sequence[str],
+    ports: Sequence[Port],
+    limits: Tolerances,
+    inventory: Inventory,
+) -> Verdict:
+    """``guest_problems``: a sentence for every router that is not what was set up. ``ports``: the interfaces that the
+    numbers rest on.
+    """
+    shown = shown_reasons(
+        requested, routers, sink, start_skew_s=start_skew_s, swapped_pages=swapped_pages, limits=limits
+    )
+    if capture_failure:
+        shown.insert(0, reason("not_measured", f"the sink's capture cannot be counted: {capture_failure}"))
+    return judged(seen, shown, guest_problems, limits=limits, inventory=inventory, ports=ports)
+
+
+def shown_reasons(
+    requested: RouteRequested,
+    routers: Sequence[RouterSeen],
+    sink: RouteSinkSeen | None,
+    *,
+    start_skew_s: float | None,
+    swapped_pages: int | None,
+    limits: Tolerances,
+) -> list[Reason]:
+    """Those that follow from what a record holds, so that whoever has it can judge again."""
+    found: list[Reason] = []
+    for router in routers:
+        found += _routes(requested, router)
+        found += _sent(requested, router, limits)
+        found += _ledger(router, limits)
+        if sink is not None:
+            found += _came(requested, router)
+    if sink is not None:
+        found += _sink(sink, limits)
+    if start_skew_s is not None and start_skew_s > START_SKEW_RATIO * requested.duration_s:
+        detail = f"the routers began {start_skew_s:.3f} s apart, in a trial of {requested.duration_s:g} s"
+        found.append(reason("start_skew", detail, start_skew_s=start_skew_s, duration_s=requested.duration_s))
+    found += swap_reasons(swapped_pages)
+    return found
+
+
+def _routes(requested: RouteRequested, router: RouterSeen) -> Iterator[Reason]:
+    """As many as it was given, before and after."""
+    wanted = requested.routes + requested.destinations
+    for when, found in (("before the trial", router.routes), ("after it", router.routes_after)):
+        if found == wanted:
+            continue
+        has = "did not say how many routes it had" if found is None else f"had {found} routes"
+        said = f": {router.said}" if router.said else ""
+        detail = f"{router.guest}: it {has} {when}, of {wanted} that it was given{said}"
+        yield reason("routes_missing", detail, guest=router.guest, routes=found, wanted=wanted)
+        return
+    if (router.filters or 0) != requested.filters:
+        detail = f"{router.guest}: it had {router.filters or 0} filter rules, of {requested.filters} that it was given"
+        yield reason("routes_missing", detail, guest=router.guest, filters=router.filters, wanted=requested.filters)
+
+
+def _sent(requested: RouteRequested, router: RouterSeen, limits: Tolerances) -> Iterator[Reason]:
+    if router.error or router.stopped_by == "error" or router.sent_packets is None:
+        why = router.error or "the source does not say what it sent"
+        yield reason("generator_failed", f"the stream to {router.guest}: {why}", guest=router.guest)
+        return
+    if not router.sent_packets:
+        yield reason("no_packets", f"nothing was sent to {router.guest}", guest=router.guest)
+    if router.sent_for_s is not None and router.sent_for_s < (1 - limits.duration_ratio) * requested.duration_s:
+        detail = f"{router.guest}: was sent to for {router.sent_for_s:.3f} s, of {requested.duration_s:g}"
+        yield reason("duration_cut", detail, guest=router.guest, sent_s=router.sent_for_s)
+    if requested.target_pps is None or router.sent_pps is None:
+        return
+    wanted_pps = requested.target_pps / requested.guests
+    if router.sent_pps < (1 - limits.offered_ratio) * wanted_pps:
+        detail = f"{router.guest}: {router.sent_pps:.0f} packets/s were sent to it, of {wanted_pps:.0f} intended"
+        yield reason("offered_short", detail, guest=router.guest, offered_pps=router.sent_pps)
+
+
+def _ledger(router: RouterSeen, limits: Tolerances) -> Iterator[Reason]:
+    """What cannot be: more behind a hop than before it."""
+    hops = (
+        ("was sent to it", router.sent_packets, "went into it", router.to_packets),
+        ("went into it", router.to_packets, "came out of it", router.from_packets),
+        ("came out of it", router.from_packets, "came to the sink", router.packets),
+    )
+    for before_words, before, after_words, after in hops:
+        if before is not None and after is not None and after > before + limits.foreign_packets:
+            detail = f"{router.guest}: {before} packets {before_words}, and {after} {after_words}"
+            yield reason("witnesses_disagree", detail, guest=router.guest, before=before, after=after)
+
+
+def _came(requested: RouteRequested, router: RouterSeen) -> Iterator[Reason]:
+    """Of the right size, and in the bins."""
+    if not router.packets:
+        if router.sent_packets:
+            yield reason("no_packets", f"{router.guest}: nothing of what was sent to it came to the sink",
+                         guest=router.guest)  # fmt: skip
+        return
+    each_bytes = requested.frame_bytes - FCS_BYTES
+    if router.bytes != router.packets * each_bytes:
+        detail = f"{router.guest}: its {router.packets} packets hold {router.bytes} bytes, not {each_bytes} each"
+        yield reason("witnesses_disagree", detail, guest=router.guest, packets=router.packets, bytes=router.bytes)
+    if router.outside_packets:
+        detail = f"{router.guest}: {router.outside_packets} of its packets came before or after the bins"
+        yield reason("rate_uncertain", detail, guest=router.guest, packets=router.outside_packets)
+
+
+def _sink(sink: RouteSinkSeen, limits: Tolerances) -> Iterator[Reason]:
+    where = f"{sink.node}/{sink.interface}"
+    if sink.dropped_packets:
+        detail = f"{where}: the capture missed {sink.dropped_packets} packets"
+        yield reason("capture_incomplete", detail, node=sink.node, dropped_packets=sink.dropped_packets)
+    if sink.nic_packets is None:
+        detail = f"{where}: what its NIC received is not known, so that nothing says whether the capture is complete"
+        yield reason("not_observed", detail, node=sink.node)
+    elif sink.nic_packets > sink.captured_packets + (sink.dropped_packets or 0):
+        detail = f"{where}: the NIC received {sink.nic_packets} packets, and {sink.captured_packets} were captured"
+        yield reason("capture_incomplete", detail, node=sink.node)
+    strangers = sink.foreign_packets + sink.other_packets
+    if strangers > limits.foreign_packets:
+        detail = (
+            f"{where}: {strangers} packets are not the routers': {sink.foreign_packets} of other flows, "
+            f"{sink.other_packets} of none"
+        )
+        yield reason("foreign_frames", detail, node=sink.node, packets=strangers)

@@ -1,0 +1,96 @@
+"""A stored trial of routers computed again: its rates from its packets, its sums, its verdict from what is seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from labconsole.experiments.route.verdict import shown_reasons
+from labconsole.measure.recompute.discrepancy import Discrepancy, Number, same
+from labconsole.measure.recompute.judged_again import judged_again, limits_of
+from labconsole.model.record.route import RouteRecord
+
+SHOWN_ONLY = frozenset(
+    {
+        "no_packets", "generator_failed", "routes_missing", "start_skew", "swapped", "offered_short", "duration_cut",
+        "rate_uncertain", "capture_incomplete", "witnesses_disagree",
+    }
+)  # fmt: skip
+"""Codes that nothing gives but what the record holds."""
+
+
+def recompute_route(record: RouteRecord) -> list[Discrepancy]:
+    """What of a trial does not follow, or contradicts itself."""
+    return [*_counts(record), *_rates(record), *_verdict(record)]
+
+
+def _counts(record: RouteRecord) -> Iterator[Discrepancy]:
+    if len(record.routers) != record.requested.guests:
+        yield Discrepancy(where="routers", stored=len(record.routers), recomputed=record.requested.guests)
+    for index, each in enumerate(record.routers):
+        total = sum(each.bin_packets) + each.outside_packets
+        if total != each.packets:
+            yield Discrepancy(where=f"routers[{index}].packets", stored=each.packets, recomputed=total)
+    sink = record.sink
+    if sink is not None:
+        total = sum(each.packets for each in record.routers) + sink.foreign_packets + sink.other_packets
+        if total != sink.captured_packets:
+            yield Discrepancy(where="sink.captured_packets", stored=sink.captured_packets, recomputed=total)
+
+
+def _rates(record: RouteRecord) -> Iterator[Discrepancy]:
+    """The formulas of docs/route.md once more, without the functions by which the record was made."""
+    bins, bin_s = _bins(record), record.requested.bin_s
+    each_pps: list[float] = []
+    wanted: dict[str, tuple[Number, Number]] = {
+        "shared_from": (record.shared_from, None if bins is None else bins.start),
+        "shared_to": (record.shared_to, None if bins is None else bins.stop),
+    }
+    for index, each in enumerate(record.routers):
+        again = None
+        if bins is not None:
+            again = sum(each.bin_packets[bins.start : bins.stop]) / (len(bins) * bin_s)
+            each_pps.append(again)
+        wanted[f"routers[{index}].forwarded_pps"] = each.forwarded_pps, again
+        sent_pps = None if each.sent_packets is None or not each.sent_for_s else each.sent_packets / each.sent_for_s
+        wanted[f"routers[{index}].sent_pps"] = each.sent_pps, sent_pps
+    total_pps, squares = sum(each_pps), sum(rate * rate for rate in each_pps)
+    firsts = [each.first_at_ns for each in record.routers if each.first_at_ns is not None]
+    wanted |= {
+        "sum_pps": (record.sum_pps, total_pps if each_pps else None),
+        "jain": (record.jain, total_pps * total_pps / (len(each_pps) * squares) if squares else None),
+        "start_skew_s": (record.start_skew_s, (max(firsts) - min(firsts)) / 1e9 if len(firsts) > 1 else None),
+    }
+    for where, (stored, computed) in wanted.items():
+        if not same(stored, computed):
+            yield Discrepancy(where=where, stored=stored, recomputed=computed)
+
+
+def _bins(record: RouteRecord) -> range | None:
+    """Those that begin after the first packet of every router, and end before the last of every one; None: none."""
+    bin_ns, origin_ns = round(record.requested.bin_s * 1e9), record.origin_ns
+    begun, ended = [each.first_at_ns for each in record.routers], [each.last_at_ns for each in record.routers]
+    if origin_ns is None or not begun or None in begun or None in ended:
+        return None
+    inside = [
+        number
+        for number in range(max(len(each.bin_packets) for each in record.routers))
+        if all(first is not None and origin_ns + number * bin_ns >= first for first in begun)
+        and all(last is not None and origin_ns + (number + 1) * bin_ns <= last for last in ended)
+    ]
+    return range(inside[0], inside[-1] + 1) if inside else None
+
+
+def _verdict(record: RouteRecord) -> Iterator[Discrepancy]:
+    """What the record shows has its reason, and nothing else of that kind."""
+    again = shown_reasons(
+        record.requested,
+        record.routers,
+        record.sink,
+        start_skew_s=record.start_skew_s,
+        swapped_pages=record.swapped_pages,
+        limits=limits_of(record.in_force),
+    )
+    yield from judged_again(record, again, SHOWN_ONLY)
+
+
+RECOMPUTE = recompute_route

@@ -1,0 +1,180 @@
+"""What one window of forwarding gave, and what of a record follows from it. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from labconsole.experiments.route.addresses import SINK_PORT
+from labconsole.experiments.route.figures import Arrived, rate_pps
+from labconsole.experiments.route.loading import Loaded
+from labconsole.model.record.route import RouterSeen, RouteSinkSeen
+from labconsole.verdict.observed import Snapshot
+from labconsole.wire.capture import CaptureResult
+from labconsole.wire.codec import STAT_NAMES
+from labconsole.wire.flows import CountedFlow
+from labconsole.wire.generator import SentStream
+
+RX, TX = STAT_NAMES.index("rx_packets"), STAT_NAMES.index("tx_packets")
+
+_SWITCHES = re.compile(r"^ctxt (\d{1,20})$", re.MULTILINE)
+_BUSY = re.compile(r"^cpu  ?((?:\d{1,20} ?){4,10})$", re.MULTILINE)
+_EACH = re.compile(r"^cpu\d", re.MULTILINE)
+TICKS_PER_S = 100
+"""Of a processor, in /proc/stat."""
+
+IDLE = (3, 4)
+"""Places of what a processor does not use: idle, and waiting for a disk."""
+
+GUESTS = 8
+"""From here on is what is in the first two places already."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Router:
+    """A router as it is known: its MAC addresses, and the UUT's interfaces to it."""
+
+    name: str
+    inbound_mac: str
+    mac: str
+    inbound_interface: str | None
+    host_interface: str | None
+    udp_source_port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteWindow:
+    """``before`` and ``after``: counters of the UUT and of the sink; ``stat``: /proc/stat of the UUT. ``capture`` None:
+    ``capture_failure`` says why.
+    """
+
+    sent: Sequence[SentStream]
+    before: tuple[Snapshot, Snapshot]
+    after: tuple[Snapshot, Snapshot]
+    stat: tuple[str, str]
+    loaded: Mapping[str, Loaded] = field(default_factory=dict)
+    loaded_after: Mapping[str, Loaded] = field(default_factory=dict)
+    capture: CaptureResult | None = None
+    capture_failure: str = ""
+
+    def of(self, router: str) -> SentStream | None:
+        """What was sent to it."""
+        return next((each for each in self.sent if each.stream == router), None)
+
+    @property
+    def origin_ns(self) -> int | None:
+        """When the first packet of a flow came to the sink."""
+        return None if self.capture is None or self.capture.flows is None else self.capture.flows.origin_ns
+
+
+def arrived(routers: Sequence[Router], window: RouteWindow) -> dict[str, Arrived]:
+    """What of each router came to the sink; none where nothing was captured."""
+    if window.capture is None or window.capture.flows is None:
+        return {}
+    counted = {
+        (each.mac.lower(), each.udp_source_port): each
+        for each in window.capture.flows.flows
+        if each.udp_sink_port == SINK_PORT
+    }
+    return {router.name: _arrived(counted.get((router.mac, router.udp_source_port))) for router in routers}
+
+
+def _arrived(counted: CountedFlow | None) -> Arrived:
+    if counted is None:
+        return Arrived()
+    bins = [0] * (counted.bins[-1] + 1 if counted.bins else 0)
+    for place, packets in zip(counted.bins, counted.bin_packets, strict=True):
+        bins[place] = packets
+    return Arrived(
+        counted.packets, counted.bytes, counted.first_at_ns, counted.last_at_ns, tuple(bins), counted.outside_packets
+    )
+
+
+def router_seen(router: Router, came: Arrived, window: RouteWindow, forwarded_pps: float | None) -> RouterSeen:
+    """What is known of one router."""
+    sent, had, after = window.of(router.name), window.loaded.get(router.name), window.loaded_after.get(router.name)
+    sent_for_s = None if sent is None or not sent.elapsed_ns else sent.elapsed_ns / 1e9
+    sent_packets = None if sent is None else sent.sent_packets
+    return RouterSeen(
+        guest=router.name,
+        inbound_mac=router.inbound_mac,
+        mac=router.mac,
+        udp_source_port=router.udp_source_port,
+        inbound_interface=router.inbound_interface,
+        host_interface=router.host_interface,
+        generator=None if sent is None else sent.generator,
+        stopped_by=None if sent is None else sent.stopped_by,
+        error=None if sent is None else sent.error_text,
+        sent_packets=sent_packets,
+        sent_for_s=sent_for_s,
+        to_packets=counted(window, 0, router.inbound_interface, TX),
+        from_packets=counted(window, 0, router.host_interface, RX),
+        packets=came.packets,
+        bytes=came.bytes,
+        first_at_ns=came.first_at_ns,
+        last_at_ns=came.last_at_ns,
+        bin_packets=came.bin_packets,
+        outside_packets=came.outside_packets,
+        sent_pps=rate_pps(sent_packets, sent_for_s),
+        forwarded_pps=forwarded_pps,
+        routes=None if had is None else had.prefixes,
+        routes_after=None if after is None else after.prefixes,
+        filters=None if had is None else had.filters,
+        load_s=None if had is None else had.took_s,
+        said="" if had is None else had.said,
+    )
+
+
+def sink_seen(
+    node: str, interface: str, mac: str, came: Mapping[str, Arrived], window: RouteWindow
+) -> RouteSinkSeen | None:
+    """What the sink counted of everybody; None: it did not capture."""
+    capture = window.capture
+    if capture is None or capture.flows is None:
+        return None
+    of_flows = sum(flow.packets for flow in capture.flows.flows) + capture.flows.unlisted_packets
+    return RouteSinkSeen(
+        node=node,
+        interface=interface,
+        mac=mac,
+        captured_packets=capture.flows.packets,
+        dropped_packets=capture.dropped_kernel_packets,
+        nic_packets=counted(window, 1, interface, RX),
+        other_packets=capture.flows.other_packets,
+        foreign_packets=of_flows - sum(each.packets for each in came.values()),
+    )
+
+
+def counted(window: RouteWindow, node: int, interface: str | None, statistic: int) -> int | None:
+    """What an interface counted in the window; None: it was not there all the time."""
+    if interface is None:
+        return None
+    before, after = (side[node].get(("", interface)) for side in (window.before, window.after))
+    if before is None or after is None or after.values[statistic] < before.values[statistic]:
+        return None
+    return after.values[statistic] - before.values[statistic]
+
+
+def processors_between(before: str, after: str) -> tuple[float | None, float | None]:
+    """(context switches a second, share of the processors that was used) between two readings of /proc/stat."""
+    ticks, switches = [_ticks(text) for text in (before, after)], [_SWITCHES.search(text) for text in (before, after)]
+    one, other = ticks
+    if one is None or other is None or len(one) != len(other):
+        return None, None
+    used = [late - early for early, late in zip(one, other, strict=True)]
+    total, processors = sum(used), len(_EACH.findall(after))
+    if total <= 0 or min(used) < 0 or not processors:
+        return None, None
+    busy = 1 - sum(used[place] for place in IDLE) / total
+    first, last = switches
+    took_s = total / TICKS_PER_S / processors
+    if first is None or last is None or int(last[1]) < int(first[1]):
+        return None, busy
+    return (int(last[1]) - int(first[1])) / took_s, busy
+
+
+def _ticks(text: str) -> list[int] | None:
+    found = _BUSY.search(text)
+    numbers = [] if found is None else [int(each) for each in found[1].split()]
+    return numbers[:GUESTS] if len(numbers) > max(IDLE) else None

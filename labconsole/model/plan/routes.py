@@ -1,0 +1,190 @@
+"""A plan of guests that forward: its factors, its points, and by what each trial is known.
+
+A point is a number of routers on a platform that forward at once, each what is sent to its own MAC address, with so
+many routes in each. All points with the same routers are measured in one crew, which is set up anew in each block.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+
+from pydantic import Field, PlainValidator, model_validator
+
+from labconsole.model.plan.crews import DIFFERENT, CrewTrial, GuestCounts, MemoryMib, PlannedCrews
+from labconsole.model.strict import StrictModel
+
+Placing = Literal["same", "own", "any"]
+"""same: all routers on one CPU of the UUT; own: one each, in turn; any: as the UUT's scheduler likes."""
+
+Target = int | Literal["max"]
+"""In packets/s to all routers together; max: as many as the source can."""
+
+HASH_PREFIX = "route-"
+MOST_ROUTERS, MOST_ROUTES, MOST_FILTERS = 64, 500_000, 10_000
+MOST_DESTINATIONS = 16_384
+BIN_S = 0.1
+"""Packets at the sink are counted in bins of this length."""
+
+LEAST_PPS, MOST_PPS = 1, 10**9
+_PPS = re.compile(r"^\s*(\d{1,12}(?:\.\d{1,9})?)\s*([kM]?)(?:pps|packets/s)\s*$")
+_SI = {"": 1, "k": 10**3, "M": 10**6}
+
+
+def _target(value: Any) -> Target:
+    if value == "max":
+        return "max"
+    found = _PPS.match(str(value))
+    pps = round(float(found[1]) * _SI[found[2]]) if found else 0
+    if not LEAST_PPS <= pps <= MOST_PPS:
+        raise ValueError("is not a packet rate | allowed: max, or a rate such as 130kpps, 20000pps or 1.5Mpps")
+    return pps
+
+
+def target_words(target: Target) -> str:
+    """As a plan has it."""
+    if target == "max":
+        return "max"
+    return f"{target / 1000:g}kpps" if target >= 1000 else f"{target}pps"
+
+
+TargetWish = Annotated[Target, PlainValidator(_target, json_schema_input_type=str)]
+
+
+def _destinations(value: Any) -> int:
+    if type(value) is not int or not 1 <= value <= MOST_DESTINATIONS or value & (value - 1):
+        raise ValueError(f"is not a number of destinations | allowed: a power of two from 1 to {MOST_DESTINATIONS}")
+    return value
+
+
+class RouteFactors(StrictModel):
+    """What is varied, and what every crew has.
+
+    ``routes``: prefixes of each router beside those that the traffic takes; ``destinations``: addresses that the
+    traffic is spread over, each with a route of its own; ``filters``: rules of a router's packet filter that match
+    nothing, a cost for each packet; ``targets``: sent to all routers together.
+    """
+
+    guests: GuestCounts = (1,)
+    cpu: Annotated[tuple[Placing, ...], Field(min_length=1), DIFFERENT] = ("any",)
+    routes: Annotated[
+        tuple[Annotated[int, Field(strict=True, ge=0, le=MOST_ROUTES)], ...], Field(min_length=1, max_length=100),
+        DIFFERENT,
+    ] = (0,)  # fmt: skip
+    destinations: Annotated[
+        tuple[Annotated[int, PlainValidator(_destinations, json_schema_input_type=int)], ...],
+        Field(min_length=1, max_length=15), DIFFERENT,
+    ] = (1,)  # fmt: skip
+    filters: Annotated[
+        tuple[Annotated[int, Field(strict=True, ge=0, le=MOST_FILTERS)], ...], Field(min_length=1, max_length=100),
+        DIFFERENT,
+    ] = (0,)  # fmt: skip
+    targets: Annotated[tuple[TargetWish, ...], Field(min_length=1, max_length=100), DIFFERENT] = ("max",)
+    frame_sizes: Annotated[
+        tuple[Annotated[int, Field(strict=True, ge=64, le=1518)], ...], Field(min_length=1, max_length=100), DIFFERENT
+    ] = (64,)
+    duration_s: Annotated[float, Field(strict=True, allow_inf_nan=False, ge=1, le=600)] = 10.0
+    memory_mib: MemoryMib | None = None
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if max(self.guests) > MOST_ROUTERS:
+            raise ValueError(f"guests are too many routers | allowed: at most {MOST_ROUTERS}")
+        slow = [target for target in self.targets if target != "max" and target < max(self.guests)]
+        if slow:
+            raise ValueError("targets leave a router less than a packet a second | allowed: 1 packet/s for each router")
+        return self
+
+
+class RouteCrew(NamedTuple):
+    """What has to be set up anew when it changes."""
+
+    platform: str
+    guests: int
+    cpu: Placing
+
+
+@dataclass(frozen=True, slots=True)
+class RoutePoint:
+    """One design point. ``index`` counts from 0 in the plan's product of factors."""
+
+    index: int
+    platform: str
+    guests: int
+    cpu: Placing
+    routes: int
+    destinations: int
+    filters: int
+    target: Target
+    frame_bytes: int
+
+    @property
+    def crew(self) -> RouteCrew:
+        return RouteCrew(self.platform, self.guests, self.cpu)
+
+    def words(self) -> str:
+        """``lxc: 2 routers, 1000 routes each, 130kpps of 64 B``."""
+        where = {"same": ", on the same CPU", "own": ", each on a CPU of its own", "any": ""}[self.cpu]
+        rate = "as much as the source can" if self.target == "max" else f"{target_words(self.target)} in all"
+        words = f"{self.platform}: {self.guests} router{'s' if self.guests > 1 else ''}, {self.routes} routes"
+        words += " each" if self.guests > 1 else ""
+        words += f", to {self.destinations} destinations" if self.destinations > 1 else ""
+        words += f", {self.filters} filter rules" if self.filters else ""
+        return f"{words}, {rate}, {self.frame_bytes} B{where}"
+
+
+RouteTrial = CrewTrial[RoutePoint]
+
+
+@dataclass(frozen=True)
+class PlannedRoutes(PlannedCrews[RouteFactors, RoutePoint]):
+    """What a plan has routers forward."""
+
+    noun: ClassVar[str] = "route"
+
+    @cached_property
+    def points(self) -> tuple[RoutePoint, ...]:
+        """The full cross product."""
+        return route_points(self.factors, self.platforms)
+
+    def hash_of(self, trial: CrewTrial[RoutePoint]) -> str:
+        """See route_hash()."""
+        return route_hash(self.factors, trial)
+
+
+def route_points(factors: RouteFactors, platforms: Sequence[str]) -> tuple[RoutePoint, ...]:
+    """The full cross product."""
+    found = (
+        (platform, guests, cpu, routes, destinations, filters, target, frame_bytes)
+        for platform in platforms
+        for cpu in factors.cpu
+        for guests in factors.guests
+        for routes in factors.routes
+        for destinations in factors.destinations
+        for filters in factors.filters
+        for target in factors.targets
+        for frame_bytes in factors.frame_sizes
+    )
+    return tuple(RoutePoint(index, *each) for index, each in enumerate(found))
+
+
+def route_hash(factors: RouteFactors, trial: RouteTrial, salt: str = "") -> str:
+    """Hash of what one trial measures and which one it is, for resume; ``salt`` makes one that nobody resumes."""
+    point = trial.point
+    meaning: dict[str, Any] = {
+        "version": 1,
+        "point": [
+            point.platform, point.guests, point.cpu, point.routes, point.destinations, point.filters, point.target,
+            point.frame_bytes,
+        ],
+        "window": [factors.duration_s, BIN_S],
+        "crew": [factors.memory_mib],
+        "trial": [trial.block, trial.repetition],
+        "salt": salt,
+    }  # fmt: skip
+    return HASH_PREFIX + hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]

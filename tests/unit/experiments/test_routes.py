@@ -1,0 +1,183 @@
+"""Routers: what a plan may ask, how routes are drawn and given, what follows from counts, what may be claimed."""
+
+from __future__ import annotations
+
+import ipaddress
+import random
+import shutil
+import subprocess
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from labconsole.experiments.route.ledger import hops_of
+from labconsole.experiments.route.loading import Load, load_line
+from labconsole.experiments.route.summary import summarize_routes
+from labconsole.experiments.route.verify import recompute_route
+from labconsole.experiments.route.window import processors_between
+from labconsole.model.plan.routes import RouteFactors, route_points, target_words
+from labconsole.model.record.route import RouteRecord
+from support.route_records import route_record
+
+TEST_NETWORK = ipaddress.ip_network("198.18.0.0/15")
+
+
+@pytest.mark.parametrize(
+    ("told", "complaint"),
+    [
+        ({"guests": [65]}, "too many routers"),
+        ({"routes": [-1]}, "greater than or equal to 0"),
+        ({"routes": [500_001]}, "less than or equal to 500000"),
+        ({"destinations": [3]}, "power of two"),
+        ({"destinations": [32_768]}, "power of two"),
+        ({"targets": ["130"]}, "is not a packet rate"),
+        ({"targets": ["0pps"]}, "is not a packet rate"),
+        ({"targets": ["2pps"], "guests": [4]}, "less than a packet a second"),
+        ({"frame_sizes": [63]}, "greater than or equal to 64"),
+        ({"filters": [10_001]}, "less than or equal to 10000"),
+    ],
+)
+def test_what_a_plan_cannot_ask_is_refused(told: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ValidationError, match=complaint):
+        RouteFactors.model_validate(told)
+
+
+def test_rates_are_read_as_they_are_written() -> None:
+    factors = RouteFactors.model_validate({"targets": ["130kpps", "20000pps", "1.5Mpps", "max"]})
+    assert factors.targets == (130_000, 20_000, 1_500_000, "max")
+    assert [target_words(each) for each in factors.targets] == ["130kpps", "20kpps", "1500kpps", "max"]
+    points = route_points(factors, ["lxc"])
+    assert points[0].words() == "lxc: 1 router, 0 routes, 130kpps in all, 64 B"
+
+
+@pytest.mark.parametrize("awk", [["busybox", "awk"], ["mawk"], ["gawk"]])
+def test_every_route_is_there_once_and_none_leads_into_the_test_network(awk: list[str]) -> None:
+    """With the awk of guests and that of the unit under test alike."""
+    if shutil.which(awk[0]) is None:
+        pytest.skip(f"{awk[0]} is not here")
+    line = load_line(Load(2000, 4, 0), "02:6c:77:00:00:00")
+    drawn = line[line.index("awk ") + 4 : line.index(" 2>&1 | head")].replace("$o", "eth1")
+    drawn = drawn.replace("$b -batch -", "cat")
+    done = subprocess.run(["sh", "-c", f"{' '.join(awk)} {drawn}"], capture_output=True, text=True, check=True)
+    lines = done.stdout.splitlines()
+    assert all(each.endswith(" via 198.18.127.1 dev eth1 proto 186") for each in lines)
+    found = [ipaddress.ip_network(each.split()[2]) for each in lines]
+    assert [str(each) for each in found[:4]] == [f"198.19.64.{place}/32" for place in range(4)]
+    routes = found[4:]
+    assert len(routes) == len(set(routes)) == 2000
+    assert {each.prefixlen for each in routes} == set(range(16, 25))
+    assert not any(each.overlaps(TEST_NETWORK) or each.is_multicast or each.is_loopback for each in routes)
+
+
+def test_a_line_is_short_enough_for_a_console() -> None:
+    assert len(load_line(Load(500_000, 16_384, 10_000), "02:6c:77:00:00:00")) < 3000
+
+
+def test_rates_are_of_the_bins_in_which_all_forward() -> None:
+    record = route_record([200, 100])
+    assert record.sum_pps == pytest.approx(3000.0)
+    assert [each.forwarded_pps for each in record.routers] == [pytest.approx(2000.0), pytest.approx(1000.0)]
+    assert record.jain == pytest.approx(0.9)
+    assert record.verdict.status == "valid"
+    assert recompute_route(record) == []
+
+
+def test_what_is_lost_in_one_router_is_told_for_that_router_and_is_no_reason_to_doubt() -> None:
+    record = route_record([200] * 4, lost_inside=[0, 0, 301, 0])
+    assert [hops_of(each).inside for each in record.routers] == [0, 0, 301, 0]
+    assert hops_of(record.routers[2]).words() == ", lost 7.00% of what was sent (301 in it)"
+    assert record.verdict.status == "valid"
+
+
+def changed(record: RouteRecord, **values: Any) -> RouteRecord:
+    """With one router other than it was."""
+    return record.model_copy(update={"routers": (record.routers[0].model_copy(update=values), *record.routers[1:])})
+
+
+@pytest.mark.parametrize(
+    ("values", "code"),
+    [
+        ({"routes": 5}, "routes_missing"),
+        ({"routes": None}, "routes_missing"),
+        ({"routes_after": 0}, "routes_missing"),
+        ({"filters": 3}, "routes_missing"),
+        ({"error": "link down"}, "generator_failed"),
+        ({"sent_packets": None}, "generator_failed"),
+        ({"to_packets": 999_999}, "witnesses_disagree"),
+        ({"bytes": 7}, "witnesses_disagree"),
+        ({"sent_for_s": 1.0}, "duration_cut"),
+    ],
+)
+def test_a_verdict_that_does_not_follow_is_found(values: dict[str, Any], code: str) -> None:
+    assert any(code in str(each) for each in recompute_route(changed(route_record(), **values)))
+
+
+def test_a_router_without_its_routes_voids_the_trial() -> None:
+    record = route_record([200, 200], routes=1000, had=7)
+    assert record.status == "failed"
+    (found,) = record.verdict.reasons
+    assert found.code == "routes_missing"
+    assert found.detail == "g2: it had 7 routes before the trial, of 1001 that it was given"
+
+
+def test_less_than_what_was_to_be_sent_is_told() -> None:
+    assert route_record([200], target_pps=2000).verdict.status == "valid"
+    short = route_record([200], target_pps=4000)
+    assert [each.code for each in short.verdict.reasons] == ["offered_short"]
+
+
+def test_numbers_that_were_changed_are_found() -> None:
+    record = route_record([200, 100])
+    for values in ({"sum_pps": 1.0}, {"jain": 1.0}, {"shared_from": 3}, {"start_skew_s": 9.0}):
+        assert recompute_route(record.model_copy(update=values)) != []
+    assert recompute_route(changed(record, packets=1)) != []
+    assert recompute_route(changed(record, forwarded_pps=1.0)) != []
+
+
+def measured(cost_ratio: float, spread: float, *, blocks: int = 10) -> list[RouteRecord]:
+    """Ten blocks: no routes, 100 000 routes, which cost nothing, and filters, which cost ``cost_ratio``."""
+    draw = random.Random(3)
+    found = []
+    for block in range(1, blocks + 1):
+        base = 20_000 * (1 + 0.05 * draw.gauss(0, 1))  # what a block has in common falls out
+        for routes, filters, cost in ((0, 0, 0.0), (100_000, 0, 0.0), (0, 300, cost_ratio)):
+            each = round(base * (1 - cost) * (1 + spread * draw.gauss(0, 1)))
+            found.append(route_record([each], routes=routes, filters=filters, block=block))
+    return found
+
+
+def test_a_cost_of_five_percent_is_found_where_routes_are_found_to_cost_nothing() -> None:
+    summary = summarize_routes(measured(0.05, 0.005))
+    words = {each.what: each for each in summary.compared}
+    assert words["routes"].word == "equivalent"
+    assert words["routes"].margin_ratio == 0.02
+    assert words["filters"].word == "different"
+    assert words["filters"].effect.change == pytest.approx(-0.05, abs=0.01)
+    assert "100000 routes against 0 routes" in summary.words_of(words["routes"])
+
+
+def test_a_measurement_that_is_too_coarse_claims_no_equivalence() -> None:
+    summary = summarize_routes(measured(0.0, 0.05))
+    assert {each.word for each in summary.compared} == {"inconclusive"}
+
+
+def test_a_fall_through_more_routers_is_found() -> None:
+    records = [
+        route_record([each] * guests, block=block)
+        for block in range(1, 6)
+        for guests, each in ((1, 1000 + block), (4, 175 + block))
+    ]
+    (claim,) = summarize_routes(records).compared
+    assert (claim.what, claim.word) == ("guests", "different")
+    assert claim.effect.change == pytest.approx(-0.29, abs=0.02)
+
+
+def test_processors_are_read_between_two_times() -> None:
+    before = "cpu  100 0 50 800 50 0 0 0 0 0\ncpu0 1 1 1 1\ncpu1 1 1 1 1\nctxt 1000\n"
+    after = "cpu  200 0 100 850 50 0 0 0 0 0\ncpu0 1 1 1 1\ncpu1 1 1 1 1\nctxt 3000\n"
+    switches_per_s, busy_ratio = processors_between(before, after)
+    assert busy_ratio == pytest.approx(0.75)
+    assert switches_per_s == pytest.approx(2000.0)
+    assert processors_between(after, before) == (None, None)
+    assert processors_between("", after) == (None, None)
