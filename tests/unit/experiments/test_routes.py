@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from labconsole.cli.text.of_guests import ROUTES_SHOWN
 from labconsole.experiments.route.ledger import hops_of
 from labconsole.experiments.route.loading import Load, load_line
 from labconsole.experiments.route.summary import summarize_routes
@@ -181,3 +182,22 @@ def test_processors_are_read_between_two_times() -> None:
     assert switches_per_s == pytest.approx(2000.0)
     assert processors_between(after, before) == (None, None)
     assert processors_between("", after) == (None, None)
+
+
+def test_reports_draw_the_sum_over_routes_and_over_routers_and_list_every_router() -> None:
+    records = [
+        route_record([each] * guests, routes=routes, block=block)
+        for block in range(1, 4)
+        for routes in (0, 1000)
+        for guests, each in ((1, 1000 + block), (4, 175 + block))
+    ]
+    found = {figure.name: figure for figure in ROUTES_SHOWN.figures(records)}
+    over_routes, over_routers = found["mattos-routes"], found["mattos-4b"]
+    assert [panel.title for panel in over_routes.panels] == ["container, 1 router", "container, 4 routers"]
+    assert [mark.x for mark in over_routes.panels[0].curves[0].marks] == [0.0, 1000.0]
+    (panel,) = over_routers.panels
+    assert [curve.label for curve in panel.curves] == ["0 routes, sent max", "1000 routes, sent max"]
+    assert [mark.y for mark in panel.curves[0].marks] == [pytest.approx(10.02), pytest.approx(7.08)]
+    lines = "\n".join(ROUTES_SHOWN.summary_lines(ROUTES_SHOWN.summarize(records)))
+    assert "4 routers against 1, 0 routes, max" in lines
+    assert "g4: 1,770" in lines
