@@ -166,7 +166,7 @@ def route_key(record: RouteRecord) -> RoutePointKey:
 
 
 def summarize_routes(records: Iterable[RouteRecord], family: Sequence[float] = ()) -> RoutesSummary:
-    """By point. ``family``: p values of all that is claimed where these are shown; else these are a family of their own."""
+    """By point. ``family``: p values of all that is claimed where these are shown; else these are one of their own."""
     every = sorted(records, key=lambda each: (each.started_at, each.route_id))
     newest = newest_trials(every)
     by_point: dict[RoutePointKey, list[RouteRecord]] = {}

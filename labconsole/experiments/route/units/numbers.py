@@ -84,7 +84,15 @@ def changes(material: Material) -> Table | None:
     shown: list[tuple[str, ...]] = []
     for each in summary.compared:
         effect, key = each.effect, each.key
-        figures = (effect.change, effect.ci_low, effect.ci_high, effect.blocks, effect.p, each.adjusted_p, each.equivalent_p)
+        figures = (
+            effect.change,
+            effect.ci_low,
+            effect.ci_high,
+            effect.blocks,
+            effect.p,
+            each.adjusted_p,
+            each.equivalent_p,
+        )
         rows.append(
             (each.what, key.platform, key.guests, key.routes, key.filters, key.rate, _least(each), *figures,
              each.margin_ratio, each.word, *tested_on(key, summary.testbeds))
