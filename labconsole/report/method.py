@@ -218,7 +218,7 @@ def _statistics(family: Family, notes: Sequence[MethodNote]) -> list[Words]:
             "Claims",
             f"one family of {family.size} for the whole report, adjusted by Holm (Scand. J. Statist. 6, 1979) at 0.05: "
             "backgrounds, pairs of platforms, collapses (one-sided, 2 %), second guests that lose (one-sided, 1 %), "
-            "unequal streams, what a guest adds to a job, starts and routers compared. Equivalence: two one-sided tests "
+            "unequal streams, what guests add to jobs, starts and routers compared. Equivalence: two one-sided tests "
             "(Schuirmann, J. Pharmacokinet. Biopharm. 15, 1987) within the declared margin, Holm over the rows so "
             "tested",
         ),

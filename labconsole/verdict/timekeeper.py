@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from labconsole.model.record.crew_trial import TimekeeperSeen
-from labconsole.model.record.run import Reason
+from labconsole.model.record.run import Figures, Reason
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.reasons import reason
 
@@ -30,7 +29,7 @@ def timekeeper_reasons(seen: TimekeeperSeen, shortest_s: float, limits: Toleranc
         yield reason("clock_stepped", detail, node=seen.node, step_s=seen.wall_moved_ns / 1e9)
 
 
-def interrupted_note(node: str, why: str) -> dict[str, Any]:
+def interrupted_note(node: str, why: str) -> Figures:
     """Of what is not observed: the timekeeper did not listen all the time."""
     return {"node": node, "kind": "not_observed", "detail": f"listening for marks was interrupted: {why}"}
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from labconsole.cli.text.runs import DASH, reason_lines, verdict_words
 from labconsole.experiments.job.disk_verdict import mib_words
-from labconsole.experiments.job.summary import GuestsCurve, JobsSummary, PointKey, PointTimes
+from labconsole.experiments.job.points import PointKey, PointTimes
+from labconsole.experiments.job.summary import GuestsCurve, JobsSummary
 from labconsole.measure.statistics.effects import SIGNIFICANCE, Effect
 from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.model.jobs import JOBS

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from labconsole.contracts.report import Mark
-from labconsole.experiments.job.summary import JobsSummary, PointKey, PointTimes, summarize_jobs
+from labconsole.experiments.job.points import PointKey, PointTimes
+from labconsole.experiments.job.summary import JobsSummary, summarize_jobs
 from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.model.jobs import JOBS
 from labconsole.model.record.job import JobRecord

@@ -9,29 +9,33 @@ Only valid trials enter, of each the newest. A set-up is one replicate: the mean
 from __future__ import annotations
 
 import statistics
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Literal
 
+from labconsole.experiments.job.points import (
+    PointKey,
+    PointTimes,
+    by_set_up,
+    enters,
+    is_bare,
+    mean_of,
+    point_key,
+    seconds_of,
+    times_of,
+)
 from labconsole.measure.statistics.effects import MINIMUM_BLOCKS, Effect, Word, equivalence_p, word
 from labconsole.measure.statistics.least_squares import Line, fit_line
-from labconsole.measure.statistics.repetitions import jain_index
-from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups, set_up_means
+from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
 from labconsole.measure.trials_of_guests import (
     NOT_DRAWN,
     Blocks,
     adjusted,
-    hypervisor,
     newest_trials,
-    uut_kernel,
     with_points,
 )
 from labconsole.model.record.job import JobRecord
-
-BARE_HOST = "raw"
-"""The driver of a platform whose guests are processes of the bare host; hosts.yaml may call the platform otherwise."""
 
 TWICE, THRICE = (1.8, 2.2), (2.7, 3.3)
 """Of the time alone: between these bounds a copy took twice, or three times, as long (Quétier et al., 3.1.3)."""
@@ -52,45 +56,6 @@ Growth = Literal[
     "too few numbers of guests",
     "all blocks took them in the same order",
 ]
-
-
-class PointKey(NamedTuple):
-    """A design point, with what every guest of the crew had, on one testbed; and which program, under which kernel and
-    hypervisor, of what image: trials of another are trials of another point.
-    """
-
-    testbed_fingerprint: str
-    platform: str
-    job: str
-    size: int
-    guests: int
-    working: str
-    cpu: str
-    crew: tuple[object, ...] = ()
-    program: str = ""
-    kernel: str = ""
-    hypervisor: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PointTimes:
-    """``seconds``: of a trial, the mean of its copies; of two guests with one and two copies None.
-
-    ``between_guests_sd_s``: mean over trials of the deviation between the guests of one, ``jain``: of Jain's index of
-    one over their times; None: one copy. ``slowest``: of a trial its last copy. ``clock_ratio``: least, mean, largest.
-    ``left_out``: trials that do not enter, by the code that keeps them out. ``job_ids``: of those that enter.
-    ``apart``: of two guests with one and two copies each of the three times; else empty.
-    """
-
-    key: PointKey
-    seconds: SetUpMean | None
-    slowest: SetUpMean | None
-    between_guests_sd_s: float | None
-    jain: float | None
-    clock_ratio: tuple[float, float, float] | None
-    left_out: Mapping[str, int]
-    job_ids: tuple[str, ...]
-    apart: tuple[SetUpMean, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,8 +140,8 @@ def summarize_jobs(records: Iterable[JobRecord], family: Sequence[float] = ()) -
     by_point: dict[PointKey, list[JobRecord]] = {}
     for key, record in with_points(newest, point_key):
         by_point.setdefault(key, []).append(record)
-    entered = {key: [each for each in group if _enters(each)] for key, group in by_point.items()}
-    points = {key: _times(key, by_point[key], entered[key]) for key in sorted(by_point)}
+    entered = {key: [each for each in group if enters(each)] for key, group in by_point.items()}
+    points = {key: times_of(key, by_point[key], entered[key]) for key in sorted(by_point)}
     bare, blocks = _Bare(entered), Blocks(every)
     margins = {record.plan.margin_ratio for record in newest}
     margin_ratio = margins.pop() if len(margins) == 1 else None
@@ -191,92 +156,6 @@ def summarize_jobs(records: Iterable[JobRecord], family: Sequence[float] = ()) -
         superseded=len(every) - len(newest),
         margin_ratio=margin_ratio,
     )
-
-
-def point_key(record: JobRecord) -> PointKey:
-    """Which point a trial is of."""
-    asked = record.requested
-    crew = (asked.cpu_shares, asked.cpu_quota_ratio, None if is_bare(record) else asked.memory_mib)
-    return PointKey(
-        testbed_fingerprint=record.testbed_fingerprint,
-        platform=asked.platform,
-        job=asked.job,
-        size=asked.size,
-        guests=asked.guests,
-        working="one" if asked.guests == 1 else asked.working,
-        cpu=asked.cpu,
-        crew=crew if any(each is not None for each in crew) else (),
-        program="+".join(
-            each[:12] for used in (record.program, record.client) if used is not None for each in used.sha256
-        ),
-        kernel=uut_kernel(record),
-        hypervisor=hypervisor(record),
-    )
-
-
-def is_bare(record: JobRecord) -> bool:
-    """Whether its guests were processes of the bare host."""
-    return record.attestation.get("driver") == BARE_HOST
-
-
-def _enters(record: JobRecord) -> bool:
-    return record.verdict.status == "valid" and bool(record.copies) and None not in {
-        copy.seconds for copy in record.copies
-    }  # fmt: skip
-
-
-def _seconds(record: JobRecord) -> list[float]:
-    return [copy.seconds for copy in record.copies if copy.seconds is not None]
-
-
-def _mean(record: JobRecord) -> float:
-    return statistics.fmean(_seconds(record))
-
-
-def _by_set_up(records: Sequence[JobRecord], value: Callable[[list[float]], float]) -> list[float]:
-    """Of each set-up the mean of its trials, of each of which ``value`` is taken."""
-    found: dict[str, list[float]] = {}
-    for record in records:
-        found.setdefault(record.set_up.id, []).append(value(_seconds(record)))
-    return list(set_up_means(found).values())
-
-
-def _times(key: PointKey, every: Sequence[JobRecord], entered: Sequence[JobRecord]) -> PointTimes:
-    means: dict[str, list[float]] = {}
-    slowest: dict[str, list[float]] = {}
-    several = [seconds for record in entered if len(seconds := _seconds(record)) > 1]
-    for record in entered:
-        means.setdefault(record.set_up.id, []).append(statistics.fmean(_seconds(record)))
-        slowest.setdefault(record.set_up.id, []).append(max(_seconds(record)))
-    ratios = [copy.clock_ratio for record in entered for copy in record.copies if copy.clock_ratio is not None]
-    uneven = key.working == "one-two"  # its copies are not of one kind
-    jains = (
-        [] if uneven else [jain for times in several if (jain := jain_index(1 / each for each in times)) is not None]
-    )
-    left_out = Counter(_why_not(each) for each in every if not _enters(each))
-    return PointTimes(
-        key=key,
-        seconds=mean_over_set_ups(means) if means and not uneven else None,
-        slowest=mean_over_set_ups(slowest) if slowest and not uneven else None,
-        between_guests_sd_s=None if uneven or not several else statistics.fmean(map(statistics.stdev, several)),
-        jain=statistics.fmean(jains) if jains else None,
-        clock_ratio=(min(ratios), statistics.fmean(ratios), max(ratios)) if ratios else None,
-        left_out=dict(left_out),
-        job_ids=tuple(each.job_id for each in entered),
-        apart=tuple(_apart(entered)) if uneven and entered else (),
-    )
-
-
-def _apart(entered: Sequence[JobRecord]) -> Iterator[SetUpMean]:
-    for place in range(3):  # the first guest's, both of the second
-        of_set_ups: dict[str, list[float]] = {}
-        for record in entered:
-            of_set_ups.setdefault(record.set_up.id, []).append(_seconds(record)[place])
-        yield mean_over_set_ups(of_set_ups)
-
-
-def _why_not(record: JobRecord) -> str:
-    return record.verdict.reasons[0].code if record.verdict.reasons else "no time"
 
 
 class _Bare:
@@ -305,9 +184,9 @@ def _overheads(
         base = bare.of(key)
         if key.working != "one" or not entered[key] or base is None or base == key:
             continue
-        ours, theirs = (blocks.means(entered[each], _mean) for each in (key, base))
+        ours, theirs = (blocks.means(entered[each], mean_of) for each in (key, base))
         added = {block: [value - theirs[block]] for block, value in ours.items() if block in theirs}
-        effect = blocks.effect(entered[key], entered[base], _mean)
+        effect = blocks.effect(entered[key], entered[base], mean_of)
         told = len(added) > 1 and effect.absent != NOT_DRAWN
         found.append((key, base, effect, mean_over_set_ups(added) if told else None))
     adjusted_p = adjusted([effect.p for _, _, effect, _ in found], family)
@@ -339,7 +218,7 @@ def _curves(
             continue
         values: list[tuple[float, float]] = []
         for key in ordered:
-            of_set_ups = _by_set_up(entered[key], max if all_work else statistics.fmean)
+            of_set_ups = by_set_up(entered[key], max if all_work else statistics.fmean)
             values += [(float(key.guests), value) for value in of_set_ups]
         base = bare.of(ordered[0])
         alone = points[base].seconds if base is not None else None
@@ -392,7 +271,7 @@ def _isolation(
 
     def times(copies: Callable[[list[float]], float]) -> Effect:
         return blocks.effect(
-            records, of_one, lambda each: copies(_seconds(each)), lambda each: _mean(each), within=of_crew
+            records, of_one, lambda each: copies(seconds_of(each)), lambda each: mean_of(each), within=of_crew
         )
 
     one, two = times(lambda seconds: seconds[0]), times(lambda seconds: statistics.fmean(seconds[1:]))

@@ -21,7 +21,7 @@ from labconsole.engine.crew_watch import CountingWatch
 from labconsole.engine.trial.sources import START_LEAD_S
 from labconsole.errors import MeasurementError, NodeError, NodeLost
 from labconsole.experiments.route.addresses import FIRST_SOURCE_PORT, SINK_PORT, SOURCE, inbound_mac
-from labconsole.experiments.route.loading import Load, Loaded, count, first_destination, give, nic_line
+from labconsole.experiments.route.loading import Loaded, RouteLoad, count, first_destination, give, nic_line
 from labconsole.experiments.route.window import RX, Router, RouteWindow
 from labconsole.model.design_point import FCS_BYTES, PREAMBLE_AND_GAP_BYTES
 from labconsole.model.plan.routes import BIN_S, RouteFactors, RoutePoint
@@ -158,7 +158,7 @@ class RouteTaking:
                 for router in routers
             )
         )
-        load = Load(point.routes, point.destinations, point.filters)
+        load = RouteLoad(point.routes, point.destinations, point.filters)
         if crew.loaded == load.word:
             found = await count(crew.uut, members)
             return {name: Loaded(each.prefixes, load.filters, None, each.said) for name, each in found.items()}

@@ -6,7 +6,6 @@ agent, started at once, and gone with it.
 from __future__ import annotations
 
 import asyncio
-import re
 import secrets
 import shlex
 from abc import ABC, abstractmethod
@@ -23,11 +22,11 @@ from labconsole.network.bridge import Bridge
 from labconsole.network.change import NetworkChange
 from labconsole.network.control_groups import CONTROLLERS, ControlGroups, Limits
 from labconsole.platforms.base.crew_disks import INSIDE, CrewDisks
+from labconsole.platforms.base.crew_held import what_holds
 from labconsole.platforms.base.forwarding import apply, read_state, restored_on_failure, shell_lines
 from labconsole.platforms.base.image import TapNic
 from labconsole.platforms.base.inside import ask_on_console, close_shell, guest_state, start_all
 from labconsole.platforms.base.marks import mark_words
-from labconsole.wire.execution import Execute
 from labconsole.wire.guests import MAX_WAIT_S, GuestStarted
 from labconsole.wire.links import ReadLinks
 
@@ -42,28 +41,6 @@ ONE_MORE = 0.1
 GONE_S, POLL_S = 5.0, 0.02
 """How long a NIC may stay behind a guest that was ended, and how often that is looked at."""
 
-_ASK_S = 10.0
-_SEEN = re.compile(r"^(\d{1,10}) ([a-z_.]{1,40}) ([\w ,-]{1,200})$", re.MULTILINE)
-
-_LOOK = """\
-for guest; do
-  pid=$guest
-  for child in $(cat "/proc/$guest/task/$guest/children" 2>/dev/null); do pid=$child; break; done
-  while read -r key value; do
-    case $key in Cpus_allowed_list:) echo "$guest cpus $value";; esac
-  done <"/proc/$pid/status"
-  while IFS=: read -r number controllers path; do
-    case $number:$controllers in
-      0:) group=/sys/fs/cgroup$path;;
-      *:cpu|*:cpu,cpuacct|*:memory) group=/sys/fs/cgroup/$controllers$path;;
-      *) continue;;
-    esac
-    for file in cpu.shares cpu.cfs_quota_us memory.limit_in_bytes cpu.weight cpu.max memory.max; do
-      if read -r value 2>/dev/null <"$group/$file"; then echo "$guest $file $value"; fi
-    done
-  done <"/proc/$pid/cgroup"
-done"""
-"""What holds a guest, or what it started first: a container's first process is below the program that made it."""
 
 _ENTER = """\
 entered=
@@ -350,10 +327,7 @@ class CrewMaking(ABC):
         ports = [first.port, *([] if first.inbound_port is None else [first.inbound_port])]
         hosts = [host for guest in crew.guests for host, _, _ in guest.nics]
         pids = [str(started[name].pid) for name in crew.names]
-        read = await uut.ask(Execute(argv=["sh", "-c", _LOOK, "sh", *pids], timeout_s=_ASK_S))
-        seen: dict[str, dict[str, str]] = {pid: {} for pid in pids}
-        for pid, key, value in _SEEN.findall(read.stdout):
-            seen.setdefault(pid, {}).setdefault(key, value)
+        seen = await what_holds(uut, pids)
         return {
             "driver": self.about.name,
             "guests": crew.names,

@@ -17,7 +17,7 @@ from labconsole.cli.commands.experiment.of_guests import (
 from labconsole.cli.options import add_common, comma_separated
 
 DESCRIPTION = (
-    "Have any number of guests forward side by side between two NICs of the unit under test, each with so many routes "
+    "Have any number of guests forward side by side between two NICs of the unit under test, each with routes "
     "of its own, and count what of each comes to the sink of the first stream. The first stream's source sends a flow "
     "to each router's own MAC address; what goes into a router and comes out of it is counted at the unit under test. "
     "The route key of a plan does the same for every combination of factors and can be resumed. Exit status: 0 every "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from labconsole.contracts.report import Cell, Figure, Panel, PlottedCurve, ReportUnit, Table
+from labconsole.experiments.job.points import PointTimes
 from labconsole.experiments.job.shown import (
     panel_words,
     platforms_in,
@@ -11,7 +12,6 @@ from labconsole.experiments.job.shown import (
     settings_words,
     summary_of,
 )
-from labconsole.experiments.job.summary import PointTimes
 from labconsole.model.jobs import JOBS
 from labconsole.report.captions import caption
 from labconsole.report.material import Material

@@ -118,9 +118,9 @@ def changes(material: Material) -> Table | None:
             "the paper",
         ),
         shown=tuple(shown),
-        note="Paired by block, on the logarithm, with the 95 % interval; p values adjusted by Holm over all that the report claims. "
-        "Equivalent: two one-sided tests within the margin. The paper names the fall through four routers and no other "
-        f"number. {CAUTION}",
+        note="Paired by block, on the logarithm, with the 95 % interval; p values adjusted by Holm over all "
+        "that the report claims. Equivalent: two one-sided tests within the margin. The paper names the fall through "
+        f"four routers and no other number. {CAUTION}",
     )  # fmt: skip
 
 

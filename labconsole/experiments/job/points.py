@@ -1,0 +1,142 @@
+"""Trials of jobs as design points: which there are, which trials enter, and what they come to each. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from labconsole.measure.statistics.repetitions import jain_index
+from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups, set_up_means
+from labconsole.measure.trials_of_guests import hypervisor, uut_kernel
+from labconsole.model.record.job import JobRecord
+
+BARE_HOST = "raw"
+"""The driver of a platform whose guests are processes of the bare host; hosts.yaml may call the platform otherwise."""
+
+
+class PointKey(NamedTuple):
+    """A design point, with what every guest of the crew had, on one testbed; and which program, under which kernel and
+    hypervisor, of what image: trials of another are trials of another point.
+    """
+
+    testbed_fingerprint: str
+    platform: str
+    job: str
+    size: int
+    guests: int
+    working: str
+    cpu: str
+    crew: tuple[object, ...] = ()
+    program: str = ""
+    kernel: str = ""
+    hypervisor: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PointTimes:
+    """``seconds``: of a trial, the mean of its copies; of two guests with one and two copies None.
+
+    ``between_guests_sd_s``: mean over trials of the deviation between the guests of one, ``jain``: of Jain's index of
+    one over their times; None: one copy. ``slowest``: of a trial its last copy. ``clock_ratio``: least, mean, largest.
+    ``left_out``: trials that do not enter, by the code that keeps them out. ``job_ids``: of those that enter.
+    ``apart``: of two guests with one and two copies each of the three times; else empty.
+    """
+
+    key: PointKey
+    seconds: SetUpMean | None
+    slowest: SetUpMean | None
+    between_guests_sd_s: float | None
+    jain: float | None
+    clock_ratio: tuple[float, float, float] | None
+    left_out: Mapping[str, int]
+    job_ids: tuple[str, ...]
+    apart: tuple[SetUpMean, ...] = ()
+
+
+def point_key(record: JobRecord) -> PointKey:
+    """Which point a trial is of."""
+    asked = record.requested
+    crew = (asked.cpu_shares, asked.cpu_quota_ratio, None if is_bare(record) else asked.memory_mib)
+    return PointKey(
+        testbed_fingerprint=record.testbed_fingerprint,
+        platform=asked.platform,
+        job=asked.job,
+        size=asked.size,
+        guests=asked.guests,
+        working="one" if asked.guests == 1 else asked.working,
+        cpu=asked.cpu,
+        crew=crew if any(each is not None for each in crew) else (),
+        program="+".join(
+            each[:12] for used in (record.program, record.client) if used is not None for each in used.sha256
+        ),
+        kernel=uut_kernel(record),
+        hypervisor=hypervisor(record),
+    )
+
+
+def is_bare(record: JobRecord) -> bool:
+    """Whether its guests were processes of the bare host."""
+    return record.attestation.get("driver") == BARE_HOST
+
+
+def enters(record: JobRecord) -> bool:
+    return record.verdict.status == "valid" and bool(record.copies) and None not in {
+        copy.seconds for copy in record.copies
+    }  # fmt: skip
+
+
+def seconds_of(record: JobRecord) -> list[float]:
+    return [copy.seconds for copy in record.copies if copy.seconds is not None]
+
+
+def mean_of(record: JobRecord) -> float:
+    return statistics.fmean(seconds_of(record))
+
+
+def by_set_up(records: Sequence[JobRecord], value: Callable[[list[float]], float]) -> list[float]:
+    """Of each set-up the mean of its trials, of each of which ``value`` is taken."""
+    found: dict[str, list[float]] = {}
+    for record in records:
+        found.setdefault(record.set_up.id, []).append(value(seconds_of(record)))
+    return list(set_up_means(found).values())
+
+
+def times_of(key: PointKey, every: Sequence[JobRecord], entered: Sequence[JobRecord]) -> PointTimes:
+    means: dict[str, list[float]] = {}
+    slowest: dict[str, list[float]] = {}
+    several = [seconds for record in entered if len(seconds := seconds_of(record)) > 1]
+    for record in entered:
+        means.setdefault(record.set_up.id, []).append(statistics.fmean(seconds_of(record)))
+        slowest.setdefault(record.set_up.id, []).append(max(seconds_of(record)))
+    ratios = [copy.clock_ratio for record in entered for copy in record.copies if copy.clock_ratio is not None]
+    uneven = key.working == "one-two"  # its copies are not of one kind
+    jains = (
+        [] if uneven else [jain for times in several if (jain := jain_index(1 / each for each in times)) is not None]
+    )
+    left_out = Counter(_why_not(each) for each in every if not enters(each))
+    return PointTimes(
+        key=key,
+        seconds=mean_over_set_ups(means) if means and not uneven else None,
+        slowest=mean_over_set_ups(slowest) if slowest and not uneven else None,
+        between_guests_sd_s=None if uneven or not several else statistics.fmean(map(statistics.stdev, several)),
+        jain=statistics.fmean(jains) if jains else None,
+        clock_ratio=(min(ratios), statistics.fmean(ratios), max(ratios)) if ratios else None,
+        left_out=dict(left_out),
+        job_ids=tuple(each.job_id for each in entered),
+        apart=tuple(_apart(entered)) if uneven and entered else (),
+    )
+
+
+def _apart(entered: Sequence[JobRecord]) -> Iterator[SetUpMean]:
+    for place in range(3):  # the first guest's, both of the second
+        of_set_ups: dict[str, list[float]] = {}
+        for record in entered:
+            of_set_ups.setdefault(record.set_up.id, []).append(seconds_of(record)[place])
+        yield mean_over_set_ups(of_set_ups)
+
+
+def _why_not(record: JobRecord) -> str:
+    return record.verdict.reasons[0].code if record.verdict.reasons else "no time"
