@@ -31,7 +31,7 @@ LINK_RATIO = 0.985
 """What the queue lets through of what the link carries."""
 
 BURST_S, LEAST_BURST_BYTES = 0.001, 3028
-QUEUE_S = 0.1
+QUEUE_S = 0.25
 """So long each guest's frames wait at most, if it has all of the link."""
 
 LEAST_QUEUE_PACKETS = 20
