@@ -147,4 +147,4 @@ def test_a_folder_is_a_kind_of_experiment(folder: Path) -> None:
 
 def test_the_toy_goes_with_its_directory() -> None:
     assert "twice" not in record_kinds()
-    assert len(kinds(store=None)) == 4
+    assert len(kinds(store=None)) == 5

@@ -59,7 +59,7 @@ exec nsenter --net="/proc/$pid/ns/net" sh -c "$@\""""
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class RouteLoad:
     """What every router is to have."""
 
     routes: int
@@ -95,7 +95,7 @@ def nic_line(inbound_mac: str, mac: str, sink_mac: str) -> str:
     )
 
 
-def load_line(load: Load, mac: str) -> str:
+def load_line(load: RouteLoad, mac: str) -> str:
     """Takes what it had before, gives a router its routes, and counts them."""
     told = f"-v r={load.routes} -v d={load.destinations} -v s={SEED} -v g={GATEWAY} -v q={PROTOCOL}"
     give = f"awk {told} -v o=$o -v z=\"$b -batch -\" '{_DRAW}'"
@@ -113,7 +113,7 @@ _FILTERS = f"nft delete table inet labconsole 2>/dev/null; test $0 -eq 0 || awk 
 _COUNT_FILTERS = "nft list table inet labconsole 2>/dev/null | grep -c 'udp dport 1 drop'"
 
 
-async def give(uut: AgentLink, guests: Sequence[tuple[StandingMember, str]], load: Load) -> dict[str, Loaded]:
+async def give(uut: AgentLink, guests: Sequence[tuple[StandingMember, str]], load: RouteLoad) -> dict[str, Loaded]:
     """Give each of these guests, with the MAC address of its outbound NIC, its routes and filters; by their names.
 
     Raises MeasurementError where one cannot have filters, NodeError.

@@ -22,7 +22,7 @@ from labconsole.engine.trial.sources import START_LEAD_S
 from labconsole.engine.trial.window import Readings
 from labconsole.errors import MeasurementError, NodeError, NodeLost
 from labconsole.experiments.route.addresses import FIRST_SOURCE_PORT, SINK_PORT, SOURCE, inbound_mac
-from labconsole.experiments.route.loading import Load, Loaded, count, first_destination, give, nic_line
+from labconsole.experiments.route.loading import Loaded, RouteLoad, count, first_destination, give, nic_line
 from labconsole.experiments.route.window import RX, Router, RouteWindow
 from labconsole.model.design_point import FCS_BYTES, PREAMBLE_AND_GAP_BYTES
 from labconsole.model.identity import new_run_id, utc_now
@@ -175,7 +175,7 @@ class RouteTaking:
                 for router in routers
             )
         )
-        load = Load(point.routes, point.destinations, point.filters)
+        load = RouteLoad(point.routes, point.destinations, point.filters)
         if crew.loaded == load.word:
             found = await count(crew.uut, members)
             return {name: Loaded(each.prefixes, load.filters, None, each.said) for name, each in found.items()}

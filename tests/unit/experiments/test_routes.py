@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from labconsole.cli.text.of_guests import ROUTES_SHOWN
 from labconsole.experiments.route.ledger import hops_of
-from labconsole.experiments.route.loading import Load, load_line
+from labconsole.experiments.route.loading import RouteLoad, load_line
 from labconsole.experiments.route.summary import summarize_routes
 from labconsole.experiments.route.verify import recompute_route
 from labconsole.experiments.route.window import processors_between
@@ -57,7 +57,7 @@ def test_every_route_is_there_once_and_none_leads_into_the_test_network(awk: lis
     """With the awk of guests and that of the unit under test alike."""
     if shutil.which(awk[0]) is None:
         pytest.skip(f"{awk[0]} is not here")
-    line = load_line(Load(2000, 4, 0), "02:6c:77:00:00:00")
+    line = load_line(RouteLoad(2000, 4, 0), "02:6c:77:00:00:00")
     drawn = line[line.index("awk ") + 4 : line.index(" 2>&1 | head")].replace("$o", "eth1")
     drawn = drawn.replace("$b -batch -", "cat")
     done = subprocess.run(["sh", "-c", f"{' '.join(awk)} {drawn}"], capture_output=True, text=True, check=True)
@@ -72,7 +72,7 @@ def test_every_route_is_there_once_and_none_leads_into_the_test_network(awk: lis
 
 
 def test_a_line_is_short_enough_for_a_console() -> None:
-    assert len(load_line(Load(500_000, 16_384, 10_000), "02:6c:77:00:00:00")) < 3000
+    assert len(load_line(RouteLoad(500_000, 16_384, 10_000), "02:6c:77:00:00:00")) < 3000
 
 
 def test_rates_are_of_the_bins_in_which_all_forward() -> None:
