@@ -54,7 +54,7 @@ class FrameTemplate:
     size_bytes: int
     """Without the frame check sequence, as pktgen's pkt_size."""
     destinations: int = 1
-    """Frames go to so many addresses from sink_ip on, in turn: a power of two up to 65536, of which sink_ip is a
+    """Frames go to this number of addresses from sink_ip on, in turn: a power of two up to 65536, of which sink_ip is a
     multiple."""
 
     def __post_init__(self) -> None:

@@ -22,7 +22,7 @@ class Arrived:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoutersTogether:
+class ForwardedTogether:
     """The bins in which all routers forward, the second not included, and what came in them; None: there are none."""
 
     first: int | None = None
@@ -32,12 +32,12 @@ class RoutersTogether:
     jain: float | None = None
 
 
-def together(arrived: Mapping[str, Arrived], origin_ns: int | None, bin_s: float) -> RoutersTogether:
+def together(arrived: Mapping[str, Arrived], origin_ns: int | None, bin_s: float) -> ForwardedTogether:
     """What all routers forwarded while all of them did."""
     firsts = [each.first_at_ns for each in arrived.values()]
     lasts = [each.last_at_ns for each in arrived.values()]
     if origin_ns is None or not arrived or None in firsts or None in lasts:
-        return RoutersTogether()
+        return ForwardedTogether()
     first, stop = whole_bins(
         max(each for each in firsts if each is not None),
         min(each for each in lasts if each is not None),
@@ -46,9 +46,9 @@ def together(arrived: Mapping[str, Arrived], origin_ns: int | None, bin_s: float
     )
     stop = min(stop, max(len(each.bin_packets) for each in arrived.values()))
     if stop <= first:
-        return RoutersTogether()
+        return ForwardedTogether()
     each_pps = {name: sum(each.bin_packets[first:stop]) / ((stop - first) * bin_s) for name, each in arrived.items()}
-    return RoutersTogether(
+    return ForwardedTogether(
         first=first, stop=stop, each_pps=each_pps, sum_pps=sum(each_pps.values()), jain=jain_index(each_pps.values())
     )
 

@@ -17,8 +17,8 @@ from labconsole.cli.commands.experiment.of_guests import (
 from labconsole.cli.options import add_common, comma_separated
 
 DESCRIPTION = (
-    "Have any number of guests forward side by side between two NICs of the unit under test, each with routes "
-    "of its own, and count what of each comes to the sink of the first stream. The first stream's source sends a flow "
+    "Have any number of guests forward side by side between two NICs of the unit under test, each with routes of "
+    "its own, and count what of each comes to the sink of the first stream. The first stream's source sends a flow "
     "to each router's own MAC address; what goes into a router and comes out of it is counted at the unit under test. "
     "The route key of a plan does the same for every combination of factors and can be resumed. Exit status: 0 every "
     "trial can be stood behind; 1 one cannot; 2 bad usage; 3 testbed unreachable; 130 interrupted."
