@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import shlex
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from labconsole.contracts.crew import CrewMember, CrewWanted
+from labconsole.contracts.crew import CrewMember, CrewWanted, InboundNic
 from labconsole.errors import ConfigError, NodeError
 from labconsole.network.bridge import Bridge
 from labconsole.network.control_groups import ControlGroups, settings
@@ -240,3 +241,28 @@ def test_what_a_platform_lacks_for_guests_in_number_is_said() -> None:
 def test_a_platform_of_one_system_of_the_uut_makes_guests_if_its_driver_does() -> None:
     assert hasattr(BootedDriver("p", "linux", MADE["lxc"]()), "prepare_crew")
     assert not hasattr(BootedDriver("p", "linux", BypassDriver("p", {})), "prepare_crew")
+
+
+@EVERY
+def test_routers_have_a_second_interface_each_on_a_second_bridge(platform: str) -> None:
+    inbound = InboundNic(mac="02:6c:77:01:00:00", address="198.19.0.1/18")
+    crew = replace(wanted(2, inbound=inbound), inbound_port="eth1")
+    driver, guests = MADE[platform](), crew_guests(crew)
+    bridges = [change for change in driver.crew_nics(guests) if isinstance(change, Bridge)]
+    own = platform != "lxc"
+    assert [(each.name, each.ports) for each in bridges] == [
+        ("lcbg", ["eth5", *(["lcg1", "lcg2"] if own else [])]),
+        ("lcbgi", ["eth1", *(["lcgi1", "lcgi2"] if own else [])]),
+    ]
+    first = " ".join(programs(driver, crew)[0])
+    if platform == "container":
+        nics = [change for change in driver.crew_nics(guests) if isinstance(change, NamespaceNic)]
+        assert [(each.peer, each.address) for each in nics[:2]] == [
+            ("eth0", "198.18.64.1/18"), ("eth1", "198.19.0.1/18"),
+        ]  # fmt: skip
+    elif platform == "lxc":
+        assert "lxc.net.1.link=lcbgi" in first and "lxc.net.1.hwaddr=02:6c:77:01:00:00" in first
+        assert "for link in lo eth0 eth1; do" in first
+    else:
+        assert "lc.nic=02:6c:77:00:00:01,198.18.64.1/18 lc.nic=02:6c:77:01:00:00,198.19.0.1/18" in first
+        assert "lcgi1" in first
