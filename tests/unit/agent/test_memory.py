@@ -87,7 +87,8 @@ def test_where_the_kernel_does_not_compare_it_is_not_known_what_such_processes_h
     monkeypatch.setattr(linux, "same_memory", refuse)
     with running(sys.executable, "-c", SHARING) as pid:
         assert held_mib(pid) is None
-    with running("sh", "-c", "sleep 30 & echo up; wait") as pid:  # of processes that differ it is
+    begun = "sleep 30 & until grep -q sleep /proc/$!/comm; do :; done; echo up; wait"
+    with running("sh", "-c", begun) as pid:  # of processes that differ it is
         assert held_mib(pid) is not None
 
 

@@ -161,8 +161,8 @@ def test_runs_move_between_stores_without_doubles(tmp_path: Path, capsys: pytest
     exported = tmp_path / "runs.jsonl"
     exported.write_text(capsys.readouterr().out)
     for expected in (
-        {"added": 3, "present": 0, "notes": 0, "boots": 0, "flows": 0, "jobs": 0, "searches": 0},
-        {"added": 0, "present": 3, "notes": 0, "boots": 0, "flows": 0, "jobs": 0, "searches": 0},
+        {"added": 3, "present": 0, "notes": 0, "boots": 0, "flows": 0, "jobs": 0, "routes": 0, "searches": 0},
+        {"added": 0, "present": 3, "notes": 0, "boots": 0, "flows": 0, "jobs": 0, "routes": 0, "searches": 0},
     ):
         assert main(["runs", "import", str(exported), "--store", str(tmp_path / "two.sqlite"), "--json"]) == 0
         assert json.loads(capsys.readouterr().out) == expected
@@ -213,6 +213,7 @@ def test_a_note_is_written_shown_listed_exported_and_removed(tmp_path: Path, cap
         "boots": 0,
         "flows": 0,
         "jobs": 0,
+        "routes": 0,
         "searches": 0,
     }
     with open_store(two[1], write=False) as store:

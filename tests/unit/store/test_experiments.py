@@ -171,7 +171,7 @@ def test_another_kind_is_one_new_file(tmp_path: Path, record: SearchRecord, caps
     told = capsys.readouterr()
     assert left_out.format(a) in told.err
     assert json.loads(told.out) == {
-        "added": 0, "present": 0, "series": 0, "notes": 0, "calibrations": 0, "boots": 0, "flows": 0, "jobs": 0, "searches": 1, "left_out": 1,
+        "added": 0, "present": 0, "series": 0, "notes": 0, "calibrations": 0, "boots": 0, "flows": 0, "jobs": 0, "routes": 0, "searches": 1, "left_out": 1,
     }  # fmt: skip
     assert main(["runs", "export", "--store", a]) == 0
     told = capsys.readouterr()
