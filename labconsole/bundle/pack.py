@@ -82,9 +82,7 @@ def _fill(
     experiments = _experiments(directory, made, facts)
     _runs(directory, store, ids, facts)
     inventory = _inventory(directory, hosts, facts.fingerprints)
-    found = _plans(
-        directory, [*plans, *sorted(PLANS.glob("*.y*ml"))], inventory, facts.plans.keys() | facts.step_hashes
-    )
+    found = _plans(directory, plans, inventory, facts.plans.keys() | facts.step_hashes)
     searches = [record.to_json() for record in reversed(made.material.searches)]
     _lines(directory / SEARCHES, searches)
     calibrations = [c for f in sorted(facts.fingerprints) for c in reversed(store.calibrations(f))]
@@ -235,18 +233,17 @@ def anonymous(inventory: Inventory) -> dict[str, Any]:
     return data
 
 
-def _plans(
-    directory: Path, candidates: Iterable[Path], inventory: Inventory | None, wanted: Set[str]
-) -> dict[str, str]:
-    """Plan files by the hash of their meaning, which runs carry. Returns names in the archive to hashes."""
+def _plans(directory: Path, asked: Sequence[Path], inventory: Inventory | None, wanted: Set[str]) -> dict[str, str]:
+    """Plan files that were named, or that mean what runs carry as a hash. Returns names in the archive to hashes."""
     found: dict[str, str] = {}
-    for path in candidates:
+    for path in (*asked, *sorted(PLANS.glob("*.y*ml"))):
         try:
             plan = load_plan(path, inventory)
         except ConfigError:
             continue  # of another testbed, or no plan: its runs would be told as missing
         key = plan.hash()
-        if wanted.isdisjoint({key, *plan.search_hashes, *plan.step_hashes}) or key in found.values():
+        means_none = wanted.isdisjoint({key, *plan.search_hashes, *plan.step_hashes})
+        if (path not in asked and means_none) or key in found.values():
             continue
         (directory / "plans").mkdir(exist_ok=True)
         stem = re.sub(r"[^A-Za-z0-9_-]+", "-", path.stem).strip("-") or "plan"

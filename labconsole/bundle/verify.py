@@ -32,6 +32,7 @@ from labconsole.model.record.summary import RunSummary
 from labconsole.report.assembly import counts
 from labconsole.report.files import write
 from labconsole.report.gathering import gather
+from labconsole.report.planned_trials import TrialOfPlan, trials_of
 from labconsole.report.request import ReportRequest, parse_arguments
 from labconsole.store.exchange.importing import import_records
 from labconsole.store.exchange.lines import read_jsonl
@@ -197,7 +198,8 @@ def _origins(found: Unpacked, store: RunStore, tell: Tell) -> None:
     from labconsole.model.plan.loader import load_plan
 
     summaries, there = store.list(), set[str]()
-    fingerprints = {run.testbed_fingerprint for run in summaries}
+    others = [each for kind in record_kinds().values() for each in trials_of(store.experiments(kind))]
+    fingerprints = {run.testbed_fingerprint for run in summaries} | {each.testbed_fingerprint for each in others}
     inventory = None
     path = found.directory / pack.INVENTORY
     try:
@@ -212,6 +214,7 @@ def _origins(found: Unpacked, store: RunStore, tell: Tell) -> None:
                 if real != key:
                     tell(f"{name}: means plan {real}, not {key} as the manifest says")
                 _points(plan, [run for run in summaries if run.plan_hash == real], name, tell)
+                _trials_of_guests(plan, [each for each in others if each.plan.plan_hash == real], name, tell)
     except ConfigError as exc:
         tell(_inside(found, exc))
     said = " ".join(_words(found.manifest.get("missing")))
@@ -219,6 +222,7 @@ def _origins(found: Unpacked, store: RunStore, tell: Tell) -> None:
         if key not in said:
             tell(f"{pack.INVENTORY}: is not the testbed {key} on which runs were measured")
     grids = {run.plan_hash for run in summaries if run.plan_hash and not run.plan_hash.startswith(HASH_PREFIX)}
+    grids |= {each.plan.plan_hash for each in others if each.plan.plan_hash is not None}
     for key in sorted(grids - there):
         if key not in said:
             tell(f"plans: none of them is the plan {key} of these runs")
@@ -238,6 +242,14 @@ def _points(plan: Plan, runs: Iterable[RunSummary], name: str, tell: Tell) -> No
             if getattr(run, key) != factors[key]:
                 words = f"{getattr(run, key)}, and {name} asks for {factors[key]}"
                 tell(f"{run.run_id}  requested.{key}: at point {point} is {words}")
+
+
+def _trials_of_guests(plan: Plan, records: Iterable[TrialOfPlan], name: str, tell: Tell) -> None:
+    """Every trial is what its plan asks for at its point."""
+    for record in records:
+        place = record.plan
+        if plan.of_guests is None or plan.of_guests.hash_at(place.point, place.block, place.repetition) != place.hash:
+            tell(f"{name}: does not ask for the trial that began at {record.started_at}, at point {place.point}")
 
 
 def _words(value: object) -> list[str]:

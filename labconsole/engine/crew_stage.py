@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
@@ -52,6 +53,7 @@ NETWORK = ipaddress.ip_network("198.18.64.0/18")
 FIRST_TIMEKEEPER, LAST_TIMEKEEPER = (int(ipaddress.ip_address(each)) for each in ("198.18.96.1", "198.18.126.254"))
 TOKEN = "timekeeper"
 ALLOWED = "Cpus_allowed_list:"
+_AVAILABLE = re.compile(r"^MemAvailable:\s+(\d{1,15}) kB", re.MULTILINE)
 
 SAMPLE_S_PER_GUEST = 0.01
 """How much each guest adds to the time between two samples of the UUT's counters, for each has interfaces of its own:
@@ -207,6 +209,7 @@ class CrewStage:
         begun, started_at, stream = time.monotonic(), utc_now(), self._stream
         uut, timekeeper = self.uut, self.timekeeper
         driver: Any = self._driver(platform, how)
+        await self._refuse_memory(platform, driver.crew_offer(self._wanted(members)).memory_mib, len(members))
         self._emit(PhaseChanged(run_id="", phase=Phase.PREPARING, detail=f"{len(members)} guests on {platform}"))
         number = FIRST_TIMEKEEPER + secrets.randbelow(LAST_TIMEKEEPER - FIRST_TIMEKEEPER + 1)
         address = str(ipaddress.ip_address(number))
@@ -238,6 +241,19 @@ class CrewStage:
         )
         self._stands = (key, self._stands[1], standing)
         return standing
+
+    async def _refuse_memory(self, platform: str, wanted_mib: int | None, guests: int) -> None:
+        """Raises NodeError where guests are given more than there is: their kernel would kill at random."""
+        if wanted_mib is None:
+            return
+        said = (await self.uut.ask(Execute(argv=["cat", "/proc/meminfo"], timeout_s=5))).stdout
+        available = _AVAILABLE.search(said)
+        if available is not None and (available_mib := int(available[1]) // 1024) < wanted_mib:
+            raise NodeError(
+                self.uut.name,
+                f"platform {platform}: {guests} guests are given {wanted_mib} MiB of memory, and {available_mib} MiB "
+                "are available; give them less (memory_mib), or start fewer",
+            )
 
     def _driver(self, platform: str, how: HowMade) -> Driver:
         if not how.options:

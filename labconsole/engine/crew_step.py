@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
 from pydantic import ValidationError
 
-from labconsole.contracts.experiment import Bench, ExperimentStore
+from labconsole.contracts.experiment import Bench, ExperimentStore, Step, StepRecord
 from labconsole.errors import MeasurementError
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.plan.conduct import Retry
@@ -197,6 +197,18 @@ def stored_of_blocks(
         for each in steps
         if each.hash in done and (each.trial.point.crew, each.trial.block) not in broken
     }
+
+
+def in_whole_blocks(steps: Sequence[Step], stored: Mapping[str, StepRecord]) -> dict[str, StepRecord]:
+    """Without the blocks of a crew's trials in which one does not enter: only whole blocks are compared."""
+    of_crews = [step for step in steps if isinstance(step, CrewStep)]
+    doubted = {
+        step.trial.block
+        for step in of_crews
+        if (record := stored.get(step.hash)) is not None and step.verdict_of(record).status != "valid"
+    }
+    again = {step.hash for step in of_crews if step.trial.block in doubted}
+    return {key: record for key, record in stored.items() if key not in again}
 
 
 def failure_of(verdict: Verdict) -> str | None:

@@ -47,12 +47,19 @@ def one_of(held: Counter[str] | None) -> str:
 
 
 def method(
-    digest: Digest, points: Sequence[PointSummary], family: Family, notes: Sequence[MethodNote]
+    digest: Digest, points: Sequence[PointSummary], family: Family, notes: Sequence[MethodNote], *, of_runs: bool
 ) -> list[tuple[str, list[Words]]]:
     """Sections with their rows: what was sent, what was counted, how it was reckoned, what departs from what.
 
-    ``notes``: what the units say of how their own values are reckoned.
+    ``notes``: what the units say of how their own values are reckoned; without any run there is nothing else to say.
     """
+    if not of_runs:
+        claims = (
+            "Claims",
+            f"one family of {family.size} for the whole report, adjusted by Holm (Scand. J. Statist. 6, 1979) at 0.05; "
+            "ratios are paired by block, on the logarithm (Student's t). Only valid trials enter",
+        )
+        return [("Trials", [*((note.heading, note.words) for note in notes), claims])]
     return [
         ("Load", _load(digest)),
         ("Trials", _trials(digest, points)),

@@ -60,7 +60,7 @@ def selected(records: Sequence[ExperimentRecord], query: Query) -> list[Experime
     tests = [term.test() for term in query.terms]
     return [
         record
-        for record, trial in zip(records, _trials(records), strict=True)
+        for record, trial in zip(records, trials_of(records), strict=True)
         if all(test(_as_run(trial)) for test in tests)
     ]
 
@@ -94,10 +94,10 @@ def planned_trials(
     tests = [term.test() for term in terms if term.field == "platform"]
     files = [plan for plan in plans if plan.of_guests is not None]
     if files:
-        every = [each for records in experiments.values() for each in _trials(records)]
+        every = [each for records in experiments.values() for each in trials_of(records)]
         found = [each for plan in files for each in _of_file(plan, every, platforms)]
         return [each for each in found if all(test(each) for test in tests)]
-    return [each for kind, records in experiments.items() for each in _of_records(kind, _trials(records))]
+    return [each for kind, records in experiments.items() for each in _of_records(kind, trials_of(records))]
 
 
 def noted_plans(experiments: Mapping[str, Sequence[ExperimentRecord]]) -> dict[tuple[str, str], str]:
@@ -105,12 +105,13 @@ def noted_plans(experiments: Mapping[str, Sequence[ExperimentRecord]]) -> dict[t
     return {
         (record.plan.plan_hash, record.testbed_fingerprint): record.plan.name
         for records in experiments.values()
-        for record in _trials(records)
+        for record in trials_of(records)
         if record.plan.plan_hash is not None
     }
 
 
-def _trials(records: Iterable[ExperimentRecord]) -> list[TrialOfPlan]:
+def trials_of(records: Iterable[ExperimentRecord]) -> list[TrialOfPlan]:
+    """Those of guests; a search is no trial."""
     return [cast("TrialOfPlan", record) for record in records if hasattr(record, "plan") and hasattr(record, "verdict")]
 
 

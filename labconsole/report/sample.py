@@ -176,6 +176,10 @@ class Planned(Protocol):
     @property
     def platform(self) -> str: ...
     @property
+    def taken(self) -> int: ...
+    @property
+    def retaken(self) -> int: ...
+    @property
     def entered(self) -> int: ...
     @property
     def missing(self) -> int | None: ...
@@ -192,5 +196,7 @@ def missing_words(found: Sequence[Planned]) -> list[str]:
         trials = sum(each.missing or 0 for each in held)
         bare = sum(not each.entered for each in held)
         without = f", {bare} of them without any {held[0].noun} that enters" if bare else ""
-        words.append(f"plan {plan}, {platform}: {trials} trials of {len(held)} points{without}")
+        taken = sum(each.taken - each.retaken - each.entered for each in held)
+        left_out = f", {taken} of them taken and left out" if taken else ""
+        words.append(f"plan {plan}, {platform}: {trials} trials of {len(held)} points{left_out}{without}")
     return words

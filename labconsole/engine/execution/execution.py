@@ -67,8 +67,9 @@ class PlanExecution(InBlocks):
         on_step: Callable[[StepProgress], None] = lambda progress: None,
         only: frozenset[int] | None = None,
         salt: str = "",
+        retake: bool = False,
     ) -> None:
-        self.plan, self.only, self.salt = plan, only, salt
+        self.plan, self.only, self.salt, self.retake = plan, only, salt, retake
         self.grid = Grid(plan)
         self.status = ExecutionStatus.READY
         self.detail = ""

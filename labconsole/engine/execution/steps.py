@@ -15,6 +15,7 @@ from typing import Protocol
 from labconsole.contracts.experiment import Stage, Step, StepRecord, TrialPlace
 from labconsole.contracts.picture import StepPicture
 from labconsole.contracts.ports import StoredMaximum
+from labconsole.engine.crew_step import in_whole_blocks
 from labconsole.engine.execution.attempts import ENDS_ALL, Attempts, Running
 from labconsole.engine.execution.conditions import StopConditions
 from labconsole.engine.execution.pending import ExecutionSession
@@ -104,6 +105,8 @@ class HasExperiments(Running, Protocol):
     @property
     def salt(self) -> str: ...
     @property
+    def retake(self) -> bool: ...
+    @property
     def conditions(self) -> StopConditions: ...
     @property
     def spent_s(self) -> float: ...
@@ -143,6 +146,8 @@ class Steps:
             experiment.refuse(plan, session.inventory, session.stage)
             steps = experiment.steps(plan, self.execution.only, self.execution.salt)
             stored = experiment.stored(steps, fingerprint)
+            if self.execution.retake:
+                stored = in_whole_blocks(steps, stored)
             for step in steps:
                 record = stored.get(step.hash)
                 state = StepState.PENDING if record is None else StepState.STORED

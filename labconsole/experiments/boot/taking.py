@@ -38,7 +38,6 @@ QUIET_S = 5.0
 DROPS = 3
 """The kernel may keep a page that it was about to look at: it is asked so often."""
 
-MIB = 1024 * 1024
 SHOWN_EVERY_S = 0.2
 _DID_NOT_COME = ("guest_silent", "guest_ended")
 
@@ -87,7 +86,6 @@ class BootTaking:
 
         Raises NodeError for what cannot be, MeasurementError for what may be tried again, Aborted when it is stopped.
         """
-        await self._refuse_memory()
         own = OwnFiles(self._stage.uut, self._point.platform, self._offer)
         try:
             if self._offer.files:
@@ -172,19 +170,6 @@ class BootTaking:
             attestation={} if crew is None else crew.crew.attestation,
             environment=self._stage.environment((ground.uut, ground.timekeeper)),
         )
-
-    async def _refuse_memory(self) -> None:
-        """Raises NodeError where guests are given more than there is."""
-        wanted_mib = self._offer.memory_mib
-        if wanted_mib is None:
-            return
-        available = (await look(self._stage.uut)).available_bytes
-        if available is not None and available < wanted_mib * MIB:
-            raise NodeError(
-                self._stage.uut.name,
-                f"platform {self._point.platform}: {self._point.guests} guests are given {wanted_mib} MiB of memory, "
-                f"and {available // MIB} MiB are available; give them less (memory_mib), or start fewer",
-            )
 
     async def _begin(self, ground: Ground, own: OwnFiles) -> Sequence[CrewMember]:
         """Right before the start: the files' pages, the clocks, memory, the marks."""

@@ -79,8 +79,9 @@ def shown_reasons(
     for copy in copies:
         found += _copy(copy)
     found += _together(copies, start_skew_s)
-    found += _short(copies, empty)
-    found += _beside(copies, empty)
+    ended = [copy for copy in copies if copy.exit_status == 0]
+    found += _short(ended, empty)
+    found += _beside(ended, empty)
     found += _clocks(copies)
     found += program_reasons(program)
     if timekeeper is not None:

@@ -126,6 +126,16 @@ class PlannedCrews(ABC, Generic[F, P]):
         """Of all trials."""
         return tuple(map(self.hash_of, self.trials))
 
+    def hash_at(self, number: int, block: int, repetition: int) -> str | None:
+        """Of one trial of the point of this number; None: there is none."""
+        point = next((each for each in self.points if each.index == number), None)
+        return None if point is None else self.hash_of(CrewTrial(point, block, repetition, 0))
+
+    @property
+    def point_hashes(self) -> list[str]:
+        """What is measured at each point, however often."""
+        return [self.hash_of(CrewTrial(point, 0, 0, 0)) for point in self.points]
+
     @cached_property
     def hashes_at(self) -> dict[int, list[str]]:
         """Of each point's trials, by its index."""

@@ -281,6 +281,9 @@ class Plan:
 
     @cached_property
     def _hash(self) -> str:
+        if self.of_guests is not None:
+            meaning: dict[str, Any] | None = {"version": 3, "guests": self.of_guests.point_hashes}
+            return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]
         points = [point.request for point in self.points]
         meaning = as_matrix(points)
         if meaning is None:

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from labconsole.contracts.crew import Crew, CrewMember, HowMade
+from labconsole.contracts.crew import Crew, CrewMember, CrewOffer, HowMade
 from labconsole.engine.crew_stage import CrewStage
 from labconsole.engine.live.events import Notice
 from labconsole.errors import ConfigError, NodeError, NodeLost, NodeSilent
 from labconsole.wire.changes import ApplyChanges, UndoChanges
 from labconsole.wire.counters import StartCounters
+from labconsole.wire.execution import Execute
 from labconsole.wire.session import Undone
 from support.fake_session import make_inventory
 
@@ -26,10 +27,14 @@ class Driver:
 
     def __init__(self, told: list[str], failing: int = 0) -> None:
         self.told, self.failing = told, failing
+        self.memory_mib: int | None = None
         self.hold: asyncio.Event | None = None
 
     def crew_refusal(self, wanted: Any) -> str | None:
         return None
+
+    def crew_offer(self, wanted: Any) -> CrewOffer:
+        return CrewOffer(place="/var/tmp", files={}, memory_mib=self.memory_mib)
 
     async def check_node(self, uut: Any) -> None:
         self.told.append("check")
@@ -62,6 +67,8 @@ class Link:
         elif isinstance(request, UndoChanges):
             self._told.append("no address")
             return Undone(failed=[])
+        elif isinstance(request, Execute):
+            return SimpleNamespace(stdout="MemTotal: 9 kB\nMemAvailable:   2097152 kB\n")
         elif isinstance(request, StartCounters):
             self.sampled_s.append(request.interval_s)
 
@@ -170,6 +177,20 @@ async def test_a_node_that_is_gone_has_undone_everything() -> None:
     driver.restore = lost  # type: ignore[method-assign]
     await on.restore()
     await stand(on, turn=2)
+
+
+@pytest.mark.asyncio
+async def test_guests_that_are_given_more_memory_than_there_is_are_refused_before_anything_is_touched() -> None:
+    told: list[str] = []
+    driver = Driver(told)
+    on = stage(driver, told)
+    driver.memory_mib = 2049
+    with pytest.raises(NodeError, match="are given 2049 MiB of memory, and 2048 MiB are available"):
+        await stand(on)
+    assert told == []
+    driver.memory_mib = 2048
+    await stand(on, turn=2)
+    assert "prepare" in told
 
 
 @pytest.mark.asyncio

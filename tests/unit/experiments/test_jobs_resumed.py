@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from labconsole.engine.crew_step import in_whole_blocks
 from labconsole.experiments.job.steps import Jobs
 from labconsole.model.plan.jobs import JobFactors, PlannedJobs
+from labconsole.model.plan.loader import load_plan
 from labconsole.model.record.job import JobRecord
+from labconsole.model.record.run import Verdict
 from support.job_records import taken
 
 PLANNED = PlannedJobs(JobFactors(jobs=("wait", "cpu-pi")), ("lxc",), 2, 1, seed=1)  # type: ignore[arg-type]
@@ -64,3 +68,17 @@ def test_the_newest_of_a_trial_is_kept() -> None:
     old, new = record(first), record(first).model_copy(update={"job_id": "newer"})
     found = Jobs(Store([old, record(second), new])).stored(steps(), "f")  # type: ignore[arg-type]
     assert found[first].job_id == "newer"
+
+
+def test_whole_blocks_are_taken_again_where_a_trial_does_not_enter(tmp_path: Path) -> None:
+    """What is compared was taken in one go."""
+    path = tmp_path / "plan.yaml"
+    path.write_text("plan: p\nplatforms: [lxc]\nset_ups: 3\nrepetitions: 1\njob: {jobs: [wait, cpu-pi]}\n")
+    plan = load_plan(path)
+    steps = Jobs(Store([])).steps(plan)  # type: ignore[arg-type]
+    stored = {each.hash: record(each.hash) for each in steps}
+    assert in_whole_blocks(steps, stored).keys() == stored.keys()
+    doubted = next(each for each in steps if each.trial.block == 2)
+    stored[doubted.hash] = stored[doubted.hash].model_copy(update={"verdict": Verdict(status="suspect", reasons=())})
+    kept = in_whole_blocks(steps, stored)
+    assert sorted(each.trial.block for each in steps if each.hash in kept) == [1, 1, 3, 3]

@@ -101,7 +101,7 @@ def test_a_bundle_has_all_jobs_and_its_report_is_made_again(
     assert main(["verify", str(bundle), "--json"]) == 1  # times that were made up do not follow from marks
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert told[-1]["jobs"] == jobs
-    assert not any("report" in each.get("problem", "") for each in told)
+    assert not any("report" in each.get("difference", "") for each in told)
 
 
 def test_a_report_of_another_plan_says_what_there_is(store: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -140,7 +140,7 @@ def planned(tmp_path: Path) -> tuple[Path, str]:
                 record = taken([3.0, 3.0], platform=trial.point.platform, codes=["swapped"] if doubted else [])
                 update = {
                     "name": plan.name, "hash": key, "block": trial.block, "repetition": trial.repetition, "set_ups": 2,
-                    "repetitions": 2, "plan_hash": plan.hash(),
+                    "repetitions": 2, "plan_hash": plan.hash(), "point": trial.point.index,
                 }  # fmt: skip
                 ref = record.plan.model_copy(update=update)
                 changes = {"job_id": f"20261123T0909{number:02}Z-a0964d", "plan": ref}
@@ -156,7 +156,7 @@ def test_what_a_plan_asks_for_and_is_missing_is_told_and_so_is_its_note(
     path, store = planned
     assert main(["report", "--store", store, *(["--plan", str(path)] if by_file else [])]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "Missing of what was planned: plan waits, uml: 3 trials of 1 points." in said
+    assert "Missing of what was planned: plan waits, uml: 3 trials of 1 points, 1 of them taken and left out." in said
     assert "Note on plan waits: with the old disk" in said
 
 
@@ -171,13 +171,15 @@ def test_a_bundle_of_a_plan_of_jobs_has_its_note_and_says_what_is_missing(
         manifest = json.loads(files["manifest.json"].read())  # type: ignore[union-attr]
         noted = [json.loads(line) for line in files["runs.jsonl"].read().splitlines()]  # type: ignore[union-attr]
     assert manifest["report"]["trials"] == {"job": {"planned": 8, "taken": 7, "retaken": 1, "entered": 5}}
-    assert manifest["report"]["missing_of_plans"] == ["plan waits, uml: 3 trials of 1 points"]
+    assert manifest["report"]["missing_of_plans"] == [
+        "plan waits, uml: 3 trials of 1 points, 1 of them taken and left out"
+    ]
     assert list(manifest["plans"]) == ["plans/waits.yaml"]
     assert [each["plan_note"]["text"] for each in noted] == ["with the old disk"]
     capsys.readouterr()
     main(["verify", str(bundle), "--json"])
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert not [each for each in told if "report" in each.get("problem", "") or "manifest" in each.get("problem", "")]
+    assert not [each for each in told if "report" in each.get("difference", "") or "manifest" in each.get("difference", "")]
 
 
 def test_plans_are_reported_in_one_order_so_that_a_bundle_verifies_however_they_were_listed(
@@ -191,7 +193,39 @@ def test_plans_are_reported_in_one_order_so_that_a_bundle_verifies_however_they_
     capsys.readouterr()
     main(["verify", str(bundle), "--json"])
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert not [each for each in told if "report" in each.get("problem", "") or "manifest" in each.get("problem", "")]
+    assert not [each for each in told if "report" in each.get("difference", "") or "manifest" in each.get("difference", "")]
+
+
+def test_a_trial_that_its_plan_does_not_ask_for_is_found_by_who_verifies(
+    planned: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, store = planned
+    with open_store(store) as opened:
+        (*_, last) = opened.experiments(JOB)
+        ref = last.plan.model_copy(update={"repetition": 9})
+        opened.save_experiment(JOB, last.model_copy(update={"job_id": "20261123T101010Z-a0964d", "plan": ref}))
+    bundle = tmp_path / "b.tar.gz"
+    assert main(["report", "--store", store, "--plan", str(path), "--bundle", str(bundle)]) == 0
+    capsys.readouterr()
+    assert main(["verify", str(bundle), "--json"]) == 1
+    told = [json.loads(line).get("difference", "") for line in capsys.readouterr().out.splitlines()]
+    (wrong,) = (each for each in told if each.startswith("plans/"))
+    assert "does not ask for the trial that began at" in wrong
+
+
+def test_plans_that_ask_for_other_work_or_other_guests_are_other_plans(tmp_path: Path) -> None:
+    """And one that asks for the same more often is the same."""
+    other = [("size: 3", "size: 4"), ("guests: [2]", "guests: [1, 50]"), ("job: wait, size: 3", "job: cpu-pi"),
+             ("working: [all]", "working: [all], memory_mib: 64")]  # fmt: skip
+    hashes = []
+    for number, (old, new) in enumerate(
+        [("", ""), *other, ("set_ups: 2", "set_ups: 5"), ("repetitions: 2", "seed: 7")]
+    ):
+        path = tmp_path / f"{number}.yaml"
+        path.write_text(PLAN.replace(old, new) if old else PLAN)
+        hashes.append(load_plan(path).hash())
+    assert len(set(hashes[:5])) == 5
+    assert hashes[5:] == [hashes[0]] * 2
 
 
 def words_in(svg: Path) -> str:

@@ -12,7 +12,7 @@ about = About(
     "run jobs in guests, start guests, have them send or forward, seen from outside",
     description="Experiments with any number of guests side by side, whose times are taken, and whose packets are "
     "counted, outside of them: at the sink of the first stream. Keys of a plan do the same for every combination of "
-    "factors and can be resumed. Exit status: 0 every trial can be stood behind; 1 one cannot; 2 bad usage; 3 testbed "
+    "factors and can be resumed. Exit status: 0 no trial is invalid; 1 one is; 2 bad usage; 3 testbed "
     "unreachable; 130 interrupted.",
 )
 
@@ -27,5 +27,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when every trial can be stood behind, 1 when not."""
+    """0 when no trial is invalid, 1 when one is."""
     return {"job": job.run, "boot": boot.run, "flow": flow.run, "route": route.run}[args.kind](args)

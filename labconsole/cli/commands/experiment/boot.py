@@ -21,7 +21,7 @@ DESCRIPTION = (
     "the sink of the first stream, which sees a ping of each. Cold: what the guests start from is not in memory, which "
     "is proven; hot: all of it is, after one start that is thrown away. When all have been quiet for five seconds, "
     "their memory is measured. The boot key of a plan does the same for every combination of factors and can be "
-    "resumed. Exit status: 0 every trial can be stood behind; 1 one cannot; 2 bad usage; 3 testbed unreachable; 130 "
+    "resumed. Exit status: 0 no trial is invalid; 1 one is; 2 bad usage; 3 testbed unreachable; 130 "
     "interrupted."
 )
 
@@ -42,7 +42,7 @@ def add_kind(kinds: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when every trial can be stood behind, 1 when not."""
+    """0 when no trial is invalid, 1 when one is."""
     from labconsole.cli.text.of_guests import BOOTS_SHOWN
     from labconsole.model.plan.boots import BootFactors
 

@@ -22,8 +22,8 @@ DESCRIPTION = (
     "to the sink of the first stream, flow by flow and over time; what comes out of each guest is counted at its "
     "interface on the unit under test, too. Guests may be held to rates, begin later, or have several flows. With "
     "--pattern in the source sends to the guests instead, and what they read is counted inside. The flow "
-    "key of a plan does the same for every combination of factors and can be resumed. Exit status: 0 every trial can "
-    "be stood behind; 1 one cannot; 2 bad usage; 3 testbed unreachable; 130 interrupted."
+    "key of a plan does the same for every combination of factors and can be resumed. Exit status: 0 no trial "
+    "is invalid; 1 one is; 2 bad usage; 3 testbed unreachable; 130 interrupted."
 )
 
 
@@ -74,7 +74,7 @@ def add_kind(kinds: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when every trial can be stood behind, 1 when not."""
+    """0 when no trial is invalid, 1 when one is."""
     from labconsole.cli.text.of_guests import FLOWS_SHOWN
     from labconsole.model.plan.flows import FlowFactors
 

@@ -21,7 +21,7 @@ DESCRIPTION = (
     "Set up any number of guests side by side, have some or all of them do a fixed piece of work, and take "
     "the time by a clock outside of them: the sink of the first stream, which sees a ping before and one after the "
     "work. Times of jobs that do nothing are taken off. The job key of a plan does the same for every combination of "
-    "factors and can be resumed. Exit status: 0 every trial can be stood behind; 1 one cannot; 2 bad usage; 3 testbed "
+    "factors and can be resumed. Exit status: 0 no trial is invalid; 1 one is; 2 bad usage; 3 testbed "
     "unreachable; 130 interrupted."
 )
 
@@ -62,7 +62,7 @@ def _jobs_epilog() -> str:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when every trial can be stood behind, 1 when not."""
+    """0 when no trial is invalid, 1 when one is."""
     from labconsole.cli.text.of_guests import JOBS_SHOWN
     from labconsole.model.plan.jobs import JobFactors
 

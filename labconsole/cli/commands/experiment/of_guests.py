@@ -75,7 +75,7 @@ def require(args: argparse.Namespace, *options: str) -> None:
 
 
 def take(args: argparse.Namespace, kind: KindShown, factors: FactorsOfGuests) -> int:
-    """0 when every trial can be stood behind, 1 when not."""
+    """0 when no trial is invalid, 1 when one is."""
     from labconsole.cli.drive import drive, narrator
     from labconsole.cli.testbed import load_testbed, open_session
     from labconsole.engine.execution.execution import PlanExecution

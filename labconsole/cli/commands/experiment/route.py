@@ -20,8 +20,8 @@ DESCRIPTION = (
     "Have any number of guests forward side by side between two NICs of the unit under test, each with routes of "
     "its own, and count what of each comes to the sink of the first stream. The first stream's source sends a flow "
     "to each router's own MAC address; what goes into a router and comes out of it is counted at the unit under test. "
-    "The route key of a plan does the same for every combination of factors and can be resumed. Exit status: 0 every "
-    "trial can be stood behind; 1 one cannot; 2 bad usage; 3 testbed unreachable; 130 interrupted."
+    "The route key of a plan does the same for every combination of factors and can be resumed. Exit status: 0 no "
+    "trial is invalid; 1 one is; 2 bad usage; 3 testbed unreachable; 130 interrupted."
 )
 
 
@@ -55,7 +55,7 @@ def add_kind(kinds: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when every trial can be stood behind, 1 when not."""
+    """0 when no trial is invalid, 1 when one is."""
     from labconsole.cli.text.of_guests import ROUTES_SHOWN
     from labconsole.model.plan.routes import RouteFactors
 

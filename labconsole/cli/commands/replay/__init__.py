@@ -35,6 +35,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of plans in blocks only the first N blocks, as if they said `set_ups: N`: for one block in each boot",
     )  # fmt: skip
 
+    parser.add_argument(
+        "--retake", action="store_true",
+        help="of jobs, starts, flows and routers take every block again in which a trial is suspect or invalid, and so "
+        "enters no mean",
+    )  # fmt: skip
+
 
 def run(args: argparse.Namespace) -> int:
     """Measure what is missing, or list it."""

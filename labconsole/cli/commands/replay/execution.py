@@ -48,7 +48,7 @@ def replay(args: argparse.Namespace) -> int:
         for plan, only in zip(plans, chosen, strict=True):
             trials_dry_run(plan, only, session, as_json=args.json)
             searches_dry_run(plan, only, session, as_json=args.json)
-            guests_dry_run(plan, only, session, as_json=args.json)
+            guests_dry_run(plan, only, session, as_json=args.json, retake=args.retake)
         return 0
     if args.platforms and not args.json and any(plan.set_ups is not None for plan in plans):
         plain_lines(
@@ -92,7 +92,7 @@ def _replay(
             tell_search(progress, as_json=args.json)
 
     executions = [
-        PlanExecution(plan, session, screen.update, on_step=tell_step, only=only)
+        PlanExecution(plan, session, screen.update, on_step=tell_step, only=only, retake=args.retake)
         for plan, only in zip(plans, chosen, strict=True)
     ]
     runner = PlanRunner(executions, session, take_over=args.take_over)

@@ -5,6 +5,7 @@ or machines.
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from typing import Any
 
 from labconsole.cli.commands.replay.steps import Chosen, exit_status, how_ended, left_of
@@ -35,11 +36,17 @@ def tell_trial(kind: KindShown, progress: StepProgress, *, as_json: bool) -> Non
         )
 
 
+def verdict_of(record: Any) -> str:
+    """Of a trial of guests."""
+    return str(record.verdict.status)
+
+
 def tell_trials(kind: KindShown, plan: Plan, outcome: Outcome, *, as_json: bool) -> int:
     """How a plan's trials ended, and the exit status that goes with it."""
     steps = outcome.steps
     failed: list[Any] = [record for record in steps.failed if kind.has(record)]
     status = exit_status(outcome)
+    verdicts = dict(sorted(Counter(verdict_of(record) for record in steps.made if kind.has(record)).items()))
     if as_json:
         json_line(
             {
@@ -47,6 +54,7 @@ def tell_trials(kind: KindShown, plan: Plan, outcome: Outcome, *, as_json: bool)
                 "at": now(),
                 "plan": plan.name,
                 "taken": len(steps.made),
+                "verdicts": verdicts,
                 "failed": [kind.id_of(record) for record in failed],
                 "skipped": steps.skipped,
                 "refused": steps.refused,
@@ -56,9 +64,11 @@ def tell_trials(kind: KindShown, plan: Plan, outcome: Outcome, *, as_json: bool)
             }
         )
         return status
-    invalid = f" ({len(failed)} invalid)" if failed else ""
+    counts = f" ({', '.join(f'{count} {word}' for word, count in verdicts.items())})" if verdicts else ""
     ended = f"{plan.name}: {kind.plural} {how_ended(outcome)}"
-    plain_lines(f"{ended}; {len(steps.made)} taken{invalid}, {steps.skipped} stored before")
+    plain_lines(f"{ended}; {len(steps.made)} taken{counts}, {steps.skipped} stored before")
+    if verdicts.keys() - {"valid"}:
+        plain_lines("  only valid ones enter a mean; --retake takes the blocks of the others again")
     for why in steps.refused:
         plain_lines(f"  not measured: {why}")
     for record in failed:
@@ -66,12 +76,14 @@ def tell_trials(kind: KindShown, plan: Plan, outcome: Outcome, *, as_json: bool)
     return status
 
 
-def guests_dry_run(plan: Plan, only: Chosen, session: Testbed[RunStore], *, as_json: bool) -> None:
+def guests_dry_run(
+    plan: Plan, only: Chosen, session: Testbed[RunStore], *, as_json: bool, retake: bool = False
+) -> None:
     """What would be asked of guests, in the order in which it would, and about how long that takes."""
     kind = kind_of(plan)
     if kind is None:
         return
-    left = left_of(kind.experiment(session.store), plan, only, session)
+    left = left_of(kind.experiment(session.store), plan, only, session, retake=retake)
     for wanted in left.steps:
         if as_json:
             json_line({"event": kind.name, "plan": plan.name, "hash": wanted.hash, "requested": wanted.describe()})

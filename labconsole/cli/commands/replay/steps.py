@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from labconsole.contracts.experiment import Stage, Step
+from labconsole.engine.crew_step import in_whole_blocks
 from labconsole.engine.execution.progress import Outcome
 from labconsole.engine.execution.steps import StepsEstimate, estimate_steps
 from labconsole.engine.testbed import Testbed
@@ -43,11 +44,15 @@ class Left(Generic[S]):
         return self.asked - len(self.steps)
 
 
-def left_of(kind: Kind[S], plan: Plan, only: Chosen, session: Testbed[RunStore]) -> Left[S]:
-    """What is left of a plan's steps of this kind. Blocking: asks the store. Raises ConfigError."""
+def left_of(kind: Kind[S], plan: Plan, only: Chosen, session: Testbed[RunStore], *, retake: bool = False) -> Left[S]:
+    """What is left of a plan's steps of this kind; ``retake``: see in_whole_blocks(). Blocking: asks the store. Raises
+    ConfigError.
+    """
     kind.refuse(plan, session.inventory, session.stage)
     every = kind.steps(plan, only)
     stored = kind.stored(every, session.inventory.fingerprint())
+    if retake:
+        stored = in_whole_blocks(every, stored)
     todo = [each for each in every if each.hash not in stored]
     return Left(todo, len(every), estimate_steps(plan, todo, session.inventory, session.boots_s))
 
