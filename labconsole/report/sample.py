@@ -196,7 +196,8 @@ def missing_words(found: Sequence[Planned]) -> list[str]:
         trials = sum(each.missing or 0 for each in held)
         bare = sum(not each.entered for each in held)
         without = f", {bare} of them without any {held[0].noun} that enters" if bare else ""
-        taken = sum(each.taken - each.retaken - each.entered for each in held)
-        left_out = f", {taken} of them taken and left out" if taken else ""
+        kept_out = sum(each.taken - each.retaken - each.entered for each in held)
+        # Of runs a table of its own says what was left out, and why.
+        left_out = f", {kept_out} of them taken and left out" if kept_out and held[0].noun == "trial" else ""
         words.append(f"plan {plan}, {platform}: {trials} trials of {len(held)} points{left_out}{without}")
     return words
