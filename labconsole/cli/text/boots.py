@@ -113,7 +113,8 @@ def summary_lines(summary: BootsSummary) -> list[str]:
         for claim in compared:
             p = "" if claim.adjusted_p is None else f", p {claim.adjusted_p:.2g}"
             pair = f"{names[claim.key]} than {names[claim.than]}, {_guests(claim.guests)}"
-            lines.append(f"  {pair}: {ratio_words(claim.effect)} times, {claim.effect.blocks} blocks{p}: {claim.word}")
+            times = "" if claim.effect.ci_low is None else " times"
+            lines.append(f"  {pair}: {ratio_words(claim.effect)}{times}, {claim.effect.blocks} blocks{p}: {claim.word}")
     return lines
 
 

@@ -90,7 +90,8 @@ def _copy_line(copy: CopySeen) -> str:
 
     name = copy.guest + (f", copy {copy.copy_number}" if copy.copy_number > 1 else "")
     ratio = "" if copy.clock_ratio is None else f" (clock ratio {copy.clock_ratio:.3f})"
-    return f"{name:<12} {told(copy.seconds)}; host {told(copy.host_s)}, inside {told(copy.inside_s)}{ratio}"
+    around = f"between its marks {told(copy.outside_s)}, by the guest's own clock {told(copy.inside_s)}{ratio}"
+    return f"{name:<12} {told(copy.seconds)}; {around}, host {told(copy.host_s)}"
 
 
 def jobs_table(records: Sequence[JobRecord]) -> list[str]:

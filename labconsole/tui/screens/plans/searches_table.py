@@ -9,6 +9,8 @@ from textual.message import Message
 
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.steps import StepSeen, StepState
+from labconsole.model.record.run import Verdict
+from labconsole.model.record.verdict_codes import TITLES as TITLES_OF_CODES
 from labconsole.text.cells import count, safe
 from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.lines import Span
@@ -23,9 +25,18 @@ LOOKS = {
 }
 
 
+DOUBTED = {"suspect": ("?", "warn"), "invalid": ("✗", "bad")}
+"""By a trial's verdict: it is stored, and enters no mean."""
+
 TITLES = {
     "": "Searches", "job": "Jobs", "boot": "Starts of guests", "flow": "Flows out of guests", "route": "Routers",
 }  # fmt: skip
+
+
+def _verdict(seen: StepSeen) -> Verdict | None:
+    """Of a trial of guests; a search has none."""
+    verdict = getattr(seen.record, "verdict", None)
+    return verdict if isinstance(verdict, Verdict) else None
 
 
 class SearchesTable(LineTable):
@@ -107,7 +118,9 @@ class SearchesTable(LineTable):
         return list(range(len(self._execution.steps.seen))) if self._execution is not None else []
 
     def cell_state(self, key: int, width: int) -> Span:
-        return LOOKS[self._seen(key).state]
+        seen = self._seen(key)
+        verdict = _verdict(seen)
+        return LOOKS[seen.state] if verdict is None else DOUBTED.get(verdict.status, LOOKS[seen.state])
 
     def cell_asked(self, key: int, width: int) -> Span:
         return safe(self._seen(key).step.describe(), width), ""
@@ -132,7 +145,10 @@ class SearchesTable(LineTable):
         seen = self._seen(key)
         if seen.why:
             return safe(seen.why, width), "bad" if seen.state is StepState.FAILED else "warn"
-        return safe("; ".join(seen.picture.found), width), ""
+        words, verdict = "; ".join(seen.picture.found), _verdict(seen)
+        if verdict is not None and verdict.reasons and verdict.status in DOUBTED:
+            return safe(f"{TITLES_OF_CODES[verdict.reasons[0].code]}: {words}", width), "warn"
+        return safe(words, width), ""
 
     @property
     def seen(self) -> StepSeen | None:
