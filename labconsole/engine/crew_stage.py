@@ -158,7 +158,7 @@ class CrewStage:
             self.on_counters(event)
 
     def environment(self, nodes: Iterable[AgentLink]) -> Environment:
-        return {"nodes": node_facts({link.name: link for link in nodes}, self._pool.facts)}
+        return {"uut": self.inventory.uut, "nodes": node_facts({link.name: link for link in nodes}, self._pool.facts)}
 
     def refuse(self, platform: str, members: Sequence[CrewMember]) -> None:
         """Refuse what this platform cannot have, before anything is touched. Raises ConfigError."""

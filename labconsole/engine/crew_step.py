@@ -200,13 +200,13 @@ def stored_of_blocks(
 
 
 def in_whole_blocks(steps: Sequence[Step], stored: Mapping[str, StepRecord]) -> dict[str, StepRecord]:
-    """Without the blocks of a crew's trials in which one does not enter: only whole blocks are compared."""
+    """Without the blocks of crews' trials in which one is missing, or does not enter: whole ones only are compared."""
     of_crews = [step for step in steps if isinstance(step, CrewStep)]
-    doubted = {
-        step.trial.block
-        for step in of_crews
-        if (record := stored.get(step.hash)) is not None and step.verdict_of(record).status != "valid"
-    }
+    doubted = set()
+    for step in of_crews:
+        record = stored.get(step.hash)
+        if record is None or step.verdict_of(record).status != "valid":
+            doubted.add(step.trial.block)
     again = {step.hash for step in of_crews if step.trial.block in doubted}
     return {key: record for key, record in stored.items() if key not in again}
 

@@ -76,9 +76,13 @@ def newest_trials(every: Iterable[T]) -> list[T]:
 
 
 def uut_facts(record: TrialOfGuests) -> Mapping[str, Any]:
-    """What the unit under test says of itself: of the nodes of a trial the one that is not the timekeeper."""
+    """What the unit under test says of itself: of the nodes of a trial the one that the record names, or else the one
+    that is not the timekeeper.
+    """
     keeper = None if record.timekeeper is None else record.timekeeper.node
-    nodes = record.environment.get("nodes", {})
+    nodes, uut = record.environment.get("nodes", {}), record.environment.get("uut")
+    if isinstance(nodes, dict) and isinstance(uut, str):
+        nodes = {uut: nodes.get(uut)}
     for name, told in nodes.items() if isinstance(nodes, dict) else ():
         facts = told.get("facts") if isinstance(told, dict) else None
         if name != keeper and isinstance(facts, dict):

@@ -68,7 +68,7 @@ def nothing_left(hosts: Path) -> None:
     """No router's interface, no bridge, no route, and no address that a bridge was told."""
     for node in ("uut", "snk1", "src1"):
         assert "lcg" not in on(hosts, node, "ip", "-o", "link")
-        assert "proto 186" not in on(hosts, node, "ip", "route", "show", "table", "all")
+        assert "proto 229" not in on(hosts, node, "ip", "route", "show", "table", "all")
         assert "02:6c:77:01" not in on(hosts, node, "bridge", "fdb", "show")
 
 
@@ -203,7 +203,7 @@ def test_what_is_dropped_in_one_router_is_told_for_that_router(hosts: Path, tmp_
 def test_routes_that_somebody_takes_away_void_the_trial(hosts: Path, tmp_path: Path):
     store = tmp_path / "s.sqlite"
     process = during(hosts, store, "--guests", "2", "--routes", "1000", "--targets", "2kpps", "--duration", "4")
-    inside(hosts, 2, "ip", "route", "flush", "proto", "186", "root", "128.0.0.0/1")
+    inside(hosts, 2, "ip", "route", "flush", "proto", "229", "root", "128.0.0.0/1")
     process.communicate(timeout=120)
     first = stored(store)[0]
     assert first.status == "failed"

@@ -56,7 +56,7 @@ def route_record(
             packets=each.packets, bytes=each.bytes, first_at_ns=each.first_at_ns, last_at_ns=each.last_at_ns,
             bin_packets=each.bin_packets, outside_packets=0, sent_pps=(each.packets + lost[place]) / (BINS * BIN_S),
             forwarded_pps=(common.each_pps or {}).get(name), routes=wanted if had is None or name != names[-1] else had,
-            routes_after=wanted, filters=filters, load_s=0.1,
+            routes_after=wanted, filters=filters, filters_after=filters, load_s=0.1,
         )
         for place, (name, each) in enumerate(came.items())
     )  # fmt: skip

@@ -6,6 +6,7 @@ import asyncio
 import os
 import threading
 import time
+from collections import deque
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from labconsole.agent.operations.answering import answers
@@ -21,8 +22,9 @@ LOOK_S = 0.002
 THERE_S = 0.5
 """How often is looked whether it is still there."""
 
-IN_USE_PACKETS = 10
-"""So many say that guests send what they are to: one or two may be anything."""
+IN_USE_PACKETS, IN_USE_NS = 10, 250 * 10**6
+"""So many in so short a time say that guests send what they are to: one or two, or some now and then, may be
+anything."""
 
 NANO = 10**9
 BEFORE_NS = 30 * 10**6
@@ -63,9 +65,9 @@ def _change(request: ChangeRates, ended: threading.Event) -> TakenChanges:
     seen: List[Dict[str, Any]] = []
     try:
         with open_route() as route:
-            queue = QueueInUse(route, request.queue)
+            queue, unused = QueueInUse(route, request.queue), (time.monotonic_ns(), _packets(request.queue))
             compiled = queue.compiled(request)
-            looked_ns, begun_ns = _wait_for_use(request, ended)
+            looked_ns, begun_ns = _wait_for_use(request, unused, ended)
             for place, change in enumerate(compiled if begun_ns is not None else ()):
                 due_ns = (begun_ns or 0) + round(place * request.every_s * NANO)
                 if place:
@@ -108,16 +110,23 @@ def _gone_before(queue: str, due_ns: int, ended: threading.Event) -> bool:
     return False
 
 
-def _wait_for_use(request: ChangeRates, ended: threading.Event) -> Tuple[Optional[int], Optional[int]]:
-    """(when it was last not in use, when it first was). Raises WireError when there is no such queue any more."""
+def _wait_for_use(
+    request: ChangeRates, unused: Tuple[int, int], ended: threading.Event
+) -> Tuple[Optional[int], Optional[int]]:
+    """(when it was last not in use, when it first was). ``unused``: when it was not yet, and what it had counted.
+    Raises WireError when there is no such queue any more.
+    """
     deadline_ns = time.monotonic_ns() + round(request.begin_s * NANO)
-    looked_ns: Optional[int] = None
-    unused = _packets(request.queue)
+    looked_ns = unused[0]
+    before = deque([unused])
     while True:
-        now_ns = time.monotonic_ns()
-        if _packets(request.queue) - unused >= IN_USE_PACKETS:
+        now_ns, packets = time.monotonic_ns(), _packets(request.queue)
+        if packets - before[0][1] >= IN_USE_PACKETS:
             return looked_ns, now_ns
         looked_ns = now_ns
+        before.append((now_ns, packets))
+        while len(before) > 1 and before[1][0] <= now_ns - IN_USE_NS:
+            before.popleft()
         if now_ns > deadline_ns or ended.wait(LOOK_S):
             return looked_ns, None
 

@@ -16,8 +16,6 @@ from labconsole.wire.codec import WireError
 
 KIB = 1024
 ROOT = "/sys/fs/cgroup"
-_OF_GUESTS = ("/labconsole-", "/lxc.payload.", "/machine-")
-_OF_GUESTS_FIRST = (*_OF_GUESTS, "/lxc/")
 
 
 def read(pids: Sequence[int]) -> List[Dict[str, Any]]:
@@ -79,7 +77,19 @@ def _groups(pid: int) -> Iterator[str]:
     for line in (text_of("/proc/%d/cgroup" % pid) or "").splitlines():
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
-        if number == "0" and not controllers and any(each in path for each in _OF_GUESTS):
-            yield os.path.join(ROOT, path.lstrip("/"), "memory.current")
-        elif "memory" in controllers.split(",") and any(each in path for each in _OF_GUESTS_FIRST):
-            yield os.path.join(ROOT, "memory", path.lstrip("/"), "memory.usage_in_bytes")
+        own = _own(path)
+        if number == "0" and not controllers and own is not None and "/lxc/" not in own:
+            yield os.path.join(ROOT, own, "memory.current")
+        elif "memory" in controllers.split(",") and own is not None:
+            yield os.path.join(ROOT, "memory", own, "memory.usage_in_bytes")
+
+
+def _own(path: str) -> Optional[str]:
+    """The guest's whole group, without what it made below; None: it is no guest's."""
+    words = path.strip("/").split("/")
+    for place, word in enumerate(words):
+        if word.startswith("labconsole-") or word == "lxc":  # above those of the guests
+            return "/".join(words[: place + 2]) if place + 1 < len(words) else None
+        if word.startswith(("lxc.payload.", "machine-")):
+            return "/".join(words[: place + 1])
+    return None

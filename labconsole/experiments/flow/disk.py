@@ -111,10 +111,13 @@ def beside_work(
     bin_ns, begun, ended = round(requested.bin_s * 1e9), begins(flows, guests), ends(flows, guests)
     if origin_ns is None or seen.start_ns is None or seen.end_ns is None or None in begun or None in ended:
         return {}
-    first_ns, last_ns = max(each for each in begun if each), min(each for each in ended if each)
+    first_ns, last_ns = max(each for each in begun if each is not None), min(each for each in ended if each is not None)
     before = whole_bins(first_ns, min(seen.start_ns, last_ns), origin_ns, bin_ns)
     during = whole_bins(seen.start_ns, min(seen.end_ns, last_ns), origin_ns, bin_ns)
     after, stop = whole_bins(seen.end_ns, last_ns, origin_ns, bin_ns)
+    counted = max((len(flow.bin_packets) for flow in flows), default=0)
+    if max(stop, during[1]) > counted + 1:
+        return {}  # beyond the bins nothing is known
     rates = [0.0] * max(stop, during[1])
     for guest in guests:
         own = bin_rates(flows, guest, len(rates), requested.payload_bytes, requested.bin_s)

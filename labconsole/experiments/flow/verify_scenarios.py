@@ -44,7 +44,11 @@ def _step(record: FlowRecord, where: str, step: WeightStepSeen, until_s: float |
     if step.taken_s is not None and first is not None and stop is not None:
         from_ns = round(step.taken_s * 1e9) + SETTLED_NS
         until_ns = stop * bin_ns if until_s is None else round(until_s * 1e9)
-        bins = [each for each in range(first, stop) if each * bin_ns >= from_ns and (each + 1) * bin_ns <= until_ns]
+        bins = [
+            each
+            for each in range(first, min(stop, _counted(record)))
+            if each * bin_ns >= from_ns and (each + 1) * bin_ns <= until_ns
+        ]
     packets = [
         sum(
             flow.bin_packets[each]
@@ -88,7 +92,7 @@ def recompute_disk(record: FlowRecord) -> Iterator[Discrepancy]:
     if seen.start_ns is not None and seen.end_ns is not None and record.origin_ns is not None and None not in begun:
         origin_ns, bin_ns = record.origin_ns, round(record.requested.bin_s * 1e9)
         last_ns = min(each for each in ended if each is not None)
-        for number in range((last_ns - origin_ns) // bin_ns):
+        for number in range(min((last_ns - origin_ns) // bin_ns, _counted(record))):
             from_ns = origin_ns + number * bin_ns
             if any(each is not None and from_ns < each for each in begun):
                 continue
@@ -109,6 +113,11 @@ def recompute_disk(record: FlowRecord) -> Iterator[Discrepancy]:
             yield against(f"disk.{where}_bins", "are not those between the marks")
     yield from _compared("disk.during_ratio", seen.during_ratio, ratio)
     yield from _compared("disk.recovered_s", seen.recovered_s, recovered_s)
+
+
+def _counted(record: FlowRecord) -> int:
+    """How many bins hold anything, and one."""
+    return 1 + max((len(flow.bin_packets) for flow in record.flows), default=0)
 
 
 def _compared(where: str, stored: Number, recomputed: Number) -> Iterator[Discrepancy]:

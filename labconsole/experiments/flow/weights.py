@@ -186,6 +186,9 @@ def weight_reasons(requested: FlowRequested, weights: WeightsSeen | None) -> Ite
     if weights is None or weights.begun_ns is None:
         yield reason("weights_missing", "the unit under test does not say that weights were in force")
         return
+    if weights.looked_ns is None or weights.begun_ns - weights.looked_ns > LATE_S * 1e9:
+        detail = "when guests began to send was seen late, so that it is not known in which bins weights changed"
+        yield reason("weights_late", detail, looked_ns=weights.looked_ns, begun_ns=weights.begun_ns)
     most_bps = _most_bps(requested.limits_bps, requested.guests, weights.link_bps)
     wanted_bps = requested.weights.rates_bps(weights.link_bps, most_bps)
     for step, rates_bps in zip(weights.steps, wanted_bps, strict=True):

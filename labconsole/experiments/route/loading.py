@@ -20,8 +20,8 @@ from labconsole.platforms.base.inside import DONE
 from labconsole.wire.execution import Execute
 from labconsole.wire.guests import AskGuests, GuestLine
 
-PROTOCOL = 186
-"""By which the kernel keeps our routes apart from others: not one that iproute2 has a name for."""
+PROTOCOL = 229
+"""By which the kernel keeps our routes apart from others: no routing daemon's (linux/rtnetlink.h)."""
 
 SEED = 20081101
 """Of the drawn prefixes: every router has the same ones, in every trial."""
@@ -54,8 +54,11 @@ _SAID = re.compile(r"LCROUTES (\d{1,9}) (\d{1,9}) ?(.*)")
 _ENTER = """\
 pid=$1; shift
 for child in $(cat "/proc/$pid/task/$pid/children" 2>/dev/null); do pid=$child; break; done
+test "$(readlink "/proc/$pid/ns/net")" != "$(readlink /proc/self/ns/net)" || { echo LCNOIP; exit 3; }
 exec nsenter --net="/proc/$pid/ns/net" sh -c "$@\""""
-"""The first child's, where there is one: a container's first process is below the program that made it."""
+"""The first child's, where there is one: a container's first process is below the program that made it. Never the
+UUT's own.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,7 +161,7 @@ class RouteTaking:
         load = RouteLoad(point.routes, point.destinations, point.filters)
         if crew.loaded == load.word:
             found = await count(crew.uut, members)
-            return {name: Loaded(each.prefixes, load.filters, None, each.said) for name, each in found.items()}
+            return {name: Loaded(each.prefixes, each.filters, None, each.said) for name, each in found.items()}
         words = f"{load.prefixes} routes to each of {len(routers)} router{'s' if len(routers) > 1 else ''}"
         guests = tuple(PictureGuest(name=router.name, state=CopyState.STARTS) for router in routers)
         self._bench.show(StepPicture(found=(f"gives {words}",), guests=guests))

@@ -63,9 +63,11 @@ def shown_reasons(
         found += _sent(requested, router, limits)
         found += _ledger(router, limits)
         if sink is not None:
-            found += _came(requested, router)
+            found += _came(requested, router, limits)
     if sink is not None:
         found += _sink(sink, limits)
+        if all(router.packets for router in routers) and any(router.forwarded_pps is None for router in routers):
+            found.append(reason("rate_uncertain", "there is no bin in which all routers forward"))
     if start_skew_s is not None and start_skew_s > START_SKEW_RATIO * requested.duration_s:
         detail = f"the routers began {start_skew_s:.3f} s apart, in a trial of {requested.duration_s:g} s"
         found.append(reason("start_skew", detail, start_skew_s=start_skew_s, duration_s=requested.duration_s))
@@ -84,9 +86,11 @@ def _routes(requested: RouteRequested, router: RouterSeen) -> Iterator[Reason]:
         detail = f"{router.guest}: it {has} {when}, of {wanted} that it was given{said}"
         yield reason("routes_missing", detail, guest=router.guest, routes=found, wanted=wanted)
         return
-    if (router.filters or 0) != requested.filters:
-        detail = f"{router.guest}: it had {router.filters or 0} filter rules, of {requested.filters} that it was given"
-        yield reason("routes_missing", detail, guest=router.guest, filters=router.filters, wanted=requested.filters)
+    for found in (router.filters, router.filters_after):
+        if (found or 0) != requested.filters:
+            detail = f"{router.guest}: it had {found or 0} filter rules, of {requested.filters} that it was given"
+            yield reason("routes_missing", detail, guest=router.guest, filters=found, wanted=requested.filters)
+            return
 
 
 def _sent(requested: RouteRequested, router: RouterSeen, limits: Tolerances) -> Iterator[Reason]:
@@ -120,7 +124,7 @@ def _ledger(router: RouterSeen, limits: Tolerances) -> Iterator[Reason]:
             yield reason("witnesses_disagree", detail, guest=router.guest, before=before, after=after)
 
 
-def _came(requested: RouteRequested, router: RouterSeen) -> Iterator[Reason]:
+def _came(requested: RouteRequested, router: RouterSeen, limits: Tolerances) -> Iterator[Reason]:
     """Of the right size, and in the bins."""
     if not router.packets:
         if router.sent_packets:
@@ -131,6 +135,11 @@ def _came(requested: RouteRequested, router: RouterSeen) -> Iterator[Reason]:
     if router.bytes != router.packets * each_bytes:
         detail = f"{router.guest}: its {router.packets} packets hold {router.bytes} bytes, not {each_bytes} each"
         yield reason("witnesses_disagree", detail, guest=router.guest, packets=router.packets, bytes=router.bytes)
+    if router.first_at_ns is not None and router.last_at_ns is not None:
+        took_s = (router.last_at_ns - router.first_at_ns) / 1e9
+        if took_s < (1 - limits.duration_ratio) * requested.duration_s:
+            detail = f"{router.guest}: its packets came for {took_s:.3f} s, of {requested.duration_s:g}"
+            yield reason("duration_cut", detail, guest=router.guest, came_s=took_s)
     if router.outside_packets:
         detail = f"{router.guest}: {router.outside_packets} of its packets came before or after the bins"
         yield reason("rate_uncertain", detail, guest=router.guest, packets=router.outside_packets)

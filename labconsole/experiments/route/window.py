@@ -19,7 +19,7 @@ from labconsole.wire.generator import SentStream
 RX, TX = STAT_NAMES.index("rx_packets"), STAT_NAMES.index("tx_packets")
 
 _SWITCHES = re.compile(r"^ctxt (\d{1,20})$", re.MULTILINE)
-_BUSY = re.compile(r"^cpu  ?((?:\d{1,20} ?){4,10})$", re.MULTILINE)
+_BUSY = re.compile(r"^cpu  ?((?:\d{1,20} ){3,9}\d{1,20}) ?$", re.MULTILINE)
 _EACH = re.compile(r"^cpu\d", re.MULTILINE)
 TICKS_PER_S = 100
 """Of a processor, in /proc/stat."""
@@ -121,6 +121,7 @@ def router_seen(router: Router, came: Arrived, window: RouteWindow, forwarded_pp
         routes=None if had is None else had.prefixes,
         routes_after=None if after is None else after.prefixes,
         filters=None if had is None else had.filters,
+        filters_after=None if after is None else after.filters,
         load_s=None if had is None else had.took_s,
         said="" if had is None else had.said,
     )

@@ -132,6 +132,8 @@ class FlowFactors(StrictModel):
                 "greedy and second_after_s are of guests that send, and pattern in has guests receive | "
                 "allowed: 1 and 0"
             )
+        if "out" not in self.pattern and (any(self.weights) or any(self.disk)):
+            raise ValueError("weights and disk are of guests that send to the sink | allowed: none, or pattern out")
         if self.bin_s * 2 > self.duration_s:
             raise ValueError("bin_s leaves fewer than two bins in duration_s | allowed: at most half of it")
         if max(self.second_after_s) + 2 * self.bin_s > self.duration_s:

@@ -18,6 +18,7 @@ from pydantic import Field, PlainValidator, model_validator
 
 from labconsole.model.plan.crews import DIFFERENT, CrewTrial, GuestCounts, MemoryMib, PlannedCrews
 from labconsole.model.strict import StrictModel
+from labconsole.packets.flows import MAX_BINS, MAX_CELLS
 
 Placing = Literal["same", "own", "any"]
 """same: all routers on one CPU of the UUT; own: one each, in turn; any: as the UUT's scheduler likes."""
@@ -95,6 +96,12 @@ class RouteFactors(StrictModel):
     def _possible(self) -> Self:
         if max(self.guests) > MOST_ROUTERS:
             raise ValueError(f"guests are too many routers | allowed: at most {MOST_ROUTERS}")
+        bins = round(self.duration_s / BIN_S) + 2
+        if bins > MAX_BINS or bins * max(self.guests) > MAX_CELLS:
+            raise ValueError(
+                f"duration_s makes {bins} bins of {max(self.guests)} routers, too many to be counted | allowed: "
+                f"{MAX_BINS} bins, and {MAX_CELLS} of all routers together"
+            )
         slow = [target for target in self.targets if target != "max" and target < max(self.guests)]
         if slow:
             raise ValueError("targets leave a router less than a packet a second | allowed: 1 packet/s for each router")

@@ -75,6 +75,7 @@ class RouterSeen(StrictModel):
     routes: Packets | None
     routes_after: Packets | None
     filters: Packets | None
+    filters_after: Packets | None = None
     load_s: Seconds | None
     said: str = ""
 

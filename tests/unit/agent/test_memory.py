@@ -103,6 +103,15 @@ def test_a_process_that_is_not_there_holds_nothing_that_is_known() -> None:
     [
         ("0::/system.slice/labconsole-1a2b/g1", "/sys/fs/cgroup/system.slice/labconsole-1a2b/g1/memory.current"),
         ("0::/lxc.payload.g1", "/sys/fs/cgroup/lxc.payload.g1/memory.current"),
+        ("0::/lxc.payload.web/system.slice/x.service", "/sys/fs/cgroup/lxc.payload.web/memory.current"),
+        (
+            "0::/machine.slice/machine-qemu1.scope/libvirt/emulator",
+            "/sys/fs/cgroup/machine.slice/machine-qemu1.scope/memory.current",
+        ),
+        ("0::/labconsole-1a2b/g1/below", "/sys/fs/cgroup/labconsole-1a2b/g1/memory.current"),
+        ("0::/labconsole-1a2b", None),
+        ("0::/user/lxc/g1", None),
+        ("7:memory:/lxc/g1/init.scope", "/sys/fs/cgroup/memory/lxc/g1/memory.usage_in_bytes"),
         ("7:memory:/lxc/g1", "/sys/fs/cgroup/memory/lxc/g1/memory.usage_in_bytes"),
         ("7:cpu,cpuacct:/lxc/g1", None),
         ("0::/user.slice", None),

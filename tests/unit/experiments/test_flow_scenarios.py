@@ -168,13 +168,15 @@ def test_rates_that_are_others_when_they_are_read_back_are_told():
     said = taken(steps)
     wrong = TakenChange(**{**said.changes[0].to_wire(), "kept_bps": [10_000_000, None]})
     record = weighted(
-        steps, (0.75, 0.25), TakenChanges(looked_ns=1, begun_ns=BEGUN_NS, changes=[wrong, said.changes[1]])
+        steps,
+        (0.75, 0.25),
+        TakenChanges(looked_ns=BEGUN_NS - 2_000_000, begun_ns=BEGUN_NS, changes=[wrong, said.changes[1]]),
     )
     (found,) = weight_reasons(record.requested, record.weights)
     assert found.code == "weights_missing" and "10000000, none" in found.detail
 
 
-@pytest.mark.parametrize("said", [None, TakenChanges(looked_ns=1, begun_ns=None, changes=[])])
+@pytest.mark.parametrize("said", [None, TakenChanges(looked_ns=BEGUN_NS - 2_000_000, begun_ns=None, changes=[])])
 def test_weights_that_nothing_is_known_of_are_told(said: TakenChanges | None):
     record = weighted(steps_of("3:1"), (0.75,))
     requested, flows = record.requested, record.flows
@@ -329,3 +331,19 @@ def test_a_trial_is_shown_with_its_steps_and_its_marks():
     lines = "\n".join(flow_lines(stalled(500)))
     assert "g2: disk-mixed from 4.000 to 6.000 s by its marks, ended with status 0" in lines
     assert "the others brought 50.00% of before meanwhile, and 95 % again 0 s after it" in lines
+
+
+@pytest.mark.parametrize("looked_ns", [None, BEGUN_NS - 50_000_000])
+def test_weights_whose_beginning_was_seen_late_are_told(looked_ns: int | None):
+    """By so much they may have changed in other bins than it is said."""
+    steps = steps_of("3:1", "1:3")
+    said = taken(steps)
+    record = weighted(steps, (0.75, 0.25), TakenChanges(looked_ns=looked_ns, begun_ns=BEGUN_NS, changes=said.changes))
+    assert "weights_late" in [each.code for each in weight_reasons(record.requested, record.weights)]
+
+
+@pytest.mark.parametrize("more", [{"weights": [{"steps": ["3:1"]}]}, {"disk": [{"job": "disk-mixed", "from_s": 2.0, "to_s": 5.0}]}])
+@pytest.mark.parametrize("pattern", ["in", "ring"])
+def test_weights_and_disk_are_refused_of_guests_that_do_not_send_to_the_sink(pattern: str, more: dict[str, Any]):
+    with pytest.raises(ValueError, match="weights and disk are of guests that send to the sink"):
+        FlowFactors.model_validate({"guests": [2], "pattern": [pattern], "duration_s": 10.0, **more})

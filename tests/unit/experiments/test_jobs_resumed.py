@@ -82,3 +82,6 @@ def test_whole_blocks_are_taken_again_where_a_trial_does_not_enter(tmp_path: Pat
     stored[doubted.hash] = stored[doubted.hash].model_copy(update={"verdict": Verdict(status="suspect", reasons=())})
     kept = in_whole_blocks(steps, stored)
     assert sorted(each.trial.block for each in steps if each.hash in kept) == [1, 1, 3, 3]
+    del stored[next(each.hash for each in steps if each.trial.block == 3)]  # one stayed invalid
+    kept = in_whole_blocks(steps, stored)
+    assert sorted(each.trial.block for each in steps if each.hash in kept) == [1, 1]

@@ -179,7 +179,9 @@ def test_a_bundle_of_a_plan_of_jobs_has_its_note_and_says_what_is_missing(
     capsys.readouterr()
     main(["verify", str(bundle), "--json"])
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert not [each for each in told if "report" in each.get("difference", "") or "manifest" in each.get("difference", "")]
+    assert not [
+        each for each in told if "report" in each.get("difference", "") or "manifest" in each.get("difference", "")
+    ]
 
 
 def test_plans_are_reported_in_one_order_so_that_a_bundle_verifies_however_they_were_listed(
@@ -193,7 +195,9 @@ def test_plans_are_reported_in_one_order_so_that_a_bundle_verifies_however_they_
     capsys.readouterr()
     main(["verify", str(bundle), "--json"])
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert not [each for each in told if "report" in each.get("difference", "") or "manifest" in each.get("difference", "")]
+    assert not [
+        each for each in told if "report" in each.get("difference", "") or "manifest" in each.get("difference", "")
+    ]
 
 
 def test_a_trial_that_its_plan_does_not_ask_for_is_found_by_who_verifies(

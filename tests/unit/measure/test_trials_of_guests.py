@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from labconsole.experiments.job.summary import summarize_jobs
-from labconsole.measure.trials_of_guests import NOT_DRAWN, Blocks
+from labconsole.measure.trials_of_guests import NOT_DRAWN, Blocks, uut_kernel
 from labconsole.model.record.job import JobRecord
 from support.job_records import job_record, taken
 
@@ -230,3 +230,13 @@ def test_seconds_that_a_guest_adds_have_no_interval_where_nothing_is_claimed():
     lxc = [trial(1.02 + 0.0001 * n, "lxc", n, f"{n:02}T10:40") for n in range(1, 7)]
     (overhead,) = summarize_jobs([*host, *lxc]).overheads
     assert (overhead.word, overhead.added_s) == ("no claim", None)
+
+
+def test_of_many_nodes_the_one_that_the_record_names_is_the_unit_under_test():
+    """A source is no timekeeper, and comes before it by name."""
+    data = job_record_data()
+    facts = {name: {"facts": {"boot_id": f"of {name}", "kernel": f"of {name}"}} for name in ("snk1", "src1", "uut")}
+    data["environment"] = {"uut": "uut", "nodes": facts}
+    record = job_record(data).model_copy(update={"timekeeper": None})
+    (block,) = Blocks([record]).means([record], seconds_of)
+    assert (block.boot_id, uut_kernel(record)) == ("of uut", "of uut")
