@@ -82,6 +82,10 @@ class Stage(Protocol):
         """The node outside that sends. Raises NodeUnreachable."""
         ...
 
+    async def refuse_memory(self, platform: str, members: Sequence[CrewMember]) -> None:
+        """Raises NodeError where these guests are given more memory together than there is."""
+        ...
+
     def refuse(self, platform: str, members: Sequence[CrewMember]) -> None:
         """Refuse a crew that this testbed cannot have. Raises ConfigError; asks nobody."""
         ...

@@ -208,8 +208,8 @@ class CrewStage:
     async def _make(self, key: Hashable, platform: str, members: Sequence[CrewMember], how: HowMade) -> StandingCrew:
         begun, started_at, stream = time.monotonic(), utc_now(), self._stream
         uut, timekeeper = self.uut, self.timekeeper
+        await self.refuse_memory(platform, members)
         driver: Any = self._driver(platform, how)
-        await self._refuse_memory(platform, driver.crew_offer(self._wanted(members)).memory_mib, len(members))
         self._emit(PhaseChanged(run_id="", phase=Phase.PREPARING, detail=f"{len(members)} guests on {platform}"))
         number = FIRST_TIMEKEEPER + secrets.randbelow(LAST_TIMEKEEPER - FIRST_TIMEKEEPER + 1)
         address = str(ipaddress.ip_address(number))
@@ -242,8 +242,9 @@ class CrewStage:
         self._stands = (key, self._stands[1], standing)
         return standing
 
-    async def _refuse_memory(self, platform: str, wanted_mib: int | None, guests: int) -> None:
+    async def refuse_memory(self, platform: str, members: Sequence[CrewMember]) -> None:
         """Raises NodeError where guests are given more than there is: their kernel would kill at random."""
+        wanted_mib, guests = self.offer(platform, members).memory_mib, len(members)
         if wanted_mib is None:
             return
         said = (await self.uut.ask(Execute(argv=["cat", "/proc/meminfo"], timeout_s=5))).stdout

@@ -86,6 +86,7 @@ class BootTaking:
 
         Raises NodeError for what cannot be, MeasurementError for what may be tried again, Aborted when it is stopped.
         """
+        await self._stage.refuse_memory(self._point.platform, self._members)
         own = OwnFiles(self._stage.uut, self._point.platform, self._offer)
         try:
             if self._offer.files:

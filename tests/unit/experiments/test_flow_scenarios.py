@@ -342,7 +342,9 @@ def test_weights_whose_beginning_was_seen_late_are_told(looked_ns: int | None):
     assert "weights_late" in [each.code for each in weight_reasons(record.requested, record.weights)]
 
 
-@pytest.mark.parametrize("more", [{"weights": [{"steps": ["3:1"]}]}, {"disk": [{"job": "disk-mixed", "from_s": 2.0, "to_s": 5.0}]}])
+@pytest.mark.parametrize(
+    "more", [{"weights": [{"steps": ["3:1"]}]}, {"disk": [{"job": "disk-mixed", "from_s": 2.0, "to_s": 5.0}]}]
+)
 @pytest.mark.parametrize("pattern", ["in", "ring"])
 def test_weights_and_disk_are_refused_of_guests_that_do_not_send_to_the_sink(pattern: str, more: dict[str, Any]):
     with pytest.raises(ValueError, match="weights and disk are of guests that send to the sink"):
