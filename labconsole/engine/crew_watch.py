@@ -1,4 +1,4 @@
-"""What guests send while they send it, by the counters of their interfaces on the UUT: for whoever watches. Pure."""
+"""What guests let through over time, by the counters of their interfaces on the UUT: for whoever watches. Pure."""
 
 from __future__ import annotations
 

@@ -12,8 +12,6 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from labconsole.measure.statistics.repetitions import jain_index
-
 DOMINANT_RATIO = 0.9
 """Who has more than this of what all have in a bin dominates it."""
 
@@ -96,11 +94,6 @@ def share_ratio(rates: Rates, guest: int) -> float | None:
     """
     total = math.fsum(math.fsum(row) for row in rates)
     return math.fsum(rates[guest]) / total if total > 0 else None
-
-
-def jain_of_bins(rates: Rates) -> list[float | None]:
-    """Jain's index in every bin; None where nothing came."""
-    return [jain_index(values) if any(values) else None for values in zip(*rates, strict=True)]
 
 
 def utilization_ratio(rates: Rates, line_bps: float) -> float | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from labconsole.contracts.crew import StandingCrew
 from labconsole.contracts.experiment import Bench
+from labconsole.engine.crew_sink import counters, counters_at_rest, mac_of_sink
 from labconsole.engine.crew_taking import unless_stopped
 from labconsole.errors import MeasurementError, NodeError, NodeLost
 from labconsole.experiments.flow.disk import DiskWorker
@@ -27,22 +28,16 @@ from labconsole.packets.flows import MAX_BINS
 from labconsole.platforms.base.disk_work import disk_of, made_ready
 from labconsole.platforms.base.inside import DONE, WAITS, at_once
 from labconsole.verdict.changes import Port
-from labconsole.verdict.observed import Snapshot, parse_snapshot
 from labconsole.wire.capture import CaptureResult, StartCapture, StopCapture
 from labconsole.wire.changes import AnyChange
 from labconsole.wire.codec import STAT_NAMES
-from labconsole.wire.counters import ReadCounters
 from labconsole.wire.guests import TOGETHER_S, AskedGuests, AskGuests, GuestLine
-from labconsole.wire.links import ReadLinks
 from labconsole.wire.queues import ChangeRates, ReadQueue, TakenChanges
 
 CAPTURE = "flows"
 SNAP_BYTES = 64
 LONGER_S = 60.0
 """How much later than it should a guest may say that it has sent all."""
-
-MOST_DRAIN_S = 10.0
-"""So long packets may wait in queues after the last was sent."""
 
 _RX = STAT_NAMES.index("rx_packets")
 READY_S = 300.0
@@ -83,7 +78,7 @@ class FlowTaking(FramedTaking):
         Raises MeasurementError where the platform cannot be asked this, NodeError, and Aborted when it is stopped.
         """
         crew = self._crew
-        sink_mac = await self._sink_mac()
+        sink_mac = await mac_of_sink(self._crew)
         senders = self._senders(sink_mac)
         if self._point.disk is not None:
             self._worker = await unless_stopped(self._bench.stage, self._ready(self._point.disk, sink_mac))
@@ -103,13 +98,6 @@ class FlowTaking(FramedTaking):
         uut, stream = self._crew.uut.name, self._crew.stream
         guests = [(uut, sender.host_interface) for sender in senders if sender.host_interface is not None]
         return ((uut, stream.uut_out), (self._crew.timekeeper.name, stream.sink.interface), *guests)
-
-    async def _sink_mac(self) -> str:
-        crew = self._crew
-        links = {link.name: link.mac for link in (await crew.timekeeper.ask(ReadLinks())).links if not link.namespace}
-        if not (mac := links.get(crew.stream.sink.interface)):
-            raise NodeError(crew.timekeeper.name, f"does not say the MAC address of {crew.stream.sink.interface}")
-        return mac.lower()
 
     def _senders(self, sink_mac: str) -> list[FlowSender]:
         point, bare = self._point, not self._crew.crew.own_stacks
@@ -180,7 +168,7 @@ class FlowTaking(FramedTaking):
         await crew.timekeeper.ask(self._capture(senders))
         over = False
         try:
-            before = await self._counters()
+            before = await counters(self._crew)
             self._seen.before = dict(zip((crew.uut.name, crew.timekeeper.name), before, strict=True))
             timeout_s = self._factors.duration_s + LONGER_S
             lines = [GuestLine(guest=sender.name, line=at_once([sender.sending.line()])) for sender in senders]
@@ -189,7 +177,7 @@ class FlowTaking(FramedTaking):
             with self._watched(senders, await self._indices(senders)):
                 asked = AskGuests(asked=lines, until=DONE, timeout_s=timeout_s, waits=WAITS)
                 answered, taken = await unless_stopped(self._bench.stage, self._all_sent(asked))
-            after = await self._counters_at_rest()
+            after = await counters_at_rest(self._crew, self._bench.inventory.defaults.drain_s, self._seen)
             self._seen.after = dict(zip((crew.uut.name, crew.timekeeper.name), after, strict=True))
             limiters = await self._limiters(senders)
             over, failure = True, ""
@@ -253,23 +241,6 @@ class FlowTaking(FramedTaking):
             flow_bin_ns=round(factors.bin_s * 1e9),
             flow_bins=min(MAX_BINS, round((factors.duration_s + waits_s) / factors.bin_s) + 2),
         )
-
-    async def _counters(self) -> tuple[Snapshot, Snapshot]:
-        """Of the UUT and of the sink."""
-        replies = await asyncio.gather(self._crew.uut.ask(ReadCounters()), self._crew.timekeeper.ask(ReadCounters()))
-        uut, sink = map(parse_snapshot, replies)
-        return uut, sink
-
-    async def _counters_at_rest(self) -> tuple[Snapshot, Snapshot]:
-        """Once nothing comes to the sink any more: what waits in queues on the way is not lost."""
-        drain_s, port = self._bench.inventory.defaults.drain_s, ("", self._crew.stream.sink.interface)
-        found = await self._counters()
-        for _ in range(max(1, round(MOST_DRAIN_S / drain_s))):
-            await asyncio.sleep(drain_s)
-            former, found = found, await self._counters()
-            if port in found[1] and port in former[1] and found[1][port].values[_RX] == former[1][port].values[_RX]:
-                break
-        return found
 
     def _watched(self, senders: Sequence[FlowSender], indices: Mapping[int, str]) -> AbstractContextManager[None]:
         """Meanwhile whoever watches sees what each guest sends."""

@@ -16,22 +16,22 @@ from labconsole.contracts.crew import StandingCrew, StandingMember
 from labconsole.contracts.experiment import Bench
 from labconsole.contracts.picture import CopyState, PictureGuest, StepPicture
 from labconsole.engine.crew_attempt import CrewAttempt
+from labconsole.engine.crew_sink import counters, counters_at_rest, mac_of_sink
 from labconsole.engine.crew_taking import held, unless_stopped
 from labconsole.engine.crew_watch import CountingWatch
 from labconsole.engine.trial.sources import START_LEAD_S
 from labconsole.errors import MeasurementError, NodeError, NodeLost
 from labconsole.experiments.route.addresses import FIRST_SOURCE_PORT, SINK_PORT, SOURCE, inbound_mac
 from labconsole.experiments.route.loading import Loaded, RouteLoad, count, first_destination, give, nic_line
-from labconsole.experiments.route.window import RX, Router, RouteWindow
+from labconsole.experiments.route.window import Router, RouteWindow
 from labconsole.model.design_point import FCS_BYTES, PREAMBLE_AND_GAP_BYTES
 from labconsole.model.plan.routes import BIN_S, RouteFactors, RoutePoint
 from labconsole.network.bridge import BridgeStation
 from labconsole.packets.flows import MAX_BINS
 from labconsole.verdict.changes import Port
-from labconsole.verdict.observed import Snapshot, parse_snapshot
 from labconsole.wire.capture import StartCapture, StopCapture
 from labconsole.wire.changes import AnyChange
-from labconsole.wire.counters import CountersSampled, ReadCounters
+from labconsole.wire.counters import CountersSampled
 from labconsole.wire.execution import Execute
 from labconsole.wire.generator import (
     CloseGenerator,
@@ -47,9 +47,6 @@ CAPTURE, TOKEN = "routes", "route"
 SNAP_BYTES = 64
 LONGER_S = 60.0
 """How much later than it should the source may say that it has sent all."""
-
-MOST_DRAIN_S = 10.0
-"""So long packets may wait in queues after the last was sent."""
 
 CLOSE_S = 300.0
 """How long a sink may take to count what its capture still holds."""
@@ -87,7 +84,7 @@ class RouteTaking:
         """
         crew, stream = self._crew, self._crew.stream
         routers = self._routers()
-        sink_mac = await self._sink_mac()
+        sink_mac = await mac_of_sink(self._crew)
         nodes = {
             crew.uut: [stream.uut_in, stream.uut_out],
             crew.timekeeper: [stream.sink.interface],
@@ -119,13 +116,6 @@ class RouteTaking:
             )
             for number, member in enumerate(self._crew.members)
         ]
-
-    async def _sink_mac(self) -> str:
-        crew = self._crew
-        links = {link.name: link.mac for link in (await crew.timekeeper.ask(ReadLinks())).links if not link.namespace}
-        if not (mac := links.get(crew.stream.sink.interface)):
-            raise NodeError(crew.timekeeper.name, f"does not say the MAC address of {crew.stream.sink.interface}")
-        return mac.lower()
 
     def _ports(self, routers: Sequence[Router]) -> tuple[Port, ...]:
         """The interfaces that the numbers rest on."""
@@ -199,11 +189,11 @@ class RouteTaking:
         await crew.timekeeper.ask(self._capture(len(routers)))
         over = False
         try:
-            before = await self._counters()
+            before = await counters(self._crew)
             self._seen.before = dict(zip((crew.uut.name, crew.timekeeper.name), before, strict=True))
             with self._watched(routers, await self._indices(routers)):
                 stat, sent = await self._send(self._streams(routers))
-            after = await self._counters_at_rest()
+            after = await counters_at_rest(self._crew, self._bench.inventory.defaults.drain_s, self._seen)
             self._seen.after = dict(zip((crew.uut.name, crew.timekeeper.name), after, strict=True))
             had = await count(crew.uut, [self._standing[router.name] for router in routers])
             over = True
@@ -263,23 +253,6 @@ class RouteTaking:
             flow_bin_ns=round(BIN_S * 1e9),
             flow_bins=min(MAX_BINS, round(factors.duration_s / BIN_S) + 20),
         )
-
-    async def _counters(self) -> tuple[Snapshot, Snapshot]:
-        """Of the UUT and of the sink."""
-        replies = await asyncio.gather(self._crew.uut.ask(ReadCounters()), self._crew.timekeeper.ask(ReadCounters()))
-        uut, sink = map(parse_snapshot, replies)
-        return uut, sink
-
-    async def _counters_at_rest(self) -> tuple[Snapshot, Snapshot]:
-        """Once nothing comes to the sink any more: what waits in queues on the way is not lost."""
-        drain_s, port = self._bench.inventory.defaults.drain_s, ("", self._crew.stream.sink.interface)
-        found = await self._counters()
-        for _ in range(max(1, round(MOST_DRAIN_S / drain_s))):
-            await asyncio.sleep(drain_s)
-            former, found = found, await self._counters()
-            if port in found[1] and port in former[1] and found[1][port].values[RX] == former[1][port].values[RX]:
-                break
-        return found
 
     async def _indices(self, routers: Sequence[Router]) -> dict[int, str]:
         """Of the interfaces on the UUT at which routers hand over what they forwarded."""

@@ -43,10 +43,9 @@ def test_who_starves():
     assert sharing.starvation(rates, 0) == Stretch(0.0, 0)
 
 
-def test_share_jain_and_utilization():
+def test_share_and_utilization():
     rates = [[75.0, 75.0], [25.0, 25.0]]
     assert sharing.share_ratio(rates, 0) == 0.75
-    assert sharing.jain_of_bins([[50.0, 100.0, 0.0], [50.0, 0.0, 0.0]]) == [pytest.approx(1.0), 0.5, None]
     assert sharing.utilization_ratio(rates, 200.0) == 0.5
     assert sharing.utilization_ratio([], 200.0) is None
 
