@@ -121,7 +121,9 @@ def result_words(record: BootRecord) -> list[str]:
     took = "not all guests came" if record.startup_s is None else f"all up after {record.startup_s:.3f} s"
     spread = "" if record.sd_s is None else f", sd between guests {record.sd_s:.3f} s"
     used = None if record.memory is None else record.memory.used_bytes
-    return [took + spread] + ([] if used is None else [f"{used / 2**20:.1f} MiB of memory less"])
+    if used is None:
+        return [took + spread]
+    return [took + spread, f"{abs(used) / 2**20:.1f} MiB {'less' if used >= 0 else 'more'} memory available"]
 
 
 def boot_members(point: BootPoint, factors: BootFactors) -> tuple[CrewMember, ...]:
