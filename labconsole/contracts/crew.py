@@ -173,13 +173,15 @@ class CrewOffer:
     are given, None: none of their own, or nobody knows.
 
     ``installed``: the guests are the operator's. So are the files, of which there are no copies, and the MAC addresses,
-    which are found when the guests have been started.
+    which are found when the guests have been started. ``never_started``: why nobody starts
+    them; None: they are started.
     """
 
     place: str
     files: Mapping[str, str]
     memory_mib: int | None
     installed: bool = False
+    never_started: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,7 +232,7 @@ class CrewDriver(Protocol):
         ...
 
     def crew_offer(self, wanted: CrewWanted) -> CrewOffer:
-        """What such guests start from and are given. Raises ConfigError where they are not started at all."""
+        """What such guests start from and are given."""
         ...
 
     def crew_commands(self, wanted: CrewWanted) -> Sequence[str]:

@@ -91,9 +91,7 @@ class Stage(Protocol):
         ...
 
     def offer(self, platform: str, members: Sequence[CrewMember]) -> CrewOffer:
-        """What these guests start from and are given. Raises ConfigError for what refuse() refuses, and for a platform
-        whose guests are not started; asks nobody.
-        """
+        """What these guests start from and are given. Raises ConfigError for what refuse() refuses; asks nobody."""
         ...
 
     async def hypervisor_memory(self, platform: str, members: Sequence[CrewMember]) -> HypervisorWord | None:

@@ -59,6 +59,8 @@ class Boots:
 
         for point in plan.boots.points:
             offer = stage.offer(point.platform, boot_members(point, plan.boots.factors))
+            if offer.never_started is not None:
+                raise ConfigError(offer.never_started, key="platforms", value=point.platform)
             if point.start == "cold" and not offer.files:
                 raise ConfigError(
                     f"platform {point.platform} names no files that its guests start from, so nothing can be cold"

@@ -23,7 +23,6 @@ from labconsole.contracts.driver import (
     StreamWiring,
 )
 from labconsole.contracts.ports import AgentLink
-from labconsole.errors import ConfigError
 from labconsole.network.bridge import Bridge
 from labconsole.network.change import NetworkChange
 from labconsole.network.links import LinkUp
@@ -147,9 +146,8 @@ class RawDriver:
         return None
 
     def crew_offer(self, wanted: CrewWanted) -> CrewOffer:
-        raise ConfigError(
-            "has no guests that could be started: its guests are processes of the bare host", key="platforms"
-        )  # fmt: skip
+        why = "has no guests that could be started: its guests are processes of the bare host"
+        return CrewOffer(place=self.options.guest_disk, files={}, memory_mib=None, never_started=why)
 
     def _crew_changes(self, wanted: CrewWanted) -> list[NetworkChange]:
         return [LinkUp(interface=wanted.port), Address(interface=wanted.port, address=wanted.members[0].address)]

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from labconsole.contracts.crew import BootMark, CrewMember, CrewWanted
-from labconsole.errors import ConfigError
 from labconsole.lab.guests.guest_image import INIT
 from labconsole.measure.outside_clock import Nonce
 from labconsole.platforms.base.inside import LOOP, MAX_LINE_BYTES
@@ -65,8 +64,7 @@ def test_memory_that_is_only_a_limit_is_not_given() -> None:
 
 
 def test_guests_that_nobody_starts_are_refused_in_words() -> None:
-    with pytest.raises(ConfigError, match="processes of the bare host"):
-        RawDriver("raw", {}).crew_offer(wanted(1))
+    assert "processes of the bare host" in (RawDriver("raw", {}).crew_offer(wanted(1)).never_started or "")
 
 
 def test_installed_guests_start_from_what_the_operator_names() -> None:
