@@ -119,6 +119,9 @@ class ConsoleApp(HasActions, RunsSearches, KeysInTurn):
             # Not every host of the app lets signals be set (tests run it in other threads).
             with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):
                 asyncio.get_running_loop().add_signal_handler(number, handler)
+        if self._alone and terminal_is_gone(0):
+            self.hang_up()  # it closed before anybody here could be told
+            return
         self.call_after_refresh(self._open)
 
     def on_unmount(self) -> None:

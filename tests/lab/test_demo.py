@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import signal
 import subprocess
 import sys
 import termios
@@ -128,18 +129,33 @@ def test_the_demo_takes_and_saves_a_run_and_removes_its_lab(home: Path, size: tu
     assert run["emulated"] is True
 
 
+@pytest.mark.parametrize("hang_up", [signal.SIG_DFL, signal.SIG_IGN], ids=["told", "not-told"])
 @pytest.mark.parametrize("after_s", [0.2, 0.45, 0.7, 1.0])
-def test_a_terminal_that_closes_while_the_demo_begins_leaves_no_lab(home: Path, after_s: float):
-    """The lab is half built, or up and the console not yet on screen: nobody but the demo knows of it."""
+def test_a_terminal_that_closes_while_the_demo_begins_leaves_no_lab(
+    home: Path, after_s: float, hang_up: signal.Handlers
+):
+    """The lab is half built, or up and the console not yet on screen: nobody but the demo knows of it.
+
+    Where it is not told of it (under nohup, or Python lost the exception), the console looks itself.
+    """
+
+    def on_a_terminal() -> None:
+        signal.signal(signal.SIGHUP, hang_up)
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
     terminal, theirs = pty.openpty()
     demo = subprocess.Popen(
         [sys.executable, "-m", "labconsole", "demo"], stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        preexec_fn=on_a_terminal,
     )  # fmt: skip
     os.close(theirs)
     time.sleep(after_s)
     os.close(terminal)
-    demo.wait(30)
+    try:
+        demo.wait(30)
+    finally:
+        demo.kill()
+        demo.wait()
     wait_until(lambda: not processes_of(home), timeout_s=20, what="the lab outlived its demo")
     assert lab.status("local") is None
 

@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +43,11 @@ def run(args: argparse.Namespace) -> int:
             with contextlib.suppress(OSError):
                 sys.stderr.write("the local testbed was up before, and stays; run `labconsole lab down` to remove it\n")
     sys.stderr.write(f"building the local testbed: {args.sources} sources\n")
-    with _ended_by_signals():
+    with _ended_by_signals() as came:
         try:
             status = lab.up(LabSpec(sources=args.sources))
+            if came:
+                raise SystemExit(128 + came[0])
         except (SystemExit, KeyboardInterrupt):
             _take_down()  # it may be up already, and have had no time to say so
             raise
@@ -67,12 +69,17 @@ def _take_down() -> None:
 
 
 @contextlib.contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """SIGHUP and SIGTERM raise SystemExit where the console does not take them, so that the lab is taken down."""
+def _ended_by_signals() -> Iterator[Sequence[int]]:
+    """SIGHUP and SIGTERM raise SystemExit where the console does not take them, so that the lab is taken down.
+
+    Yields the signals that came: what they raise is lost where Python drops exceptions (in finalizers, say).
+    """
 
     before: dict[int, Any] = {}
+    came: list[int] = []
 
     def end(number: int, _frame: Any) -> None:
+        came.append(number)
         for each in before:  # once: what follows is the taking down
             signal.signal(each, signal.SIG_IGN)
         raise SystemExit(128 + number)
@@ -81,7 +88,7 @@ def _ended_by_signals() -> Iterator[None]:
         if signal.getsignal(each) is not signal.SIG_IGN:  # as under nohup
             before[each] = signal.signal(each, end)
     try:
-        yield
+        yield came
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
