@@ -26,7 +26,7 @@ from support.disk_throttle import BYTES_PER_S, hold_back, limit_of, throttled
 from support.live_lab import COMMAND, lab_state, wait_until
 
 PLATFORMS = ("lxc", "uml", "qemu-virtio")
-WAIT_S = 5
+WAIT_S = 20
 WAIT_ERROR_S = {"lxc": 0.005, "uml": 0.1, "qemu-virtio": 0.1}
 DIGITS = {"raw": "3000", "lxc": "3000", "uml": "3000", "qemu-virtio": "1500"}
 """Of the square root of 2: one to three seconds."""
@@ -47,7 +47,7 @@ TRIAL_S = 900.0
 START_S, START_ERROR_S = 2.0, {"lxc": 0.1, "uml": 0.3, "qemu-virtio": 0.3}
 START_TIMES = {"lxc": 3, "uml": 5, "qemu-virtio": 5}
 LARGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-GUEST_MIB = 640
+GUEST_MIB = 1024
 """Of each guest that fills a part of it."""
 
 READ_MIB = 64
