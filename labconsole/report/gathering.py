@@ -54,7 +54,7 @@ def gather(
     searches, meant = _searches(store, query.select(of_options))
     experiments = _experiments(store, where, query)
     if not meant and not any(experiments.values()):
-        raise _no_runs(stored, place, by_file=bool(plans))
+        raise _no_runs(stored, _kept(store), place, by_file=bool(plans))
     kept = sample(meant, admission := admit(stored, {run.run_id for run in meant}))
     digest = _digest(store, where, kept, on_unreadable)
     made = evaluate(
@@ -134,7 +134,18 @@ def _experiments(store: RunStore, where: RunFilter, query: Query) -> dict[str, S
     return {kind.name: selected(store.experiments(kind, where), query) for kind in kinds}
 
 
-def _no_runs(there: list[RunSummary], place: str, *, by_file: bool) -> ConfigError:
+def _kept(store: RunStore) -> list[str]:
+    """How many records of which kinds the store holds beside runs, in words."""
+    many = {kind: len(store.experiments(kind)) for kind in record_kinds().values()}
+    return [f"{number} {kind.name if number == 1 else kind.plural}" for kind, number in many.items() if number]
+
+
+def _no_runs(there: list[RunSummary], beside: list[str], place: str, *, by_file: bool) -> ConfigError:
+    if not there and beside:
+        return ConfigError(
+            f"no run has been saved there yet, only {', '.join(beside)}, and what is asked for has none of them",
+            key="--store", value=place, allowed=f"of these, a filter by {', '.join(sorted(OF_TRIALS))}",
+        )  # fmt: skip
     if not there:
         return ConfigError("no run has been saved there yet", key="--store", value=place)
     plans = sorted({run.plan_name + (f" ({run.plan_hash})" if by_file else "") for run in there if run.plan_name})

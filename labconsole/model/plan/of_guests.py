@@ -52,13 +52,14 @@ def plan_of_guests(
 
 
 def asked_factors(of: type[Factors], given: dict[str, Any]) -> Factors:
-    """What is asked for, by the names of a plan; None is left out. Raises ConfigError with the name as its key."""
+    """What is asked for, by the names of a plan; None is left out. Raises ConfigError with the name as its key, and
+    after a dot the name within what holds several: jobs.size.
+    """
     try:
         return of.model_validate({key: value for key, value in given.items() if value is not None})
     except ValidationError as exc:
         problem = exc.errors(include_url=False)[0]
         message, _, allowed = problem["msg"].removeprefix("Value error, ").partition(" | allowed: ")
         value = problem["input"] if isinstance(problem["input"], (str, int, float)) else None
-        raise ConfigError(
-            message, key=str(problem["loc"][0]) if problem["loc"] else None, value=value, allowed=allowed or None
-        ) from None
+        names = [step for step in problem["loc"] if isinstance(step, str)]
+        raise ConfigError(message, key=".".join(names) or None, value=value, allowed=allowed or None) from None

@@ -26,6 +26,7 @@ from labconsole.experiments.units import report_units
 from labconsole.measure.admission import admit
 from labconsole.measure.curves import CurveData, CurveSpec
 from labconsole.model.plan.loader import load_plan
+from labconsole.model.record.kinds.job import KIND as JOB
 from labconsole.report import draw, page
 from labconsole.report.assembly import Report, assemble
 from labconsole.report.digest import Digest
@@ -35,6 +36,7 @@ from labconsole.report.sample import coverage, sample
 from labconsole.report.tables import latex_text, to_csv, to_latex, to_markdown
 from labconsole.store.exchange.importing import import_records
 from labconsole.store.open import open_store
+from support.job_records import taken as job_taken
 from support.report_runs import evaluation, measured, set_ups_of, taken
 
 
@@ -665,3 +667,14 @@ def test_of_what_befell_a_run_several_times_the_last_is_shown_whatever_order_a_s
     run = taken(1, 90)
     run["influences"] = [{"node": "snk1", "kind": "cleanup", "detail": f"step {n}"} for n in range(9)]
     assert report_of(store_file, [run]).material.digest.influences[("cleanup", "snk1")].detail == "step 8"
+
+
+def test_a_store_without_runs_says_what_it_has_beside_them(
+    store_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with open_store(str(store_file)) as store:
+        store.import_experiments(JOB, [job_taken((2.0, 3.0), repetition=each) for each in (1, 2)])
+    assert run_report(store_file, "size=64") == 2
+    said = capsys.readouterr().err
+    assert "no run has been saved there yet, only 2 jobs" in said
+    assert "platform, testbed" in said

@@ -22,7 +22,8 @@ Factors = TypeVar("Factors", bound="StrictModel")
 
 OPTIONS = {
     "cpu_quota_ratio": "cpu-quota", "limit_s": "limit", "second_after_s": "second-after", "duration_s": "duration",
-    "bin_s": "bin",
+    "bin_s": "bin", "jobs.size": "size", "disk.from_s": "disk-from", "disk.to_s": "disk-to",
+    "weights.every_s": "weights-every",
 }  # fmt: skip
 """What an option is called that a plan calls otherwise."""
 
@@ -60,7 +61,8 @@ def asked(of: type[Factors], wanted: Mapping[str, Any]) -> Factors:
         return asked_factors(of, dict(wanted))
     except ConfigError as exc:
         name = exc.key or ""
-        key = f"--{OPTIONS.get(name, name.replace('_', '-'))}" if name else None
+        usual = name.partition(".")[0].replace("_", "-")
+        key = f"--{OPTIONS.get(name, usual)}" if name else None
         raise ConfigError(exc.message, key=key, value=exc.value, allowed=exc.allowed) from None
 
 

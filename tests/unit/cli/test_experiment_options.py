@@ -1,0 +1,30 @@
+"""What the options of an experiment in guests say of a value that cannot be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from labconsole.cli.main import main
+
+HOSTS = Path(__file__).parents[3] / "hosts.yaml"
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        ("job --jobs wait --size 0", "--size"),
+        ("job --jobs nothing", "--jobs"),
+        ("job --jobs wait --cpu-quota 0", "--cpu-quota"),
+        ("flow --disk nothing", "--disk"),
+        ("flow --disk disk-read --disk-from -1", "--disk-from"),
+        ("flow --weights 1:x", "--weights"),
+        ("flow --weights 1:2 --weights-every 0", "--weights-every"),
+    ],
+)
+def test_a_value_that_cannot_be_is_told_by_its_option(capsys: pytest.CaptureFixture[str], words: str, option: str):
+    """Also of what a plan holds within something else, such as the size of a job."""
+    kind, *rest = words.split()
+    assert main(["experiment", kind, "--hosts", str(HOSTS), "--platforms", "raw", *rest]) == 2
+    assert capsys.readouterr().err.startswith(f"labconsole: {option}: ")
