@@ -46,6 +46,15 @@ class Report:
     plan_notes: tuple[tuple[str, PlanNote], ...] = ()
 
 
+PAPERS = {
+    "schlosser": "Schlosser et al.",
+    "mattos": "Mattos et al.",
+    "adamczyk": "Adamczyk and Chydzinski",
+    "quetier": "Quétier et al.",
+}
+"""By whom the papers are, by the names that units call them."""
+
+
 def assemble(
     kept: KeptRuns,
     digest: Digest,
@@ -124,16 +133,29 @@ def platform_of(record: ExperimentRecord) -> str:
 
 def _parts(units: Sequence[Unit], material: Material, told: Sequence[str]) -> list[Part]:
     """What the units make, in the order of their places, numbered as in their papers; every caption says ``told``."""
+    made = [
+        (unit.paper, part)
+        for unit in sorted(units, key=lambda unit: (unit.place, unit.name))
+        for part in unit.parts(material)
+    ]
+    several = len({paper[0] for paper, part in made if paper and not (isinstance(part, Table) and not part.rows)}) > 1
     found: list[Part] = []
-    for unit in sorted(units, key=lambda unit: (unit.place, unit.name)):
-        number = "" if unit.paper is None else unit.paper[1].capitalize()
-        for part in unit.parts(material):
-            if isinstance(part, Figure):
-                part = replace(part, number=number, caption=" ".join([part.caption, *told]))
-            elif isinstance(part, Table):
-                part = replace(part, number=number, note=" ".join([part.note, *told]).strip())
-            found.append(part)
+    for paper, part in made:
+        number = _number(paper, named=several)
+        if isinstance(part, Figure):
+            part = replace(part, number=number, caption=" ".join([part.caption, *told]))
+        elif isinstance(part, Table):
+            part = replace(part, number=number, note=" ".join([part.note, *told]).strip())
+        found.append(part)
     return found
+
+
+def _number(paper: tuple[str, str] | None, *, named: bool) -> str:
+    """What it is in its paper; ``named``: with the paper, where several have a figure 1."""
+    if paper is None:
+        return ""
+    of, number = paper
+    return f"{PAPERS.get(of, of)}, {number}" if named else number.capitalize()
 
 
 def counts(made: Report) -> dict[str, Any]:
