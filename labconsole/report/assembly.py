@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from labconsole.contracts.report import Figure, Findings, MethodNote, Part, Table
 from labconsole.measure.admission import admit
 from labconsole.model.record.kind import ExperimentRecord
 from labconsole.model.record.note import PlanNote
+from labconsole.model.record.run import InForce
 from labconsole.model.record.search import SearchRecord
 from labconsole.report.conclusions import conclusions
 from labconsole.report.digest import Digest
 from labconsole.report.evaluation import Evaluation, evaluate
+from labconsole.report.judged_by import Unusual, judged_by, unusual
 from labconsole.report.material import Material, Unit
 from labconsole.report.planned_trials import PlannedTrials
 from labconsole.report.points import platform_order
@@ -98,7 +101,14 @@ def assemble(
         selection=chosen,
         material=material,
         conclusions=tuple(
-            conclusions(made, (*found, *planned), chosen, unreadable=digest.unreadable, of_runs=bool(kept.run_ids))
+            conclusions(
+                made,
+                (*found, *planned),
+                chosen,
+                unreadable=digest.unreadable,
+                of_runs=bool(kept.run_ids),
+                judged=judged_by([*digest.unusual, *_unusual(experiments or {})]),
+            )
         ),
         figures=tuple(part for part in parts if isinstance(part, Figure)),
         tables=tuple(table for table in tables if not table.beside_paper),
@@ -124,6 +134,12 @@ def _title(platforms: Sequence[str], others: Sequence[str], *, of_runs: bool) ->
     if of_runs or not others:
         return f"Forwarding performance of {', '.join(platforms) if platforms else 'no platform'}"
     return f"Work in guests of {', '.join(others)}"
+
+
+def _unusual(experiments: Mapping[str, Sequence[ExperimentRecord]]) -> Iterator[Unusual]:
+    for record in chain.from_iterable(experiments.values()):
+        in_force: InForce | None = getattr(record, "in_force", None)
+        yield from [] if in_force is None else unusual(in_force.tolerances)
 
 
 def platform_of(record: ExperimentRecord) -> str:

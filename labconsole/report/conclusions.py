@@ -21,12 +21,12 @@ ONE_SET_UP = (
 
 def conclusions(
     made: Evaluation, found: Sequence[Planned], selection: Selection, *, unreadable: Sequence[str] = (),
-    of_runs: bool = True,
+    of_runs: bool = True, judged: Sequence[str] = (),
 ) -> list[str]:  # fmt: skip
     """Sentences, most important first. ``unreadable``: runs of which only the columns of the store can be read;
-    ``of_runs``: whether the report is of any.
+    ``of_runs``: whether the report is of any; ``judged``: by which tolerances, in sentences.
     """
-    words = [*selection.warnings]
+    words = [*selection.warnings, *judged]
     if not of_runs:
         return words + _family(made.claims, 0) + _missing(found)
     if unreadable:

@@ -17,6 +17,7 @@ from labconsole.measure.comparison import VOLATILE
 from labconsole.measure.groups import SIDES, WHY
 from labconsole.measure.statistics.repetitions import jain_index
 from labconsole.model.design_point import INCLUDES_FCS
+from labconsole.report.judged_by import Unusual, unusual
 from labconsole.report.points import RunFacts
 from labconsole.report.sample import PlanFacts
 from labconsole.units import format_rate_bps
@@ -148,6 +149,7 @@ class Digest:
         self.nodes: dict[str, SeenFacts] = {}
         self.platforms: dict[str, SeenFacts] = {}
         self.paths: dict[tuple[str, str], str] = {}
+        self.unusual: list[Unusual] = []
 
     def add(self, record: Json) -> None:
         """Take one record."""
@@ -166,6 +168,7 @@ class Digest:
         if record["run_id"] not in self._entering:
             self._kept_out(record, shows, f"{asked}, {load}")
             return
+        self.unusual += unusual((record.get("in_force") or {}).get("tolerances", {}))
         self._reasons(shows, reasons)
         self._streams(record, shows)
         self.facts[record["run_id"]] = facts_of(record)

@@ -1,0 +1,29 @@
+"""By which tolerances trials were judged, where not by the usual: a reader takes "valid" for the usual word. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from labconsole.model.tolerances import Tolerances
+from labconsole.report.words import count
+
+Unusual = tuple[str, float]
+"""Name and value of a tolerance."""
+
+
+def unusual(tolerances: Mapping[str, float]) -> list[Unusual]:
+    """Those that a plan set otherwise; names that this version does not know are left out."""
+    usual = Tolerances().model_dump()
+    return [(name, value) for name, value in tolerances.items() if name in usual and value != usual[name]]
+
+
+def judged_by(unusual_of: Iterable[Unusual]) -> list[str]:
+    """A sentence. ``unusual_of``: of every trial that is reported what was unusual."""
+    usual = Tolerances().model_dump()
+    many = Counter(unusual_of)
+    words = [
+        f"{name} {value:g} instead of {usual[name]:g} for {count(trials, 'trial')}"
+        for (name, value), trials in sorted(many.items())
+    ]
+    return [f"Trials were judged by other tolerances than the usual ones: {'; '.join(words)}."] if words else []

@@ -1,0 +1,43 @@
+"""A report tells by which tolerances its trials were judged, where a plan changed them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from labconsole.cli.main import main
+from labconsole.model.record.kinds.job import KIND as JOB
+from labconsole.model.record.run import InForce
+from labconsole.model.tolerances import Tolerances
+from labconsole.report.digest import Digest
+from labconsole.report.judged_by import judged_by, unusual
+from labconsole.store.open import open_store
+from support.job_records import taken as job_taken
+from support.report_runs import taken
+
+
+def test_the_usual_tolerances_are_no_news():
+    assert judged_by(unusual(Tolerances().model_dump())) == []
+    assert judged_by(unusual({"of_a_later_version": 3})) == []
+
+
+IN_FORCE = InForce(tolerances=Tolerances(other_cpu_ratio=0.5).model_dump(), settle_s=0.1, drain_s=None)
+
+
+def test_runs_that_enter_are_looked_at():
+    run = taken(1, 90)
+    digest = Digest({run["run_id"]})
+    digest.add({**run, "in_force": IN_FORCE.model_dump()})
+    digest.add({**taken(2, 90), "in_force": IN_FORCE.model_dump()})
+    assert digest.unusual == [("other_cpu_ratio", 0.5)]
+
+
+def test_a_report_says_it_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    store = tmp_path / "runs.sqlite"
+    with open_store(str(store)) as opened:
+        jobs = [job_taken((2.0, 3.0), repetition=each) for each in (1, 2, 3)]
+        opened.import_experiments(JOB, [jobs[0], *(job.model_copy(update={"in_force": IN_FORCE}) for job in jobs[1:])])
+    assert main(["report", "--store", str(store)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "by other tolerances than the usual ones: other_cpu_ratio 0.5 instead of 0.1 for 2 trials." in said
