@@ -21,7 +21,7 @@ from tables import NO, YES, Deadline, Table
 
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
-from support.changed_starts import MIB, TOUCH, TOUCHED_BYTES, USED_BEFORE_BYTES, filled, with_start
+from support.changed_starts import FILL, MIB, TOUCH, TOUCHED_BYTES, with_start
 from support.disk_throttle import BYTES_PER_S, hold_back, limit_of, throttled
 from support.live_lab import COMMAND, lab_state, wait_until
 
@@ -47,8 +47,8 @@ TRIAL_S = 900.0
 START_S, START_ERROR_S = 2.0, {"lxc": 0.1, "uml": 0.3, "qemu-virtio": 0.3}
 START_TIMES = {"lxc": 3, "uml": 5, "qemu-virtio": 5}
 LARGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-GUEST_MIB = 1024
-"""Of each guest that fills a part of it."""
+GUEST_MIB = 256
+"""Of each guest that fills all of it."""
 
 READ_MIB = 64
 READ_RATIO = 0.05
@@ -299,7 +299,7 @@ def starts_and_disks(deadline: Deadline) -> Table:
     table = Table("17. Starts and disks of guests", columns)
     table.summary = (
         f"Guests that sleep for {START_S:g} s in their start, the shortest of {min(START_TIMES.values())} or {max(START_TIMES.values())} starts, taken in turns, against that of guests "
-        f"that do not; guests that fill {TOUCHED_BYTES // MIB} MiB (of User-mode Linux and QEMU that much more, after all that their kernels freed in the start, on a host without transparent large pages); {READ_MIB} MiB read past every cache of a device that "
+        f"that do not; guests that fill {TOUCHED_BYTES // MIB} MiB (User-mode Linux and QEMU: that fill all of their memory, of which they have so much more, on a host without transparent large pages); {READ_MIB} MiB read past every cache of a device that "
         f"the kernel holds to {BYTES_PER_S / 1e6:g} MB/s (for User-mode Linux its host reads ahead: how much of that the job waits for is not known)."
     )
     try:
@@ -377,12 +377,12 @@ def _wait_in_start(table: Table, platform: str, starts: Starts) -> None:
 
 
 def _touched(table: Table, platform: str, starts: Starts) -> None:
-    """A machine's memory is its host's once it was used: what was freed is filled first, and then so much more."""
-    lines = (
-        (None, TOUCH) if platform == "lxc" else (filled(USED_BEFORE_BYTES), filled(USED_BEFORE_BYTES + TOUCHED_BYTES))
-    )
+    """A machine's memory is its host's once it was used, also what was freed: so it is filled, in guests of two sizes."""
+    more_mib = 0 if platform == "lxc" else TOUCHED_BYTES // MIB
+    lines = (None, TOUCH) if platform == "lxc" else (FILL, FILL)
     with without_large_pages():
-        usual, more = (_two_guests(platform, starts, line) for line in lines)
+        usual = _two_guests(platform, starts, lines[0], GUEST_MIB)
+        more = _two_guests(platform, starts, lines[1], GUEST_MIB + more_mib)
     for key, witness in (("pss_bytes", "by Pss"), ("cgroup_bytes", "by its control group")):
         for number, (before, after) in enumerate(zip(usual, more, strict=True), start=1):
             if key == "cgroup_bytes" and before[key] is None and after[key] is None:
@@ -402,8 +402,8 @@ def without_large_pages() -> Iterator[None]:
         LARGE_PAGES.write_text(usual.partition("[")[2].partition("]")[0])
 
 
-def _two_guests(platform: str, starts: Starts, line: str | None) -> Sequence[Job]:
-    words = ("--guests", "2", "--memory-mib", str(GUEST_MIB))
+def _two_guests(platform: str, starts: Starts, line: str | None, memory_mib: int) -> Sequence[Job]:
+    words = ("--guests", "2", "--memory-mib", str(memory_mib))
     if line is None:
         (taken,) = starts.taken(starts.hosts, platform, *words)
     else:
