@@ -48,8 +48,8 @@ def open_console(hosts: Path, store_url: str | None, *, read_only: bool = False,
     from labconsole.tui.app import run_console
 
     def crew_kinds() -> Sequence[KindShown]:
-        from labconsole.cli.text.of_guests import BOOTS_SHOWN, JOBS_SHOWN
+        from labconsole.cli.text.of_guests import ALL_SHOWN
 
-        return JOBS_SHOWN, BOOTS_SHOWN
+        return ALL_SHOWN
 
     return run_console(session, crew_kinds)

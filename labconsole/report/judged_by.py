@@ -21,9 +21,8 @@ def unusual(tolerances: Mapping[str, float]) -> list[Unusual]:
 def judged_by(unusual_of: Iterable[Unusual]) -> list[str]:
     """A sentence. ``unusual_of``: of every trial that is reported what was unusual."""
     usual = Tolerances().model_dump()
-    many = Counter(unusual_of)
-    words = [
-        f"{name} {value:g} instead of {usual[name]:g} for {count(trials, 'trial')}"
-        for (name, value), trials in sorted(many.items())
-    ]
-    return [f"Trials were judged by other tolerances than the usual ones: {'; '.join(words)}."] if words else []
+    alike: dict[int, list[str]] = {}
+    for (name, value), trials in sorted(Counter(unusual_of).items()):
+        alike.setdefault(trials, []).append(f"{name} {value:g} instead of {usual[name]:g}")
+    words = [f"{count(trials, 'trial')} by {', '.join(each)}" for trials, each in sorted(alike.items(), reverse=True)]
+    return [f"Judged by other tolerances than the usual: {'; '.join(words)}."] if words else []

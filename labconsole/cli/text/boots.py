@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from labconsole.cli.text.runs import DASH, reason_lines, verdict_words
+from labconsole.cli.text.runs import DASH, reason_lines
 from labconsole.experiments.boot.summary import BootPointFound, BootsSummary
 from labconsole.measure.statistics.least_squares import Line
 from labconsole.measure.statistics.set_ups import SetUpMean
@@ -29,11 +29,10 @@ def _mib(count: int | float | None) -> str:
     return DASH if count is None else f"{count / MIB:.1f} MiB"
 
 
-def boot_row(record: BootRecord) -> str:
-    """One trial in one line."""
+def found_words(record: BootRecord) -> str:
+    """How long all took, and how much memory went."""
     used = None if record.memory is None else record.memory.used_bytes
-    found = f"{_seconds(record.startup_s)}, {_mib(used)}, {verdict_words(record.verdict)}"
-    return f"{record.boot_id}  {boot_words(record)}: {found}"
+    return f"{_seconds(record.startup_s)}, {_mib(used)}"
 
 
 def boot_lines(record: BootRecord) -> list[str]:
@@ -79,11 +78,6 @@ def _way_words(guest: GuestBooted) -> str:
     gap = "" if way.gap_s is None else f", {way.gap_s:.3f} s after the one before"
     bridge = "" if way.joined_s is None else f", on the bridge after {way.joined_s:.3f} s"
     return f"; led inside at try {way.tries}{gap}{bridge}"
-
-
-def boots_table(records: Sequence[BootRecord]) -> list[str]:
-    """Trials, one a line."""
-    return [boot_row(record) for record in records] or ["no starts of guests are stored"]
 
 
 def summary_lines(summary: BootsSummary) -> list[str]:

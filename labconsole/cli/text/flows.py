@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from labconsole.cli.text.runs import DASH, reason_lines, verdict_words
+from labconsole.cli.text.runs import DASH, reason_lines
 from labconsole.experiments.flow.procedure import receiver_words
 from labconsole.experiments.flow.quantities import quantities
 from labconsole.experiments.flow.summary import FlowPointFound, FlowsSummary
@@ -48,11 +46,6 @@ def sum_words(record: FlowRecord) -> str:
         return DASH
     jain = "" if record.jain is None or record.requested.guests < 2 else f", Jain {record.jain:.4f}"
     return f"{format_rate_bps(record.sum_bps)} of payload, {record.line_ratio:.2%} of the line{jain}"
-
-
-def flow_row(record: FlowRecord) -> str:
-    """One trial in one line."""
-    return f"{record.flow_id}  {flow_words(record)}: {sum_words(record)}, {verdict_words(record.verdict)}"
 
 
 def flow_lines(record: FlowRecord) -> list[str]:
@@ -180,11 +173,6 @@ def _weight_lines(record: FlowRecord) -> list[str]:
         lines.append(f"  {from_s}: shares {shares}, error {error}; in force {late} late")
     more = len(record.weights.steps) - MAX_STEPS
     return lines + ([f"  and {more} more steps"] if more > 0 else [])
-
-
-def flows_table(records: Sequence[FlowRecord]) -> list[str]:
-    """Trials, one a line."""
-    return [flow_row(record) for record in records] or ["no flows out of guests are stored"]
 
 
 def summary_lines(summary: FlowsSummary) -> list[str]:

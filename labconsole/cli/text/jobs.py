@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
 
-from labconsole.cli.text.runs import DASH, reason_lines, verdict_words
+from labconsole.cli.text.runs import DASH, reason_lines
 from labconsole.experiments.job.disk_verdict import mib_words
 from labconsole.experiments.job.points import PointKey, PointTimes
 from labconsole.experiments.job.summary import GuestsCurve, JobsSummary
@@ -37,11 +36,6 @@ def seconds_words(record: JobRecord) -> str:
         return f"{times[0]:.3f} s"
     spread = f", sd {statistics.stdev(times):.3f} s, slowest {max(times):.3f} s"
     return f"{statistics.fmean(times):.3f} s mean of {len(times)}{spread}"
-
-
-def job_row(record: JobRecord) -> str:
-    """One trial in one line."""
-    return f"{record.job_id}  {job_words(record)}: {seconds_words(record)}, {verdict_words(record.verdict)}"
 
 
 def job_lines(record: JobRecord) -> list[str]:
@@ -92,11 +86,6 @@ def _copy_line(copy: CopySeen) -> str:
     ratio = "" if copy.clock_ratio is None else f" (clock ratio {copy.clock_ratio:.3f})"
     around = f"between its marks {told(copy.outside_s)}, by the guest's own clock {told(copy.inside_s)}{ratio}"
     return f"{name:<12} {told(copy.seconds)}; {around}, host {told(copy.host_s)}"
-
-
-def jobs_table(records: Sequence[JobRecord]) -> list[str]:
-    """Trials, one a line."""
-    return [job_row(record) for record in records] or ["no jobs are stored"]
 
 
 def summary_lines(summary: JobsSummary) -> list[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from labconsole.cli.text import boots, flows, jobs, routes
+from labconsole.cli.text.runs import verdict_words
 from labconsole.contracts.experiment import StepRecord
 from labconsole.contracts.report import Figure
 from labconsole.experiments.boot.steps import Boots
@@ -33,8 +34,9 @@ from labconsole.report.assembly import figures_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindShown:
-    """One kind. ``plural``: how its trials are counted; ``guess``: by what a dry run reckons; the functions give a
-    record's id, what it was asked in words, its lines, and those of what many come to.
+    """One kind. ``plural``: how its trials are counted; ``purpose``: what they are, in words; ``guess``: by what a dry
+    run reckons; the functions give a record's id, what it was asked and what it came to in words, its lines, and those
+    of what many come to.
     """
 
     name: str
@@ -46,13 +48,21 @@ class KindShown:
     id_of: Callable[[Any], str]
     words: Callable[[Any], str]
     lines: Callable[[Any], list[str]]
-    table: Callable[[Sequence[Any]], list[str]]
+    found: Callable[[Any], str]
     summarize: Callable[[Sequence[Any]], Any]
     summary_lines: Callable[[Any], list[str]]
 
     def figures(self, records: Sequence[Any]) -> list[Figure]:
         """Those of a report on these records alone."""
         return figures_of(self.name, records, report_units(self.name))
+
+    def table(self, records: Sequence[Any]) -> list[str]:
+        """Trials, one a line."""
+        rows = [
+            f"{self.id_of(each)}  {self.words(each)}: {self.found(each)}, {verdict_words(each.verdict)}"
+            for each in records
+        ]
+        return rows or [f"no {self.purpose} are stored"]
 
     def has(self, record: StepRecord | None) -> bool:
         """Whether a record is of this kind."""
@@ -85,7 +95,7 @@ JOBS_SHOWN = KindShown(
     id_of=_job_id,
     words=jobs.job_words,
     lines=jobs.job_lines,
-    table=jobs.jobs_table,
+    found=jobs.seconds_words,
     summarize=summarize_jobs,
     summary_lines=jobs.summary_lines,
 )
@@ -99,7 +109,7 @@ BOOTS_SHOWN = KindShown(
     id_of=_boot_id,
     words=boots.boot_words,
     lines=boots.boot_lines,
-    table=boots.boots_table,
+    found=boots.found_words,
     summarize=summarize_boots,
     summary_lines=boots.summary_lines,
 )
@@ -115,7 +125,7 @@ FLOWS_SHOWN = KindShown(
     id_of=_flow_id,
     words=flows.flow_words,
     lines=flows.flow_lines,
-    table=flows.flows_table,
+    found=flows.sum_words,
     summarize=summarize_flows,
     summary_lines=flows.summary_lines,
 )
@@ -129,11 +139,12 @@ ROUTES_SHOWN = KindShown(
     id_of=_route_id,
     words=routes.route_words,
     lines=routes.route_lines,
-    table=routes.routes_table,
+    found=routes.sum_words,
     summarize=summarize_routes,
     summary_lines=routes.summary_lines,
 )
-_SHOWN = {each.name: each for each in (JOBS_SHOWN, BOOTS_SHOWN, FLOWS_SHOWN, ROUTES_SHOWN)}
+ALL_SHOWN = (JOBS_SHOWN, BOOTS_SHOWN, FLOWS_SHOWN, ROUTES_SHOWN)
+_SHOWN = {each.name: each for each in ALL_SHOWN}
 
 
 def kind_of(plan: Plan) -> KindShown | None:

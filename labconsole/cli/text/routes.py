@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from labconsole.cli.text.runs import DASH, reason_lines, verdict_words
+from labconsole.cli.text.runs import DASH, reason_lines
 from labconsole.experiments.route.ledger import hops_of
 from labconsole.experiments.route.summary import RoutePointFound, RoutesSummary
 from labconsole.measure.statistics.set_ups import SetUpMean
@@ -31,11 +29,6 @@ def sum_words(record: RouteRecord) -> str:
         return DASH
     jain = "" if record.jain is None or len(record.routers) < 2 else f", Jain {record.jain:.4f}"
     return f"{record.sum_pps:,.0f} packets/s{jain}"
-
-
-def route_row(record: RouteRecord) -> str:
-    """One trial in one line."""
-    return f"{record.route_id}  {route_words(record)}: {sum_words(record)}, {verdict_words(record.verdict)}"
 
 
 def route_lines(record: RouteRecord) -> list[str]:
@@ -75,11 +68,6 @@ def _router_line(each: RouterSeen) -> str:
     words += hops_of(each).words()
     words += "" if each.routes is None else f"; {each.routes} routes"
     return words + ("" if each.load_s is None else f", given in {each.load_s:.2f} s")
-
-
-def routes_table(records: Sequence[RouteRecord]) -> list[str]:
-    """Trials, one a line."""
-    return [route_row(record) for record in records] or ["no trials of routers are stored"]
 
 
 def summary_lines(summary: RoutesSummary) -> list[str]:

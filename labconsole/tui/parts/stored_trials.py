@@ -47,7 +47,9 @@ class KindOfTrials(Protocol):
     @property
     def lines(self) -> Callable[[Any], list[str]]: ...
     @property
-    def table(self) -> Callable[[Sequence[Any]], list[str]]: ...
+    def words(self) -> Callable[[Any], str]: ...
+    @property
+    def found(self) -> Callable[[Any], str]: ...
     @property
     def summarize(self) -> Callable[[Sequence[Any]], Any]: ...
     @property
@@ -59,15 +61,16 @@ class _StoredTable(LineTable):
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("verdict", "", 1, right=False),
         Column("started", "started UTC", 16, right=False),
-        Column("words", "asked, and what it came to", 54, right=False, grow_to=400),
-        Column("plan", "plan", 12, right=False, rank=1, grow_to=24),
+        Column("asked", "asked", 33, right=False, grow_to=90),
+        Column("found", "came to", 24, right=False, grow_to=60),
+        Column("plan", "plan", 12, right=False, rank=1),
     )
 
     def __init__(self) -> None:
         super().__init__(id="stored-trials")
         self.nothing = "reading the store …"
         self.records: Mapping[str, Any] = {}
-        self._words: dict[str, str] = {}
+        self._words: dict[str, tuple[str, str]] = {}
         self._found: list[str] = []
         self._wanted: tuple[str, ...] = ()
 
@@ -76,7 +79,7 @@ class _StoredTable(LineTable):
         """Why there is nothing to see."""
         return self.nothing
 
-    def show(self, records: Mapping[str, Any], words: dict[str, str]) -> None:
+    def show(self, records: Mapping[str, Any], words: dict[str, tuple[str, str]]) -> None:
         self.records, self._words = records, words
         self._cells.clear()
         self._find()
@@ -95,7 +98,7 @@ class _StoredTable(LineTable):
         return self._found
 
     def _text(self, key: str) -> str:
-        return f"{self._words[key]} {self.records[key].plan.name or ''} {key}".casefold()
+        return f"{' '.join(self._words[key])} {self.records[key].plan.name or ''} {key}".casefold()
 
     def cell_verdict(self, key: str, width: int) -> Span:
         return VERDICTS[self.records[key].verdict.status]
@@ -103,8 +106,11 @@ class _StoredTable(LineTable):
     def cell_started(self, key: str, width: int) -> Span:
         return safe(self.records[key].started_at[:16].replace("T", " "), width), "muted"
 
-    def cell_words(self, key: str, width: int) -> Span:
-        return safe(self._words[key], width), ""
+    def cell_asked(self, key: str, width: int) -> Span:
+        return safe(self._words[key][0], width), ""
+
+    def cell_found(self, key: str, width: int) -> Span:
+        return safe(self._words[key][1], width), ""
 
     def cell_plan(self, key: str, width: int) -> Span:
         return safe(self.records[key].plan.name or "", width), "muted"
@@ -193,9 +199,9 @@ class StoredTrials(HasActions, ModalScreen[None]):
     async def action_reload(self) -> None:
         kind, table = self._kind, self.query_one(_StoredTable)
 
-        def read() -> tuple[dict[str, Any], dict[str, str]]:
+        def read() -> tuple[dict[str, Any], dict[str, tuple[str, str]]]:
             records = {kind.id_of(each): each for each in self._store.experiments(kind.of, RunFilter())}
-            return records, {key: kind.table([each])[0].removeprefix(key).strip() for key, each in records.items()}
+            return records, {key: (kind.words(each), kind.found(each)) for key, each in records.items()}
 
         try:
             records, words = await asyncio.to_thread(read)

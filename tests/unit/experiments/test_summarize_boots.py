@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from labconsole.cli.text.boots import boot_lines, boots_table, summary_lines
+from labconsole.cli.text.boots import boot_lines, summary_lines
+from labconsole.cli.text.of_guests import BOOTS_SHOWN
 from labconsole.experiments.boot.summary import summarize_boots
 from support.boot_records import MIB, boot_data, boot_record, started
 from support.job_records import drawn_at
@@ -67,9 +68,9 @@ def test_what_is_known_is_told_in_lines() -> None:
     assert any("a guest, of 24 trials" in line for line in lines)
     record = boot_record(boot_data())
     assert "all up after 1.500 s ± 0.5 ms by the clock outside" in boot_lines(record)[1]
-    assert boots_table([]) == ["no starts of guests are stored"]
+    assert BOOTS_SHOWN.table([]) == ["no starts of guests are stored"]
     missing = boot_record(boot_data((1.0, None)))
-    assert "–" in boots_table([missing])[0]
+    assert "–" in BOOTS_SHOWN.table([missing])[0]
 
 
 def test_an_older_trial_of_the_same_does_not_enter() -> None:

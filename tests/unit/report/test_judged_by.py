@@ -40,4 +40,4 @@ def test_a_report_says_it_first(tmp_path: Path, capsys: pytest.CaptureFixture[st
         opened.import_experiments(JOB, [jobs[0], *(job.model_copy(update={"in_force": IN_FORCE}) for job in jobs[1:])])
     assert main(["report", "--store", str(store)]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "by other tolerances than the usual ones: other_cpu_ratio 0.5 instead of 0.1 for 2 trials." in said
+    assert "Judged by other tolerances than the usual: 2 trials by other_cpu_ratio 0.5 instead of 0.1." in said

@@ -7,14 +7,16 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from labconsole.cli.text.of_guests import BOOTS_SHOWN, JOBS_SHOWN
+from labconsole.cli.text.of_guests import ALL_SHOWN
 from labconsole.tui.app import ConsoleApp
 from labconsole.tui.parts.stored_trials import StoredTrials
 from labconsole.tui.screens.curves.screen import CurvesScreen
 from labconsole.tui.screens.runs.screen import RunsScreen
 from support.driven_console import SIZES, console, shown, text, until
 from support.fake_session import FakeSession
+from support.flow_records import flow_record
 from support.job_records import job_data, job_record, taken
+from support.route_records import route_record
 
 pytestmark = pytest.mark.asyncio
 
@@ -22,7 +24,7 @@ pytestmark = pytest.mark.asyncio
 def stored(session: FakeSession, app: ConsoleApp, records: list[Any]) -> None:
     store: Any = session.store
     store.experiments = lambda kind, where: [each for each in records if isinstance(each, kind.record)]
-    app.crew_kinds = lambda: (JOBS_SHOWN, BOOTS_SHOWN)
+    app.crew_kinds = lambda: ALL_SHOWN
 
 
 async def opened(app: ConsoleApp, pilot: Pilot[int]) -> None:
@@ -52,6 +54,18 @@ async def test_jobs_are_listed_told_narrowed_and_summed_up(size):
 
 
 @pytest.mark.parametrize("size", SIZES)
+async def test_all_kinds_are_there_with_what_they_came_to(size):
+    async with console(FakeSession, size) as (app, session, pilot):
+        stored(session, app, [flow_record([[100, 100], [50, 50]]), route_record(routes=1000)])
+        await opened(app, pilot)
+        for words in ("Stored boots: 0 of 0", "Stored flows: 1 of 1", "Stored routes: 1 of 1"):
+            await pilot.press("right")
+            await shown(app, pilot, words, "came to")
+        row = next(line for line in text(app).splitlines() if "✓" in line)
+        assert "container" in row and "/s" in row
+
+
+@pytest.mark.parametrize("size", SIZES)
 async def test_curves_of_jobs_are_drawn_one_figure_after_the_other_also_from_curves(size):
     async with console(FakeSession, size) as (app, session, pilot):
         records = [
@@ -67,7 +81,7 @@ async def test_curves_of_jobs_are_drawn_one_figure_after_the_other_also_from_cur
         await pilot.press("E")
         await shown(app, pilot, "1 of 2: ", "seconds", "lxc")
         await pilot.press("c")
-        await shown(app, pilot, "2 of 2: Figure 7", "over guests that work", "lxc, slowest")
+        await shown(app, pilot, "2 of 2: Quétier et al., figure 7", "over guests that work", "lxc, slowest")
         await pilot.press("v")
         await shown(app, pilot, "The job", "time by the clock outside")
         await pilot.press("c", "right")
