@@ -27,6 +27,9 @@ PLATFORMS = ("lxc", "uml", "qemu-virtio")
 SPEED_BPS = 100_000_000
 LINE_MBPS = SPEED_BPS * 1472 / 1538 / 1e6
 LINE_RATIO = 0.005
+GUESTS = {"lxc": "1,2,4", "uml": "2,4", "qemu-virtio": "1,2,4"}
+"""How many send; one guest of User-mode Linux does not fill the link."""
+
 LIMIT_MBPS, LIMIT_RATIO = 30.0, 0.01
 OFFERED = "10Mbit"
 DROPPED_PERCENT = 7
@@ -103,7 +106,8 @@ def flows(deadline: Deadline) -> Table:
     )
     table.summary = (
         "On links of 100 Mbit/s, which carry 95.7 Mbit/s of payload of 1472 bytes. What a rule of nftables drops and whom it "
-        "holds back is its own count and its own time; rates are those of the sink's capture."
+        "holds back is its own count and its own time; rates are those of the sink's capture. One guest of User-mode Linux alone sends less than the link carries, "
+        "here some 86 Mbit/s: two have to send."
     )
     rows: tuple[Callable[[Table, str, str, Path], None], ...] = (_line, _limit, _loss, _dominance, _inward)
     try:
@@ -130,7 +134,7 @@ def _row(table: Table, platform: str, guests: int, known: str, found: str, allow
 
 def _line(table: Table, platform: str, _: str, hosts: Path) -> None:
     """As many guests as there are, the link carries what it carries."""
-    for record in _taken(hosts, platform, "--guests", "1,2,4", "--duration", "5"):
+    for record in _taken(hosts, platform, "--guests", GUESTS[platform], "--duration", "5"):
         found = (record.sum_bps or 0.0) / 1e6
         error = LINE_RATIO * LINE_MBPS
         _row(
