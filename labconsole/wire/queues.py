@@ -12,7 +12,8 @@ MAX_CHANGES = 1000
 MAX_BEGIN_S = 600
 MAX_EVERY_S = 3600
 
-ClassRate = Annotated[int, Rule(whole(8_000, 34 * 10**9))]
+LEAST_CLASS_BPS, MOST_CLASS_BPS = 8_000, 34 * 10**9
+ClassRate = Annotated[int, Rule(whole(LEAST_CLASS_BPS, MOST_CLASS_BPS))]
 """In bit/s; the kernel counts in bytes a second, in 32 bits."""
 
 Burst = Annotated[int, Rule(whole(64, 2**31 - 1))]

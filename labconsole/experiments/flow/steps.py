@@ -56,10 +56,14 @@ class Flows:
         if plan.flows is None:
             return
         from labconsole.experiments.flow.procedure import flow_members
+        from labconsole.experiments.flow.weights import weights_misfit
 
         for point in {point.crew: point for point in plan.flows.points}.values():
             stage.refuse(point.platform, flow_members(point, plan.flows.factors, ()))
         for point in plan.flows.points:
+            misfit = weights_misfit(point, inventory.streams[0].link_speed_bps)
+            if misfit is not None:
+                raise ConfigError(f"cannot be had: {misfit}", key="weights")
             bare = inventory.platforms[point.platform].driver == BARE_HOST
             if bare and point.pattern == "in" and point.guests > 1:
                 raise ConfigError(

@@ -23,7 +23,15 @@ from labconsole.model.record.run import Reason
 from labconsole.model.weights import WeightSteps, weights_text
 from labconsole.network.shared_queue import SharedQueue, SharingGuest
 from labconsole.verdict.reasons import reason
-from labconsole.wire.queues import ChangeRates, QueueState, TakenChange, TakenChanges
+from labconsole.wire.queues import (
+    LEAST_CLASS_BPS,
+    MAX_CLASSES,
+    MOST_CLASS_BPS,
+    ChangeRates,
+    QueueState,
+    TakenChange,
+    TakenChanges,
+)
 
 QUEUE = "lcqw"
 KIND = "htb on ifb"
@@ -59,6 +67,26 @@ def link_bps(link_speed_bps: int, payload_bytes: int) -> int:
 def _most_bps(limits_bps: Sequence[int], guests: int, all_bps: int) -> tuple[int, ...]:
     """What each guest may have at most."""
     return tuple(limits_bps[place % len(limits_bps)] if limits_bps else all_bps for place in range(guests))
+
+
+def weights_misfit(point: FlowPoint, link_speed_bps: int) -> str | None:
+    """Why no queue of this link can have these weights; None: one can."""
+    if point.weights is None:
+        return None
+    if point.guests > MAX_CLASSES:
+        return f"one queue shares among {MAX_CLASSES} guests at most"
+    all_bps = link_bps(link_speed_bps, point.payload_bytes)
+    for step, rates in zip(
+        point.weights.steps,
+        point.weights.rates_bps(all_bps, _most_bps(point.limits, point.guests, all_bps)),
+        strict=True,
+    ):
+        if not LEAST_CLASS_BPS <= min(rates) <= max(rates) <= MOST_CLASS_BPS:
+            return (
+                f"{weights_text(step)} of the link are {min(rates)} to {max(rates)} bit/s, and a queue gives a guest "
+                f"{LEAST_CLASS_BPS} to {MOST_CLASS_BPS} bit/s"
+            )
+    return None
 
 
 def queue_of(

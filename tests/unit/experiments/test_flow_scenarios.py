@@ -16,7 +16,7 @@ from labconsole.experiments.flow.live import moments_of
 from labconsole.experiments.flow.summary import summarize_flows
 from labconsole.experiments.flow.verify import recompute_flow
 from labconsole.experiments.flow.verify_scenarios import recompute_disk, recompute_weights
-from labconsole.experiments.flow.weights import link_bps, queue_of, weight_reasons, weights_seen
+from labconsole.experiments.flow.weights import link_bps, queue_of, weight_reasons, weights_misfit, weights_seen
 from labconsole.model.disk_beside import DiskBeside
 from labconsole.model.plan.crews import CrewTrial
 from labconsole.model.plan.flows import FlowFactors, FlowPoint, flow_hash, flow_points
@@ -130,6 +130,21 @@ def test_a_queue_is_of_less_than_the_link_and_classes_of_their_weights():
     assert [each.rate_bps for each in queue.guests] == [ALL_BPS * 3 // 4, ALL_BPS // 4]
     assert [each.most_bps for each in queue.guests] == [ALL_BPS, ALL_BPS]
     assert changes.rates_bps == [[ALL_BPS * 3 // 4, ALL_BPS // 4]]
+
+
+@pytest.mark.parametrize(
+    ("weights", "link_speed_bps", "misfit"),
+    [
+        ("3:1", 100_000_000, None),
+        ("1000:1", 10_000_000, None),
+        ("1000:1", 1_000_000, "1000:1 of the link are 968 to"),
+        ("1:1", 100 * 10**9, "a queue gives a guest 8000 to 34000000000 bit/s"),
+    ],
+)
+def test_weights_that_no_queue_can_have_are_refused_beforehand(weights: str, link_speed_bps: int, misfit: str | None):
+    factors = FlowFactors.model_validate({"guests": [2], "bin_s": 0.1, "weights": {"steps": [weights]}})
+    said = weights_misfit(flow_points(factors, ["l"])[0], link_speed_bps)
+    assert (said is None) if misfit is None else misfit in (said or "")
 
 
 class DiskOrNot:
