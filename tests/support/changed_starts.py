@@ -17,15 +17,15 @@ TOUCHED_BYTES = 64 * MIB
 TOUCH = f"( head -c {TOUCHED_BYTES} /dev/zero; sleep 1000 ) | tail -c {TOUCHED_BYTES} >/dev/null &"
 """Its buffer holds all of it, and every byte of it is written."""
 
-LEFT_KIB = 4096
+LEFT_KIB = 1536
 FILL = f"""mount -o remount,size=100% /tmp
-echo 512 >/proc/sys/vm/min_free_kbytes
+echo 256 >/proc/sys/vm/min_free_kbytes
 for part in 1 2 3 4 5 6 7 8; do
 while read name free unit; do [ $name = MemFree: ] && break; done </proc/meminfo
 [ $free -gt {LEFT_KIB} ] && head -c $(( (free - {LEFT_KIB}) * 1024 )) /dev/zero >/tmp/filled$part
 sleep 0.2
 done"""
-"""All memory but 4 MiB of a guest that has a kernel of its own. What a kernel freed in its start is still its host's, and
+"""All memory but 1.5 MiB of a guest that has a kernel of its own. What a kernel freed in its start is still its host's, and
 a file of a known size takes an unknown part of it: so only of a guest that has none left it is known what it holds."""
 
 

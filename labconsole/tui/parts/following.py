@@ -83,7 +83,7 @@ class FollowingScreen(ConsoleScreen):
         self.look_again()
 
     def show_stored_trials(self, *, drawn: bool = False) -> None:
-        """The stored jobs and starts of guests, which are no runs; ``drawn``: their curves."""
+        """The stored trials of guests, which are no runs; ``drawn``: their curves."""
 
         def saved() -> int:
             execution = self.state.execution

@@ -1,4 +1,4 @@
-"""Jobs and starts of guests in a replay: how each trial went, how all of them ended, and what would be done, for people
+"""Trials of guests in a replay: how each trial went, how all of them ended, and what would be done, for people
 or machines.
 """
 
