@@ -67,7 +67,13 @@ def test_a_toy_is_in_files_page_json_and_terminal(store: Path, capsys: pytest.Ca
         file.name for file in out.iterdir()
     }
     page = (out / "report.html").read_text()
-    for words in ("carroll, figure 42. Toy figure", "carroll, figure 42. Toy table", "What a toy finds", "A toy was here.", "by playing"):
+    for words in (
+        "carroll, figure 42. Toy figure",
+        "carroll, figure 42. Toy table",
+        "What a toy finds",
+        "A toy was here.",
+        "by playing",
+    ):
         assert words in page
     assert "Drawn by a toy. Emulated testbed" in page
     assert main(["report", "--store", str(store)]) == 0
