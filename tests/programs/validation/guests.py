@@ -303,7 +303,7 @@ def starts_and_disks(deadline: Deadline) -> Table:
     table = Table("17. Starts and disks of guests", columns)
     table.summary = (
         f"Guests that sleep for {START_S:g} s in their start, the shortest of {min(START_TIMES.values())} or {max(START_TIMES.values())} starts, taken in turns, against that of guests "
-        f"that do not; the median of {MEMORY_TIMES} trials with guests that fill {TOUCHED_BYTES // MIB} MiB (User-mode Linux and QEMU: that fill all of their memory, of which they have so much more, on a host without transparent large pages); {READ_MIB} MiB read past every cache of a device that "
+        f"that do not; the median of {MEMORY_TIMES} trials with guests that fill {TOUCHED_BYTES // MIB} MiB (User-mode Linux and QEMU: that fill all of their memory, of which one trial gives them 64 MiB more than the other, on a host without transparent large pages); {READ_MIB} MiB read past every cache of a device that "
         f"the kernel holds to {BYTES_PER_S / 1e6:g} MB/s (for User-mode Linux its host reads ahead: how much of that the job waits for is not known)."
     )
     try:
