@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -15,9 +16,20 @@ def json_line(data: Mapping[str, Any]) -> None:
 
 
 def plain_lines(*lines: str) -> None:
-    """Text on stdout, at once."""
-    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    """Text on stdout, at once and all of it: what a full pipe had no room for when a signal came, Python's own file
+    loses.
+    """
+    text = "".join(f"{line}\n" for line in lines)
+    try:
+        descriptor = sys.stdout.fileno()
+    except (AttributeError, OSError):  # a host of the program that keeps what is said
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return
     sys.stdout.flush()
+    left = memoryview(text.encode(sys.stdout.encoding, sys.stdout.errors or "strict"))
+    while left:
+        left = left[os.write(descriptor, left) :]
 
 
 def answer(data: Mapping[str, Any], lines: Iterable[str], *, as_json: bool) -> None:
