@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from labconsole.text.harmless import harmless, undisguised
+
 
 def json_line(data: Mapping[str, Any]) -> None:
     """One object on stdout, at once."""
@@ -20,14 +22,16 @@ def plain_lines(*lines: str) -> None:
     loses.
     """
     text = "".join(f"{line}\n" for line in lines)
+    stream = undisguised(sys.stdout)
     try:
-        descriptor = sys.stdout.fileno()
+        descriptor = stream.fileno()
     except (AttributeError, OSError):  # a host of the program that keeps what is said
         sys.stdout.write(text)
         sys.stdout.flush()
         return
-    sys.stdout.flush()
-    left = memoryview(text.encode(sys.stdout.encoding, sys.stdout.errors or "strict"))
+    stream.flush()
+    cleaned = text if stream is sys.stdout else harmless(text)
+    left = memoryview(cleaned.encode(stream.encoding, stream.errors or "strict"))
     while left:
         left = left[os.write(descriptor, left) :]
 

@@ -28,6 +28,7 @@ from labconsole.wire.rules import Most, Rule, bad, whole
 LINK, FIRST_CLASS = ROOT + 1, ROOT + 0x10
 IPV4 = 0x0800
 FRAME_BYTES = 1514
+MOST_QUEUE_PACKETS = 1_000_000
 MOST_QUANTUM_BYTES = 200_000
 """The kernel warns of more."""
 
@@ -63,7 +64,7 @@ class SharedQueue(NetworkChange, do="shared_queue"):
     queue: InterfaceName
     rate_bps: ClassRate
     burst_bytes: Burst
-    queue_packets: Annotated[int, Rule(whole(1, 1_000_000))]
+    queue_packets: Annotated[int, Rule(whole(1, MOST_QUEUE_PACKETS))]
     guests: Annotated[List[SharingGuest], Most(MAX_CLASSES)]
 
     def check_fields(self) -> None:

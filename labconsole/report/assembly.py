@@ -139,7 +139,8 @@ def _title(platforms: Sequence[str], others: Sequence[str], *, of_runs: bool) ->
 def _unusual(experiments: Mapping[str, Sequence[ExperimentRecord]]) -> Iterator[Unusual]:
     for record in chain.from_iterable(experiments.values()):
         in_force: InForce | None = getattr(record, "in_force", None)
-        yield from [] if in_force is None else unusual(in_force.tolerances)
+        if in_force is not None:
+            yield unusual(in_force.tolerances)
 
 
 def platform_of(record: ExperimentRecord) -> str:
@@ -171,7 +172,7 @@ def _number(paper: tuple[str, str] | None, *, named: bool) -> str:
     if paper is None:
         return ""
     of, number = paper
-    return f"{PAPERS.get(of, of)}, {number}" if named else number.capitalize()
+    return f"{PAPERS.get(of, of.capitalize())}, {number}" if named else number.capitalize()
 
 
 def counts(made: Report) -> dict[str, Any]:

@@ -157,6 +157,7 @@ class Digest:
         self.emulated = self.emulated or record["emulated"]
         self.first = min(self.first or record["started_at"], record["started_at"])
         self.last = max(self.last, record["finished_at"])
+        self.unusual.append(unusual((record.get("in_force") or {}).get("tolerances", {})))
         self._choices(record)
         self._surroundings(record)
         asked, load = asked_words(record)
@@ -168,7 +169,6 @@ class Digest:
         if record["run_id"] not in self._entering:
             self._kept_out(record, shows, f"{asked}, {load}")
             return
-        self.unusual += unusual((record.get("in_force") or {}).get("tolerances", {}))
         self._reasons(shows, reasons)
         self._streams(record, shows)
         self.facts[record["run_id"]] = facts_of(record)

@@ -54,7 +54,7 @@ def gather(
     searches, meant = _searches(store, query.select(of_options))
     experiments = _experiments(store, where, query)
     if not meant and not any(experiments.values()):
-        raise _no_runs(stored, _kept(store), place, by_file=bool(plans))
+        raise _no_runs(stored, store, place, by_file=bool(plans))
     kept = sample(meant, admission := admit(stored, {run.run_id for run in meant}))
     digest = _digest(store, where, kept, on_unreadable)
     made = evaluate(
@@ -136,15 +136,15 @@ def _experiments(store: RunStore, where: RunFilter, query: Query) -> dict[str, S
 
 def _kept(store: RunStore) -> list[str]:
     """How many records of which kinds the store holds beside runs, in words."""
-    many = {kind: len(store.experiments(kind)) for kind in record_kinds().values()}
+    many = {kind: len(store.experiments(kind)) for kind in record_kinds().values() if kind is not SEARCH}
     return [f"{number} {kind.name if number == 1 else kind.plural}" for kind, number in many.items() if number]
 
 
-def _no_runs(there: list[RunSummary], beside: list[str], place: str, *, by_file: bool) -> ConfigError:
-    if not there and beside:
+def _no_runs(there: list[RunSummary], store: RunStore, place: str, *, by_file: bool) -> ConfigError:
+    if not there and (beside := _kept(store)):
         return ConfigError(
-            f"no run has been saved there yet, only {', '.join(beside)}, and what is asked for has none of them",
-            key="--store", value=place, allowed=f"of these, a filter by {', '.join(sorted(OF_TRIALS))}",
+            f"no run has been saved there yet, only {', '.join(beside)}, none of which match", key="--store",
+            value=place, allowed=f"their platforms, plans and testbed, and filters by {', '.join(sorted(OF_TRIALS))}",
         )  # fmt: skip
     if not there:
         return ConfigError("no run has been saved there yet", key="--store", value=place)

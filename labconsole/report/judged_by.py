@@ -4,25 +4,34 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from labconsole.model.tolerances import Tolerances
 from labconsole.report.words import count
 
-Unusual = tuple[str, float]
-"""Name and value of a tolerance."""
+MOST = 1e15
+Unusual = tuple[tuple[str, str], ...]
+"""What is unusual of one trial: names and values of tolerances, by name. Empty: nothing is."""
 
 
-def unusual(tolerances: Mapping[str, float]) -> list[Unusual]:
+def unusual(tolerances: Mapping[str, Any]) -> Unusual:
     """Those that a plan set otherwise; names that this version does not know are left out."""
     usual = Tolerances().model_dump()
-    return [(name, value) for name, value in tolerances.items() if name in usual and value != usual[name]]
+    return tuple(
+        (name, _words(value)) for name, value in sorted(tolerances.items()) if name in usual and value != usual[name]
+    )
 
 
-def judged_by(unusual_of: Iterable[Unusual]) -> list[str]:
-    """A sentence. ``unusual_of``: of every trial that is reported what was unusual."""
+def _words(value: Any) -> str:
+    usable = type(value) in (int, float) and abs(value) <= MOST
+    return f"{value:.10g}" if usable else "no usable number"
+
+
+def judged_by(trials: Iterable[Unusual]) -> list[str]:
+    """A sentence; trials that were judged alike are counted together. ``trials``: all that are reported."""
     usual = Tolerances().model_dump()
-    alike: dict[int, list[str]] = {}
-    for (name, value), trials in sorted(Counter(unusual_of).items()):
-        alike.setdefault(trials, []).append(f"{name} {value:g} instead of {usual[name]:g}")
-    words = [f"{count(trials, 'trial')} by {', '.join(each)}" for trials, each in sorted(alike.items(), reverse=True)]
+    words = []
+    for alike, many in sorted(Counter(filter(None, trials)).items(), key=lambda each: (-each[1], each[0])):
+        told = ", ".join(f"{name} {value} instead of {_words(usual[name])}" for name, value in alike)
+        words.append(f"{count(many, 'trial')} by {told}")
     return [f"Judged by other tolerances than the usual: {'; '.join(words)}."] if words else []

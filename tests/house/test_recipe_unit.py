@@ -68,8 +68,8 @@ def test_a_toy_is_in_files_page_json_and_terminal(store: Path, capsys: pytest.Ca
     }
     page = (out / "report.html").read_text()
     for words in (
-        "carroll, figure 42. Toy figure",
-        "carroll, figure 42. Toy table",
+        "Carroll, figure 42. Toy figure",
+        "Carroll, figure 42. Toy table",
         "What a toy finds",
         "A toy was here.",
         "by playing",

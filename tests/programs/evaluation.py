@@ -1,5 +1,5 @@
-"""``make evaluation``: docs/evaluation.md, -guests.md and -routes.md, from the plans that cut the papers' evaluations to what
-the local lab does.
+"""``make evaluation``: docs/evaluation.md and docs/evaluation-guests.md, from the plans that cut the papers' evaluations to
+what the local lab does.
 
 Through the real commands only: lab up, replay, report, verify, lab down; `labconsole replay --dry-run` says how long a plan's
 blocks take, and --set-ups N takes the first N of them only. Nothing of the user's is touched: state and store lie in a
@@ -73,15 +73,6 @@ EVALUATIONS = {
             "quetier-memory", "clock-ratio",
         ),
         references=(("quetier", None), ("mattos", None)),
-    ),
-    "routes": Evaluation(
-        document="evaluation-routes",
-        plans=("local-route",),
-        platforms="container,lxc",
-        lab=(),
-        figures=("mattos-routes", "mattos-4b"),
-        tables=("route-changes", "routers"),
-        references=(("mattos", None),),
     ),
 }  # fmt: skip
 

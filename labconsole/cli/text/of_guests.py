@@ -62,7 +62,7 @@ class KindShown:
             f"{self.id_of(each)}  {self.words(each)}: {self.found(each)}, {verdict_words(each.verdict)}"
             for each in records
         ]
-        return rows or [f"no {self.purpose} are stored"]
+        return rows or [f"no {self.plural} are stored"]
 
     def has(self, record: StepRecord | None) -> bool:
         """Whether a record is of this kind."""

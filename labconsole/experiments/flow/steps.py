@@ -63,7 +63,7 @@ class Flows:
         for point in plan.flows.points:
             misfit = weights_misfit(point, inventory.streams[0].link_speed_bps)
             if misfit is not None:
-                raise ConfigError(f"are not possible: {misfit}", key="weights")
+                raise ConfigError(f"are not possible: {misfit}", key="flow.weights")
             bare = inventory.platforms[point.platform].driver == BARE_HOST
             if bare and point.pattern == "in" and point.guests > 1:
                 raise ConfigError(

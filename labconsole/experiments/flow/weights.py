@@ -21,7 +21,7 @@ from labconsole.model.record.flow import (
 )
 from labconsole.model.record.run import Reason
 from labconsole.model.weights import WeightSteps, weights_text
-from labconsole.network.shared_queue import SharedQueue, SharingGuest
+from labconsole.network.shared_queue import MOST_QUEUE_PACKETS, SharedQueue, SharingGuest
 from labconsole.verdict.reasons import reason
 from labconsole.wire.queues import (
     LEAST_CLASS_BPS,
@@ -76,15 +76,14 @@ def weights_misfit(point: FlowPoint, link_speed_bps: int) -> str | None:
     if point.guests > MAX_CLASSES:
         return f"one queue shares among {MAX_CLASSES} guests at most"
     all_bps = link_bps(link_speed_bps, point.payload_bytes)
-    for step, rates in zip(
-        point.weights.steps,
-        point.weights.rates_bps(all_bps, _most_bps(point.limits, point.guests, all_bps)),
-        strict=True,
-    ):
-        if not LEAST_CLASS_BPS <= min(rates) <= max(rates) <= MOST_CLASS_BPS:
+    if all_bps > MOST_CLASS_BPS:
+        return f"a queue lets {MOST_CLASS_BPS} bit/s through at most, and would let {all_bps} of this link"
+    most_bps = _most_bps(point.limits, point.guests, all_bps)
+    for step, rates in zip(point.weights.steps, point.weights.rates_bps(all_bps, most_bps), strict=True):
+        if min(rates) < LEAST_CLASS_BPS:
             return (
                 f"{weights_text(step)} of the link are {min(rates)} to {max(rates)} bit/s, and a queue gives a guest "
-                f"{LEAST_CLASS_BPS} to {MOST_CLASS_BPS} bit/s"
+                f"{LEAST_CLASS_BPS} bit/s at least"
             )
     return None
 
@@ -98,14 +97,14 @@ def queue_of(
     rates_bps = weights.rates_bps(all_bps, most_bps)
     burst_bytes = max(LEAST_BURST_BYTES, round(all_bps / 8 * BURST_S))
     queue_packets = round(all_bps / 8 * QUEUE_S / (point.payload_bytes + HEADER_BYTES))
+    queue_packets = min(MOST_QUEUE_PACKETS, max(LEAST_QUEUE_PACKETS, queue_packets))
     sharing = [
         SharingGuest(interface=guest.host_interface or "", address=guest.address, rate_bps=rate, most_bps=most)
         for guest, rate, most in zip(guests, rates_bps[0], most_bps, strict=True)
     ]
     queue = SharedQueue(
-        queue=QUEUE, rate_bps=all_bps, burst_bytes=burst_bytes, queue_packets=max(LEAST_QUEUE_PACKETS, queue_packets),
-        guests=sharing,
-    )  # fmt: skip
+        queue=QUEUE, rate_bps=all_bps, burst_bytes=burst_bytes, queue_packets=queue_packets, guests=sharing
+    )
     changes = ChangeRates(
         queue=QUEUE, rates_bps=rates_bps, most_bps=list(most_bps), burst_bytes=burst_bytes, every_s=weights.every_s,
         begin_s=begin_s,

@@ -61,9 +61,9 @@ class _StoredTable(LineTable):
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("verdict", "", 1, right=False),
         Column("started", "started UTC", 16, right=False),
-        Column("asked", "asked", 33, right=False, grow_to=90),
-        Column("found", "came to", 24, right=False, grow_to=60),
-        Column("plan", "plan", 12, right=False, rank=1),
+        Column("asked", "asked", 30, right=False, grow_to=90),
+        Column("found", "came to", 22, right=False, grow_to=60),
+        Column("plan", "plan", 12, right=False, rank=1, grow_to=24),
     )
 
     def __init__(self) -> None:
@@ -98,7 +98,9 @@ class _StoredTable(LineTable):
         return self._found
 
     def _text(self, key: str) -> str:
-        return f"{' '.join(self._words[key])} {self.records[key].plan.name or ''} {key}".casefold()
+        record = self.records[key]
+        judged = [record.verdict.status, *(each.code for each in record.verdict.reasons)]
+        return " ".join([*self._words[key], *judged, record.plan.name or "", key]).casefold()
 
     def cell_verdict(self, key: str, width: int) -> Span:
         return VERDICTS[self.records[key].verdict.status]

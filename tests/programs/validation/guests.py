@@ -391,7 +391,7 @@ def _touched(table: Table, platform: str, starts: Starts) -> None:
             pairs.append((usual, _two_guests(platform, starts, lines[1], GUEST_MIB + more_mib)))
     for key, witness in (("pss_bytes", "by Pss"), ("cgroup_bytes", "by its control group")):
         for number in range(2):
-            if any(side[number][key] is None for pair in pairs for side in pair):
+            if all(side[number][key] is None for pair in pairs for side in pair):
                 continue  # it has none
             found = [(after[number][key] - before[number][key]) / MIB for before, after in pairs]
             what = f"memory of guest {number + 1} {witness}"

@@ -23,8 +23,9 @@ from labconsole.model.plan.flows import FlowFactors, FlowPoint, flow_hash, flow_
 from labconsole.model.record.flow import DiskBesideSeen, FlowRecord, WeightsSeen
 from labconsole.model.record.kinds.flow import KIND as FLOW
 from labconsole.model.weights import WeightSteps
+from labconsole.network.shared_queue import SharedQueue
 from labconsole.store.open import open_store
-from labconsole.wire.queues import TakenChange, TakenChanges
+from labconsole.wire.queues import ChangeRates, TakenChange, TakenChanges
 from support.flow_records import ORIGIN_NS, flow_record
 
 ALL_BPS = link_bps(100_000_000, 1472)
@@ -137,14 +138,25 @@ def test_a_queue_is_of_less_than_the_link_and_classes_of_their_weights():
     [
         ("3:1", 100_000_000, None),
         ("1000:1", 10_000_000, None),
-        ("1000:1", 1_000_000, "1000:1 of the link are 968 to"),
-        ("1:1", 100 * 10**9, "a queue gives a guest 8000 to 34000000000 bit/s"),
+        ("1000:1", 1_000_000, "1000:1 of the link are"),
+        ("1:1:1", 100 * 10**9, "lets 34000000000 bit/s through at most"),
+        ("1:1:1", 34 * 10**9, None),
     ],
 )
 def test_weights_that_no_queue_can_have_are_refused_beforehand(weights: str, link_speed_bps: int, misfit: str | None):
-    factors = FlowFactors.model_validate({"guests": [2], "bin_s": 0.1, "weights": {"steps": [weights]}})
-    said = weights_misfit(flow_points(factors, ["l"])[0], link_speed_bps)
-    assert (said is None) if misfit is None else misfit in (said or "")
+    guests = weights.count(":") + 1
+    told = {"guests": [guests], "bin_s": 0.1, "payload_bytes": [64], "weights": {"steps": [weights]}}
+    (point,) = flow_points(FlowFactors.model_validate(told), ["l"])
+    said = weights_misfit(point, link_speed_bps)
+    if misfit is not None:
+        assert misfit in (said or "")
+        return
+    assert said is None and point.weights is not None
+    sharers = [DiskOrNot(f"198.18.64.{number}", f"lcg{number}") for number in range(guests)]
+    queue, changes = queue_of(point, point.weights, sharers, link_speed_bps, 60.0)
+    told = {key: value for key, value in queue.to_wire().items() if key != "do"}
+    assert SharedQueue.parse(told) == queue
+    assert ChangeRates.parse(changes.to_wire()) == changes
 
 
 class DiskOrNot:

@@ -18,19 +18,35 @@ from support.report_runs import taken
 
 
 def test_the_usual_tolerances_are_no_news():
-    assert judged_by(unusual(Tolerances().model_dump())) == []
-    assert judged_by(unusual({"of_a_later_version": 3})) == []
+    assert judged_by([unusual(Tolerances().model_dump())]) == []
+    assert judged_by([unusual({"of_a_later_version": 3})]) == []
+
+
+def test_trials_are_counted_by_all_that_is_unusual_of_them():
+    one, other = unusual({"other_cpu_ratio": 0.5}), unusual({"other_cpu_ratio": 1.5})
+    both = unusual({"other_cpu_ratio": 0.5, "foreign_packets": 1_000_000})
+    assert judged_by([one, other, (), other, one, both]) == [
+        "Judged by other tolerances than the usual: 2 trials by other_cpu_ratio 0.5 instead of 0.1; 2 trials by "
+        "other_cpu_ratio 1.5 instead of 0.1; 1 trial by foreign_packets 1000000 instead of 0, other_cpu_ratio 0.5 "
+        "instead of 0.1."
+    ]
+
+
+@pytest.mark.parametrize("value", ["much", None, True, [1], 10**400, float("nan"), float("inf")], ids=lambda _: "")
+def test_what_is_no_number_is_called_so(value: object):
+    (said,) = judged_by([unusual({"other_cpu_ratio": value})])
+    assert "1 trial by other_cpu_ratio no usable number instead of 0.1" in said
 
 
 IN_FORCE = InForce(tolerances=Tolerances(other_cpu_ratio=0.5).model_dump(), settle_s=0.1, drain_s=None)
 
 
-def test_runs_that_enter_are_looked_at():
+def test_runs_are_looked_at_whether_they_enter_or_not():
     run = taken(1, 90)
     digest = Digest({run["run_id"]})
     digest.add({**run, "in_force": IN_FORCE.model_dump()})
     digest.add({**taken(2, 90), "in_force": IN_FORCE.model_dump()})
-    assert digest.unusual == [("other_cpu_ratio", 0.5)]
+    assert digest.unusual == [(("other_cpu_ratio", "0.5"),)] * 2
 
 
 def test_a_report_says_it_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

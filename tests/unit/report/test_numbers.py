@@ -28,7 +28,7 @@ def unit(place: int, paper: tuple[str, str] | None, rows: int = 1) -> ReportUnit
          ["Mattos et al., figure 1", "Quétier et al., figure 1"]),
         ([unit(1, ("mattos", "figure 1")), unit(2, ("quetier", "figure 1"), rows=0), unit(3, None)], ["Figure 1", ""]),
         ([unit(1, ("mattos", "figure 1")), unit(2, ("ours", "figure 1"))],
-         ["Mattos et al., figure 1", "ours, figure 1"]),
+         ["Mattos et al., figure 1", "Ours, figure 1"]),
     ],
 )  # fmt: skip
 def test_the_paper_is_named_where_several_have_a_figure_1(units: list[ReportUnit[Material]], numbers: list[str]):
