@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from labconsole.cli.options import add_shared, hosts_path
@@ -26,6 +28,8 @@ OPTIONS = {
     "weights.every_s": "weights-every",
 }  # fmt: skip
 """What an option is called that a plan calls otherwise."""
+
+_PLACE = re.compile(r"\[\d+\]")
 
 
 def counts(text: str) -> list[int]:
@@ -57,13 +61,21 @@ def asked(of: type[Factors], wanted: Mapping[str, Any]) -> Factors:
     """What the options ask for. Raises ConfigError with the option as its key."""
     from labconsole.model.plan.of_guests import asked_factors
 
-    try:
+    with _told_by_option():
         return asked_factors(of, dict(wanted))
+
+
+@contextmanager
+def _told_by_option(kind: str = "") -> Iterator[None]:
+    """What is wrong with a plan's key is told of the option instead; keys may be those within the ``kind``'s."""
+    try:
+        yield
     except ConfigError as exc:
-        name = exc.key or ""
-        usual = name.partition(".")[0].replace("_", "-")
-        key = f"--{OPTIONS.get(name, usual)}" if name else None
-        raise ConfigError(exc.message, key=key, value=exc.value, allowed=exc.allowed) from None
+        name = _PLACE.sub("", exc.key or "").removeprefix(f"{kind}.")
+        if not name or name.startswith("-"):
+            raise
+        option = OPTIONS.get(name, name.partition(".")[0].replace("_", "-"))
+        raise ConfigError(exc.message, key=f"--{option}", value=exc.value, allowed=exc.allowed) from None
 
 
 def require(args: argparse.Namespace, *options: str) -> None:
@@ -89,8 +101,9 @@ def take(args: argparse.Namespace, kind: KindShown, factors: FactorsOfGuests) ->
     inventory, store = load_testbed(hosts_path(args.hosts), args.store)
     plan = plan_of_guests(args.platforms, factors, inventory, set_ups=args.set_ups, repetitions=args.repetitions)
     session = open_session(inventory, store)
-    for experiment in session.experiments:
-        experiment.refuse(plan, inventory, session.stage)
+    with _told_by_option(kind.name):
+        for experiment in session.experiments:
+            experiment.refuse(plan, inventory, session.stage)
 
     def on_step(progress: StepProgress) -> None:
         record: Any = progress.record
