@@ -8,7 +8,6 @@ import datetime
 import json
 import os
 import signal
-import statistics
 import subprocess
 import tempfile
 import time
@@ -52,7 +51,8 @@ GUEST_MIB = 256
 """Of each guest that fills all of it."""
 
 MEMORY_TIMES = 3
-"""Trials of which a row has the median: now and then a kernel has a block of 4 MiB more in use."""
+"""Trials of either size, of which a row takes the least: one kernel of User-mode Linux in six touches a block of 4 MiB that
+the others leave alone, never one less."""
 
 READ_MIB = 64
 READ_RATIO = 0.05
@@ -303,7 +303,7 @@ def starts_and_disks(deadline: Deadline) -> Table:
     table = Table("17. Starts and disks of guests", columns)
     table.summary = (
         f"Guests that sleep for {START_S:g} s in their start, the shortest of {min(START_TIMES.values())} or {max(START_TIMES.values())} starts, taken in turns, against that of guests "
-        f"that do not; the median of {MEMORY_TIMES} trials with guests that fill {TOUCHED_BYTES // MIB} MiB (User-mode Linux and QEMU: that fill all of their memory, of which one trial gives them 64 MiB more than the other, on a host without transparent large pages); {READ_MIB} MiB read past every cache of a device that "
+        f"that do not; what is held at least in {MEMORY_TIMES} trials with guests that fill {TOUCHED_BYTES // MIB} MiB (User-mode Linux and QEMU: that fill all of their memory, of which one trial gives them 64 MiB more than the other, on a host without transparent large pages); {READ_MIB} MiB read past every cache of a device that "
         f"the kernel holds to {BYTES_PER_S / 1e6:g} MB/s (for User-mode Linux its host reads ahead: how much of that the job waits for is not known)."
     )
     try:
@@ -393,9 +393,9 @@ def _touched(table: Table, platform: str, starts: Starts) -> None:
         for number in range(2):
             if all(side[number][key] is None for pair in pairs for side in pair):
                 continue  # it has none
-            found = [(after[number][key] - before[number][key]) / MIB for before, after in pairs]
+            least = [min(guests[number][key] for guests in trials) for trials in zip(*pairs, strict=True)]
             what = f"memory of guest {number + 1} {witness}"
-            _row(table, platform, what, TOUCHED_BYTES / MIB, statistics.median(found), 2, "MiB more")
+            _row(table, platform, what, TOUCHED_BYTES / MIB, (least[1] - least[0]) / MIB, 2, "MiB more")
 
 
 @contextmanager
