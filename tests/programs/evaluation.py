@@ -1,4 +1,4 @@
-"""``make evaluation``: docs/evaluation.md and docs/evaluation-guests.md, from the plans that cut the papers' evaluations to
+"""``make evaluation``: docs/evaluation.md and the other pages of EVALUATIONS, from the plans that cut the papers' evaluations to
 what the local lab does.
 
 Through the real commands only: lab up, replay, report, verify, lab down; `labconsole replay --dry-run` says how long a plan's
@@ -73,6 +73,15 @@ EVALUATIONS = {
             "quetier-memory", "clock-ratio",
         ),
         references=(("quetier", None), ("mattos", None)),
+    ),
+    "weights": Evaluation(
+        document="evaluation-weights",
+        plans=("local-weights",),
+        platforms="container,lxc,uml",
+        lab=("--link-speed", "4Mbit", "--jobs"),
+        figures=("adamczyk-10", "adamczyk-12"),
+        tables=("flow-weights", "flow-sharing"),
+        references=(("adamczyk", None),),
     ),
 }  # fmt: skip
 

@@ -14,6 +14,7 @@ from labconsole.cli.text.flows import flow_lines
 from labconsole.experiments.flow.disk import DiskWorker, beside_work, disk_reasons
 from labconsole.experiments.flow.live import moments_of
 from labconsole.experiments.flow.summary import summarize_flows
+from labconsole.experiments.flow.units.beside_papers import weighed_topic
 from labconsole.experiments.flow.verify import recompute_flow
 from labconsole.experiments.flow.verify_scenarios import recompute_disk, recompute_weights
 from labconsole.experiments.flow.weights import link_bps, queue_of, weight_reasons, weights_misfit, weights_seen
@@ -376,3 +377,21 @@ def test_weights_whose_beginning_was_seen_late_are_told(looked_ns: int | None):
 def test_weights_and_disk_are_refused_of_guests_that_do_not_send_to_the_sink(pattern: str, more: dict[str, Any]):
     with pytest.raises(ValueError, match="weights and disk are of guests that send to the sink"):
         FlowFactors.model_validate({"guests": [2], "pattern": [pattern], "duration_s": 10.0, **more})
+
+
+@pytest.mark.parametrize(
+    ("steps", "limits_bps", "topic"),
+    [
+        ([(1, 1)], (), "improved no limit"),
+        ([(1, 1)], (30, 30), "improved equal limits"),
+        ([(1, 1)], (30, 40), None),
+        ([(3, 1)], (), "weights"),
+        ([(3, 1)], (30, 30), None),
+        ([(3, 1), (1, 3)], (), "weights"),
+        ([(3, 1), (1, 3)], (30, 30), None),
+    ],
+)
+def test_a_sentence_of_the_paper_stands_beside_its_own_scenario_only(
+    steps: list[tuple[int, ...]], limits_bps: tuple[int, ...], topic: str | None
+):
+    assert weighed_topic(steps, limits_bps) == topic

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from labconsole.contracts.report import Cell, ReportUnit, Table
 from labconsole.experiments.flow.shown import full, inward_of, plain, summary_of, words
 from labconsole.experiments.flow.summary import FlowPointFound, FlowsSummary, summarize_flows
+from labconsole.model.weights import Weights
 from labconsole.report.material import Material
 from labconsole.report.reference import CAUTION
 
 TOPICS = {
     "mattos": ("endpoint", "sending"),
-    "adamczyk": ("equal limits", "unequal limits", "no limit", "greedy guest", "disk", "weights", "improved"),
-}
+    "adamczyk": (
+        "equal limits", "unequal limits", "no limit", "greedy guest", "disk", "weights", "improved equal limits",
+        "improved no limit",
+    ),
+}  # fmt: skip
 
 
 def make(material: Material, paper_name: str) -> Table | None:
@@ -51,6 +55,17 @@ def make(material: Material, paper_name: str) -> Table | None:
     )
 
 
+def weighed_topic(steps: Sequence[Weights], limits_bps: Sequence[int]) -> str | None:
+    """What the paper's sentence on guests with such weights is found by: figures 11 and 12 are of equal ones.
+    None: it says nothing of them.
+    """
+    if len(steps) > 1 or len(set(steps[0])) > 1:
+        return None if limits_bps else "weights"
+    if not limits_bps:
+        return "improved no limit"
+    return "improved equal limits" if len(set(limits_bps)) == 1 else None
+
+
 def _topics(summary: FlowsSummary) -> Iterator[tuple[str, FlowPointFound]]:
     without = plain(summary.points)
     for point in summary.points:
@@ -59,7 +74,8 @@ def _topics(summary: FlowsSummary) -> Iterator[tuple[str, FlowPointFound]]:
             yield "disk", point
             continue
         if point.weight_steps:
-            yield ("weights" if len(point.weight_steps) > 1 else "improved"), point
+            topic = weighed_topic([step.weights for step in point.weight_steps], limits)
+            yield from [] if topic is None else [(topic, point)]
             continue
         if point in without:
             yield ("endpoint" if point.key.guests == 1 else "sending"), point
