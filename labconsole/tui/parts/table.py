@@ -132,6 +132,14 @@ class LineTable(HasActions, ScrollView, Tones, can_focus=True):
         except ValueError:
             return 0
 
+    @property
+    def allow_horizontal_scroll(self) -> bool:
+        """Never: columns are chosen for the room. Textual finds them too wide for a moment while a bar comes up.
+
+        A press of the right key in that moment would be the table's, and lost to the screen that has it as a key.
+        """
+        return False
+
     def paint(self) -> None:
         """Look again and repaint the lines that changed."""
         if not self.is_mounted:

@@ -10,6 +10,7 @@ from textual.pilot import Pilot
 from labconsole.cli.text.of_guests import ALL_SHOWN
 from labconsole.tui.app import ConsoleApp
 from labconsole.tui.parts.stored_trials import StoredTrials
+from labconsole.tui.parts.table import LineTable
 from labconsole.tui.screens.curves.screen import CurvesScreen
 from labconsole.tui.screens.runs.screen import RunsScreen
 from support.driven_console import SIZES, console, shown, text, until
@@ -68,6 +69,20 @@ async def test_all_kinds_are_there_with_what_they_came_to(size):
             await shown(app, pilot, words, "came to")
         row = next(line for line in text(app).splitlines() if "✓" in line)
         assert "container" in row and "/s" in row
+
+
+async def test_sideways_keys_are_the_dialogs_also_while_a_table_seems_too_wide(monkeypatch):
+    async with console(FakeSession) as (app, session, pilot):
+        stored(session, app, [flow_record([[100, 100], [50, 50]])])
+        await opened(app, pilot)
+        await shown(app, pilot, "Stored jobs: 0 of 0")
+        # What Textual says between a scroll bar's coming up and the columns' being chosen anew.
+        monkeypatch.setattr(LineTable, "show_horizontal_scrollbar", True)
+        monkeypatch.setattr(LineTable, "is_scrollable", True)
+        await pilot.press("right")
+        await shown(app, pilot, "Stored boots: 0 of 0")
+        await pilot.press("left")
+        await shown(app, pilot, "Stored jobs: 0 of 0")
 
 
 @pytest.mark.parametrize("size", SIZES)
