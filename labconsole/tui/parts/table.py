@@ -105,6 +105,7 @@ class LineTable(HasActions, ScrollView, Tones, can_focus=True):
         self._cells: dict[Any, list[Span]] = {}
         self._painted_header: list[Span] = []
         self._room = 0
+        self._rows_painted = 0  # as many as the last picture had room for
         self._steered = False  # until somebody moves it, the cursor stays on the first row, whichever that is
         self._columns: tuple[Column, ...] = ()
         self.cursor_key: Any = None
@@ -161,6 +162,8 @@ class LineTable(HasActions, ScrollView, Tones, can_focus=True):
             if line is not None and self.cursor_key in keys and self._steered:
                 # Rows moved: the one under the cursor stays where the eye is, the others move around it.
                 self.scroll_to(y=max(0, self.cursor_index - line), animate=False, force=True)
+                self._bring_into_view()  # the room may have become smaller
+        self._rows_painted = self.size.height - 1
         self.prepare()
         header = self._header()
         dirty: list[tuple[int, int, int]] = [(0, 0, self.size.width)] if header != self._painted_header else []
@@ -192,11 +195,11 @@ class LineTable(HasActions, ScrollView, Tones, can_focus=True):
         return self._edges[first], self._edges[last + 1]
 
     def _cursor_line(self) -> int | None:
-        """The line of the cursor's row below the header, None while it is out of sight."""
+        """The line of the cursor's row below the header in the last picture, None where it was out of sight."""
         if self.cursor_key not in self._keys:
             return None
         line = self.cursor_index - self.scroll_offset.y
-        return line if 0 <= line < self.size.height - 1 else None
+        return line if 0 <= line < self._rows_painted else None
 
     def _key_at(self, y: int) -> Any:
         index = y - 1 + self.scroll_offset.y

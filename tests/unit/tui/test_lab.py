@@ -739,6 +739,19 @@ async def test_a_log_longer_than_its_table_opens_at_its_end(size: tuple[int, int
         await shown(app, pilot, "note 198")  # above the last, which is beneath the table, too
 
 
+async def test_a_log_that_follows_shows_its_last_row_also_in_a_terminal_made_smaller():
+    async with console(LabSession, (120, 40)) as (app, _, pilot):
+        for number in range(200):
+            app.state.note(0.0, f"note {number}")
+        await pilot.press("7")
+        table = app.screen.query_one(JournalTable)
+        await until(pilot, lambda: table.scroll_offset.y == table.max_scroll_y > 0)
+        for height in (39, 30, 24, 40):
+            await pilot.resize_terminal(120, height)
+            await until(pilot, lambda: table.scroll_offset.y == table.max_scroll_y > 0)
+            await shown(app, pilot, "note 199")
+
+
 async def test_the_log_has_what_was_said_before_it_was_opened_and_follows():
     async with console() as (app, session, pilot):
         session.say(Notice(severity="warning", message="the \x1b[2Jclock stepped", node="snk2"))
