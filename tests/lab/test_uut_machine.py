@@ -43,7 +43,7 @@ def machine(lab_home: Path) -> Iterator[lab.LabStatus]:
     """One machine for all tests here, in their order: it is booted twice, and that is what takes the time."""
     require("qemu-system-x86_64", "busybox", "stress", "lxc-start", "apt-get", "dpkg-deb", "ip", "tc", "nft", "tcpdump")
     name = f"uut{os.getpid()}"
-    yield lab.up(LabSpec(name=name, sources=1, uut="machine", platforms=("raw", "lxc", "kvm", "xen")))
+    yield lab.up(LabSpec(name=name, sources=1, uut="machine", platforms=("raw", "lxc", "kvm", "xen"), jobs=True))
     lab.down(name)
 
 
@@ -196,3 +196,18 @@ def test_guests_for_jobs_of_xen_are_domains_on_the_processor_that_is_theirs(
     assert record["attestation"]["versions"]["scheduler"] == "credit2"
     listed = lab.execute(machine.spec.name, "uut", ["xl", "list"], timeout_s=60).stdout
     assert [line.split()[0] for line in listed.splitlines()] == ["Name", "Domain-0"]
+
+
+def test_a_guest_of_xen_is_held_by_the_credit_of_its_back_end(machine: lab.LabStatus, lab_home: Path) -> None:
+    lab.up(LabSpec(**{**machine.spec.to_json(), "boot": "xen"}))
+    words = ("--platforms", "xen", "--guests", "1", "--offered", "50Mbit", "--limits", "30Mbit", "--duration", "5")
+    done = labconsole("experiment", "flow", *words, "--json", hosts=machine.hosts_file, store=lab_home / "m.sqlite")
+    record = json.loads(done.stdout.splitlines()[-1])["flow"]
+    (sender,) = record["senders"]
+    assert sender["limiter"]["kind"] == "netback credit", record["verdict"]
+    assert sender["limiter"]["rate_bps"] == 30_000_000
+    frames = (record["requested"]["payload_bytes"] + 42) / record["requested"]["payload_bytes"]
+    assert 0.9 <= sender["payload_bps"] * frames / 30e6 <= 1, record
+    assert record["verdict"]["status"] != "invalid", record["verdict"]
+    left = lab.execute(machine.spec.name, "uut", ["xenstore-ls", "backend/vif"], timeout_s=60).stdout
+    assert "rate" not in left

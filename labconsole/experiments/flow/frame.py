@@ -14,7 +14,7 @@ from labconsole.contracts.ports import AgentLink
 from labconsole.engine.crew_attempt import CrewAttempt
 from labconsole.engine.crew_taking import held
 from labconsole.errors import MeasurementError
-from labconsole.experiments.flow.limiters import TOKEN, limit_of, queue_name, read_limiters
+from labconsole.experiments.flow.limiters import TOKEN, credit_of, limit_of, queue_name, read_credit, read_limiters
 from labconsole.experiments.flow.live import SendingWatch
 from labconsole.experiments.flow.script import PROGRAM
 from labconsole.model.plan.flows import FlowFactors, FlowPoint
@@ -88,12 +88,18 @@ class FramedTaking:
                     f"guest {guest.name} of platform {self._point.platform} has no interface of its own on the UUT "
                     "that could be limited"
                 )
-            found.append(limit_of(guest.host_interface, number + 1, rate_bps))
+            if self._crew.crew.credit:
+                found.append(credit_of(guest.host_interface, rate_bps))
+            else:
+                found.append(limit_of(guest.host_interface, number + 1, rate_bps))
         return found
 
     async def _limiters(self, guests: Sequence[FlowGuest]) -> dict[str, LimiterSeen]:
         """What the limiters say, read back."""
         limited = [number for number in range(len(guests)) if self._point.limit_of(number) is not None]
+        if self._crew.crew.credit:
+            ends = {guests[number].name: guests[number].host_interface or "" for number in limited}
+            return await read_credit(self._crew.uut, ends)
         return await read_limiters(self._crew.uut, {guests[number].name: queue_name(number + 1) for number in limited})
 
     async def _indices(self, guests: Sequence[FlowGuest]) -> dict[int, str]:

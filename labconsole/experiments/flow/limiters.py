@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from labconsole.contracts.ports import AgentLink
 from labconsole.model.record.flow import LimiterSeen
+from labconsole.network.credit import Credit
 from labconsole.network.rate_limits import RateLimit
 from labconsole.wire.execution import Execute
 
@@ -19,8 +21,28 @@ QUEUE_S = 0.05
 """How long a frame waits at most."""
 
 LEAST_BURST_BYTES, LEAST_QUEUE_BYTES = 3028, 10 * 1514
-KIND = "tbf on ifb"
+KIND, CREDIT = "tbf on ifb", "netback credit"
+CREDIT_BURST_BYTES = 131_072
+"""What Xen's back end lets through at once after a rest, or a whole interval's where that is more."""
+
+CREDIT_QUEUE_BYTES = 256 * 1514 + 212_992
+"""What waits for credit at most: the ring between guest and back end, and a socket's buffer in the guest."""
+
 _MOST = 2**63
+
+_READ_CREDIT = """
+for interface; do
+    node=$(cat "/sys/class/net/$interface/device/nodename") || continue
+    node=${node#backend/vif/}
+    for name in "$interface" "vif${node%/*}.${node#*/}"; do
+        cat "/sys/kernel/debug/xen-netback/$name"/io_ring_q* 2>/dev/null | sed -n "s|^Credit .*credit:|$interface|p"
+        [ "$name" = "vif${node%/*}.${node#*/}" ] && break
+    done
+done
+"""
+"""Of each queue a line. The kernel's directory has the name that the interface had when the back end was connected."""
+
+_QUEUE = re.compile(r"^(\S+) (\d{1,20}), usec: (\d{1,20})\s*$", re.MULTILINE)
 
 
 def limit_of(host_interface: str, number: int, rate_bps: int) -> RateLimit:
@@ -34,8 +56,51 @@ def limit_of(host_interface: str, number: int, rate_bps: int) -> RateLimit:
     )
 
 
+def credit_of(host_interface: str, rate_bps: int) -> Credit:
+    """The change that limits a guest whose NIC's back end does it."""
+    return Credit(interface=host_interface, rate_bps=rate_bps)
+
+
+def waits_for_credit(limiter: LimiterSeen | None) -> bool:
+    """Whether a guest over its limit has to wait, so that no more comes out of it; else the rest is dropped."""
+    return limiter is not None and limiter.kind == CREDIT
+
+
+def queue_s(limiter: LimiterSeen | None) -> float:
+    """For how long a limiter goes on to let through what a guest sent, when that has stopped."""
+    if limiter is not None and waits_for_credit(limiter) and limiter.rate_bps:
+        return CREDIT_QUEUE_BYTES * 8 / limiter.rate_bps
+    return QUEUE_S
+
+
 def queue_name(number: int) -> str:
     return f"lcq{number}"
+
+
+async def read_credit(uut: AgentLink, interfaces: Mapping[str, str]) -> dict[str, LimiterSeen]:
+    """Guest to what the back end of its NIC holds it to, by the kernel's own word (debugfs), given guest to interface.
+
+    Every queue of a NIC has the whole credit, so a guest may send their sum. What cannot be read is None.
+    """
+    if not interfaces:
+        return {}
+    said = await uut.ask(Execute(argv=["sh", "-c", _READ_CREDIT, "sh", *interfaces.values()], timeout_s=10))
+    queues: dict[str, list[tuple[int, int]]] = {}
+    for interface, credit_bytes, every_us in _QUEUE.findall(said.stdout):
+        queues.setdefault(interface, []).append((int(credit_bytes), int(every_us)))
+    return {guest: _credit(interface, queues.get(interface, [])) for guest, interface in interfaces.items()}
+
+
+def _credit(interface: str, queues: list[tuple[int, int]]) -> LimiterSeen:
+    limited = bool(queues) and all(every_us for _, every_us in queues)
+    return LimiterSeen(
+        kind=CREDIT,
+        interface=interface,
+        rate_bps=sum(credit * 8_000_000 // every_us for credit, every_us in queues) if limited else None,
+        burst_bytes=sum(max(CREDIT_BURST_BYTES, credit) for credit, _ in queues) if limited else None,
+        passed_packets=None,
+        dropped_packets=None,
+    )
 
 
 async def read_limiters(uut: AgentLink, queues: Mapping[str, str]) -> dict[str, LimiterSeen]:

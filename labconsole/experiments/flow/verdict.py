@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from labconsole.experiments.flow.disk import disk_reasons
 from labconsole.experiments.flow.figures import HEADER_BYTES, sent_for_s, told_s
 from labconsole.experiments.flow.inward_verdict import inward_reasons
-from labconsole.experiments.flow.limiters import QUEUE_S
+from labconsole.experiments.flow.limiters import queue_s, waits_for_credit
 from labconsole.experiments.flow.ring import ring_reasons
 from labconsole.experiments.flow.weights import weight_reasons
 from labconsole.model.record.crew_trial import ProgramSeen
@@ -139,11 +139,14 @@ def _offered(
     requested: FlowRequested, number: int, sender: SenderSeen, line_bps: float, limits: Tolerances
 ) -> Iterator[Reason]:
     """What would fit on the link, and the guest did not send: more than fits is asked for to see what it can. Where it
-    has no interface on the UUT, what came of it has to speak.
+    has no interface on the UUT, what came of it has to speak. One that waits for credit cannot send more than that.
     """
     intended_bps = _intended_bps(requested, number)
     sent_bps = sender.payload_bps if sender.host_packets is None else sender.offered_bps
     if sent_bps is None or intended_bps > line_bps or (sender.host_packets is None and _limit(requested, number)):
+        return
+    frames = (requested.payload_bytes + HEADER_BYTES) / requested.payload_bytes
+    if waits_for_credit(sender.limiter) and (_limit(requested, number) or 0) < intended_bps * frames:
         return
     if sent_bps < (1 - limits.offered_ratio) * intended_bps:
         whence = "came of it to the sink" if sender.host_packets is None else "came out of it"
@@ -170,7 +173,7 @@ def _sent_for(
     detail = f"{sender.guest}: its packets came for {took_s:.3f} s, of {wanted_s:g} that it was told to send"
     if took_s < (1 - limits.duration_ratio) * wanted_s:
         yield reason("duration_cut", detail, **evidence)
-    elif took_s > (1 + limits.duration_ratio) * wanted_s + QUEUE_S and every_bps <= line_bps:
+    elif took_s > (1 + limits.duration_ratio) * wanted_s + queue_s(sender.limiter) and every_bps <= line_bps:
         yield reason("duration_stretched", detail, **evidence)
     if outside := sum(flow.outside_packets for flow in flows):
         detail = f"{sender.guest}: {outside} of its packets came before or after the bins that were counted"

@@ -63,6 +63,7 @@ def start_tools() -> None:
         raise LabSetupError("Xen's tools are missing in the machine")
     bin_directory = programs[-1].parent
     _run(["mount", "-t", "xenfs", "xenfs", "/proc/xen"])
+    _run(["mount", "-t", "debugfs", "debugfs", "/sys/kernel/debug"])  # where back ends say what they hold guests to
     _run([str(programs[-1]), "--pid-file", "/run/xenstored.pid"])
     _run([str(bin_directory / "xen-init-dom0")])
     _run([str(bin_directory / "xenconsoled"), "--pid-file=/run/xenconsoled.pid"])

@@ -105,6 +105,7 @@ class XlDriver(ManagedDriver):
         capabilities=Capabilities(pin=True, statistics=True, nic_models=True),
     )
     options: XlOptions
+    credit = True
 
     def _file(self, name: str) -> str | None:
         told = self.options

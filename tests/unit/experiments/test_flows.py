@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
 
 from labconsole.experiments.flow.figures import HEADER_BYTES, line_bps, shared
-from labconsole.experiments.flow.limiters import limit_of, read_limiters
+from labconsole.experiments.flow.limiters import CREDIT, limit_of, read_credit, read_limiters
 from labconsole.experiments.flow.live import SendingWatch
 from labconsole.experiments.flow.quantities import quantities
 from labconsole.experiments.flow.script import SenderAnswer, Sending, read_answer
@@ -117,13 +118,41 @@ def test_a_limiter_is_read_back_as_tc_says_it():
         async def ask(self, request: Any, timeout_s: float = 0) -> Any:
             return type("Said", (), {"stdout": json.dumps(said)})
 
-    import asyncio
-
     found = asyncio.run(read_limiters(Uut(), {"g1": "lcq1", "g2": "lcq2", "g3": "lcq3"}))  # type: ignore[arg-type]
     assert (found["g1"].rate_bps, found["g1"].passed_packets, found["g1"].dropped_packets) == (30_000_000, 11, 2)
     assert (found["g2"].rate_bps, found["g2"].passed_packets, found["g2"].dropped_packets) == (None, None, None)
     assert found["g3"].rate_bps is None
     assert limit_of("lcg1", 1, 30_000_000).to_wire()["burst_bytes"] == 3750
+
+
+def test_credit_is_read_back_as_the_kernel_of_the_back_end_has_it():
+    said = """vif1.0 187500, usec: 50000
+vif2.0 187500, usec: 50000
+vif2.0 187500, usec: 50000
+vif3.0 18446744073709551615, usec: 0
+vif4.0 much, usec: 50000
+"""
+
+    class Uut:
+        async def ask(self, request: Any, timeout_s: float = 0) -> Any:
+            return type("Said", (), {"stdout": said})
+
+    found = asyncio.run(read_credit(Uut(), {f"g{n}": f"vif{n}.0" for n in range(1, 6)}))  # type: ignore[arg-type]
+    rates = [each.rate_bps for each in found.values()]
+    assert rates == [30_000_000, 60_000_000, None, None, None], "each queue of a NIC has the whole credit"
+    assert found["g1"].kind == CREDIT and found["g1"].burst_bytes == 187_500
+
+
+def test_a_guest_that_waits_for_credit_brings_no_more_than_that_and_a_little_longer():
+    record = held(50_000_000, 28.0, limits_bps=(30_000_000,))
+    assert again(record) == ["offered_short"]
+    credit = record.senders[0].limiter.model_copy(update={"kind": CREDIT, "passed_packets": None})
+    waits = with_sender(record, limiter=credit)
+    assert again(waits) == []
+    assert again(with_flow(waits, last_at_ns=record.flows[0].last_at_ns + 10**8)) == []
+    assert again(with_flow(waits, last_at_ns=record.flows[0].last_at_ns + 10**9)) == ["duration_stretched"]
+    wide = record.requested.model_copy(update={"limits_bps": (60_000_000,)})
+    assert again(waits, requested=wide) == ["limiter_missing", "offered_short"], "it could have sent what it was told"
 
 
 def test_points_have_means_over_set_ups():

@@ -32,6 +32,7 @@ GOOD: dict[str, dict[str, Any]] = {
         "disks": [{"guest": "g1", "mib": 64}],
         "files": True,
     },
+    "credit": {"interface": "vif1.0", "rate_bps": 30_000_000},
     "link_up": {"interface": "eth1"},
     "namespace": {"name": "guest"},
     "namespace_nic": {

@@ -1,0 +1,74 @@
+"""Xen's store, as the first domain's kernel lets its programs ask it: a key read, written or removed.
+
+Messages as Xen's documentation has them (docs/misc/xenstore.txt, xen/io/xs_wire.h): a header of four words, then the
+arguments, which end with a NUL each but for a value that is written.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from typing import Any, Optional
+
+from labconsole.wire.clean import clean
+from labconsole.wire.codec import WireError
+
+DEVICE = "/dev/xen/xenbus"
+_HEADER = struct.Struct("=IIII")
+_READ, _WRITE, _REMOVE, _ERROR = 2, 11, 13, 16
+MOST_BYTES = 4096
+"""Of arguments and answers, as the store has it."""
+
+
+class XenStore:
+    """To be used as a context manager. Every method raises WireError."""
+
+    def __enter__(self) -> "XenStore":
+        try:
+            self._descriptor = os.open(DEVICE, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise WireError("not_supported", "this node has no Xen store (%s)" % DEVICE) from None
+        except OSError as exc:
+            code = "no_permission" if isinstance(exc, PermissionError) else "failed"
+            raise WireError(code, "cannot ask Xen's store: %s: %s" % (DEVICE, exc.strerror)) from exc
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        os.close(self._descriptor)
+
+    def read(self, path: str) -> Optional[str]:
+        """The value; None: there is no such key."""
+        found = self._ask(_READ, path, b"", "read")
+        return None if found is None else found.decode("utf-8", "replace")
+
+    def write(self, path: str, value: str) -> None:
+        self._ask(_WRITE, path, value.encode(), "write")
+
+    def remove(self, path: str) -> None:
+        """Content when there is no such key."""
+        self._ask(_REMOVE, path, b"", "remove")
+
+    def _ask(self, kind: int, path: str, value: bytes, what: str) -> Optional[bytes]:
+        """The answer; None: there is no such key."""
+        asked = path.encode() + b"\0" + value
+        try:
+            os.write(self._descriptor, _HEADER.pack(kind, 0, 0, len(asked)) + asked)
+            answered, _, _, length = _HEADER.unpack(self._exactly(_HEADER.size))
+            answer = self._exactly(min(length, MOST_BYTES))
+        except (OSError, struct.error) as exc:
+            raise WireError("failed", "Xen's store did not answer on %s: %s" % (path, exc)) from exc
+        if answered != _ERROR:
+            return answer
+        said = answer.rstrip(b"\0").decode("ascii", "replace")
+        if said == "ENOENT":
+            return None
+        raise WireError("failed", "Xen's store would not %s %s: %s" % (what, path, clean(said, 40)))
+
+    def _exactly(self, length: int) -> bytes:
+        found = b""
+        while len(found) < length:
+            more = os.read(self._descriptor, length - len(found))
+            if not more:
+                raise OSError("it ended")
+            found += more
+        return found
