@@ -119,8 +119,8 @@ class Crew:
     """A crew that stands. ``attest`` is asked again after each trial, as Prepared has it.
 
     ``started_ns``: before the first guest was started, by the UUT's monotonic clock. ``disks`` None: they have none.
-    ``own_stacks``: whether each guest has a network stack of its own, and not the UUT's. ``credit``: whether the back
-    ends of their NICs hold them to a rate themselves (network/credit.py).
+    ``own_stacks``: whether each guest has a network stack of its own, and not the UUT's. ``nic_credit``: whether the
+    back ends of their NICs hold them to a rate themselves (network/credit.py).
     """
 
     members: tuple[StandingMember, ...]
@@ -129,7 +129,7 @@ class Crew:
     attest: Attest | None = None
     disks: DisksBelow | None = None
     own_stacks: bool = True
-    credit: bool = False
+    nic_credit: bool = False
 
 
 @dataclass(slots=True, kw_only=True)

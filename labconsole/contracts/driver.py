@@ -19,13 +19,15 @@ from labconsole.model.inventory import Inventory
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
     """What an installed hypervisor can be asked for. ``statistics``: its guests' NICs have a Linux interface that
-    counts; ``nic_models``: it says which; ``idle_nics``: it knows the NICs of a guest that does not run."""
+    counts; ``nic_models``: it says which; ``idle_nics``: it knows the NICs of a guest that does not run;
+    ``nic_credit``: the back ends of their NICs hold guests to a rate themselves."""
 
     pin: bool = False
     statistics: bool = False
     nic_models: bool = False
     exec: bool = False
     idle_nics: bool = False
+    nic_credit: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

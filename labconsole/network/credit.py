@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from typing import List
+from typing import ClassVar, List, Optional
 
 from labconsole.network.change import ChangedNode, Entry, InterfaceName, NetworkChange
 from labconsole.network.rate_limits import Rate
 from labconsole.network.xenstore import XenStore
+from labconsole.wire.clean import clean
 from labconsole.wire.codec import WireError
 
 EVERY_US = 50_000
@@ -23,16 +24,24 @@ _VIF = re.compile(r"backend/vif/\d{1,6}/\d{1,6}\Z")
 
 
 class Credit(NetworkChange, do="credit"):
-    """Let the Xen guest behind an interface send at most ``rate_bps``, counted in whole frames without their check
-    sequence.
+    """Let the Xen guest behind an interface send at most ``rate_bps``, in whole frames without their check sequence
+    (a large segment of TCP as one). A NIC of several queues would have that in each, and is refused.
     """
 
+    namespace: ClassVar[None] = None  # type: ignore[misc]  # a back end's, not a network's
     interface: InterfaceName
     rate_bps: Rate
 
     def apply(self, node: ChangedNode) -> None:
         back_end = _back_end(self.interface)
         with XenStore() as store:
+            queues = _queues(store, back_end)
+            if queues is not None and queues != "1":
+                raise WireError(
+                    "not_supported",
+                    "the Xen guest behind %s has a NIC of %s queues, each of which would get all of the rate: give it "
+                    "one virtual CPU, or the back end's module max_queues=1" % (self.interface, clean(queues, 10)),
+                )
             node.promise(self.kind, interface=self.interface, back_end=back_end, before=store.read(back_end + "/rate"))
             store.write(back_end + "/rate", self._rate())
 
@@ -44,15 +53,23 @@ class Credit(NetworkChange, do="credit"):
         back_end = entry["back_end"]
         with XenStore() as store:
             if store.read(back_end + "/frontend") is None:
-                return  # the guest has gone, and its numbers may not be given to a key that nobody removes
+                return  # the guest has gone, and its keys with it
             if entry["before"] is None:
                 store.remove(back_end + "/rate")
-            else:
-                store.write(back_end + "/rate", entry["before"])
+                return
+            store.write(back_end + "/rate", entry["before"])
+            if store.read(back_end + "/frontend") is None:  # it went meanwhile: the key was made anew
+                store.remove(back_end)
 
     def commands(self) -> List[str]:
         there = '"$(cat %s)/rate"' % shlex.quote(_NODE % self.interface)
         return ["xenstore-write %s %s" % (there, self._rate())]
+
+
+def _queues(store: XenStore, back_end: str) -> Optional[str]:
+    """As many as the guest uses; None: it does not say, and has one."""
+    front_end = store.read(back_end + "/frontend")
+    return None if front_end is None else store.read(front_end + "/multi-queue-num-queues")
 
 
 def _back_end(interface: str) -> str:

@@ -7,6 +7,7 @@ arguments, which end with a NUL each but for a value that is written.
 from __future__ import annotations
 
 import os
+import select
 import struct
 from typing import Any, Optional
 
@@ -16,6 +17,9 @@ from labconsole.wire.codec import WireError
 DEVICE = "/dev/xen/xenbus"
 _HEADER = struct.Struct("=IIII")
 _READ, _WRITE, _REMOVE, _ERROR = 2, 11, 13, 16
+ANSWER_S = 0.4
+"""How long an answer may keep whoever undoes something waiting; one takes well below a millisecond."""
+
 MOST_BYTES = 4096
 """Of arguments and answers, as the store has it."""
 
@@ -42,7 +46,9 @@ class XenStore:
         return None if found is None else found.decode("utf-8", "replace")
 
     def write(self, path: str, value: str) -> None:
-        self._ask(_WRITE, path, value.encode(), "write")
+        """Make the key where there is none."""
+        if self._ask(_WRITE, path, value.encode(), "write") is None:
+            raise WireError("failed", "Xen's store has no place for %s" % path)
 
     def remove(self, path: str) -> None:
         """Content when there is no such key."""
@@ -65,8 +71,11 @@ class XenStore:
         raise WireError("failed", "Xen's store would not %s %s: %s" % (what, path, clean(said, 40)))
 
     def _exactly(self, length: int) -> bytes:
-        found = b""
+        found, answers = b"", select.poll()
+        answers.register(self._descriptor, select.POLLIN)
         while len(found) < length:
+            if not answers.poll(ANSWER_S * 1000):
+                raise OSError("nothing within %g s" % ANSWER_S)
             more = os.read(self._descriptor, length - len(found))
             if not more:
                 raise OSError("it ended")

@@ -200,6 +200,10 @@ def test_guests_for_jobs_of_xen_are_domains_on_the_processor_that_is_theirs(
 
 def test_a_guest_of_xen_is_held_by_the_credit_of_its_back_end(machine: lab.LabStatus, lab_home: Path) -> None:
     lab.up(LabSpec(**{**machine.spec.to_json(), "boot": "xen"}))
+    told = re.search(r"guest_config: '(.+?)'", machine.hosts_file.read_text())
+    assert told is not None
+    file = told[1].replace("{guest}", "crew1")  # one that runs already stays, and what it was given is seen to be gone
+    assert lab.execute(machine.spec.name, "uut", ["xl", "create", file], timeout_s=120).status == 0
     words = ("--platforms", "xen", "--guests", "1", "--offered", "50Mbit", "--limits", "30Mbit", "--duration", "5")
     done = labconsole("experiment", "flow", *words, "--json", hosts=machine.hosts_file, store=lab_home / "m.sqlite")
     record = json.loads(done.stdout.splitlines()[-1])["flow"]
@@ -210,4 +214,5 @@ def test_a_guest_of_xen_is_held_by_the_credit_of_its_back_end(machine: lab.LabSt
     assert 0.9 <= sender["payload_bps"] * frames / 30e6 <= 1, record
     assert record["verdict"]["status"] != "invalid", record["verdict"]
     left = lab.execute(machine.spec.name, "uut", ["xenstore-ls", "backend/vif"], timeout_s=60).stdout
-    assert "rate" not in left
+    assert "frontend = " in left and "rate = " not in left
+    assert lab.execute(machine.spec.name, "uut", ["xl", "destroy", "crew1"], timeout_s=60).status == 0

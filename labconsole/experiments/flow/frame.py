@@ -88,18 +88,22 @@ class FramedTaking:
                     f"guest {guest.name} of platform {self._point.platform} has no interface of its own on the UUT "
                     "that could be limited"
                 )
-            if self._crew.crew.credit:
+            if self._crew.crew.nic_credit:
                 found.append(credit_of(guest.host_interface, rate_bps))
             else:
                 found.append(limit_of(guest.host_interface, number + 1, rate_bps))
         return found
 
     async def _limiters(self, guests: Sequence[FlowGuest]) -> dict[str, LimiterSeen]:
-        """What the limiters say, read back."""
+        """What the limiters say, read back; of guests that are to have none, what their NICs' back ends have for them
+        nevertheless.
+        """
         limited = [number for number in range(len(guests)) if self._point.limit_of(number) is not None]
-        if self._crew.crew.credit:
-            ends = {guests[number].name: guests[number].host_interface or "" for number in limited}
-            return await read_credit(self._crew.uut, ends)
+        if self._crew.crew.nic_credit:
+            ends = {each.name: each.host_interface for each in guests if each.host_interface is not None}
+            found = await read_credit(self._crew.uut, ends)
+            wanted = {guests[number].name for number in limited}
+            return {name: each for name, each in found.items() if name in wanted or each.rate_bps is not None}
         return await read_limiters(self._crew.uut, {guests[number].name: queue_name(number + 1) for number in limited})
 
     async def _indices(self, guests: Sequence[FlowGuest]) -> dict[int, str]:

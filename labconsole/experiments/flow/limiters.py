@@ -25,23 +25,34 @@ KIND, CREDIT = "tbf on ifb", "netback credit"
 CREDIT_BURST_BYTES = 131_072
 """What Xen's back end lets through at once after a rest, or a whole interval's where that is more."""
 
-CREDIT_QUEUE_BYTES = 256 * 1514 + 212_992
-"""What waits for credit at most: the ring between guest and back end, and a socket's buffer in the guest."""
+CREDIT_RATIO = 0.1
+"""Xen's back end gives up to so much less than its limit: its timer is late by a tick in every interval of 50 ms."""
+
+CREDIT_STEP_BPS = 160
+"""A byte in each interval."""
+
+RING_BYTES, SOCKET_BYTES = 256 * 1514, 212_992
+"""What waits for credit at most: the ring between guest and back end, and each socket's buffer in the guest."""
 
 _MOST = 2**63
 
-_READ_CREDIT = """
+READ_CREDIT = """
+nics=$1 back_ends=$2
+shift 2
 for interface; do
-    node=$(cat "/sys/class/net/$interface/device/nodename") || continue
+    node=$(cat "$nics/$interface/device/nodename") || continue
     node=${node#backend/vif/}
     for name in "$interface" "vif${node%/*}.${node#*/}"; do
-        cat "/sys/kernel/debug/xen-netback/$name"/io_ring_q* 2>/dev/null | sed -n "s|^Credit .*credit:|$interface|p"
+        cat "$back_ends/$name"/io_ring_q* 2>/dev/null | sed -n "s|^Credit .*credit:|$interface|p"
         [ "$name" = "vif${node%/*}.${node#*/}" ] && break
     done
 done
 """
-"""Of each queue a line. The kernel's directory has the name that the interface had when the back end was connected."""
+"""For sh: of each queue of these interfaces a line. The kernel's directory has the name that an interface had when its
+back end was connected.
+"""
 
+_NICS, _BACK_ENDS = "/sys/class/net", "/sys/kernel/debug/xen-netback"
 _QUEUE = re.compile(r"^(\S+) (\d{1,20}), usec: (\d{1,20})\s*$", re.MULTILINE)
 
 
@@ -66,11 +77,9 @@ def waits_for_credit(limiter: LimiterSeen | None) -> bool:
     return limiter is not None and limiter.kind == CREDIT
 
 
-def queue_s(limiter: LimiterSeen | None) -> float:
-    """For how long a limiter goes on to let through what a guest sent, when that has stopped."""
-    if limiter is not None and waits_for_credit(limiter) and limiter.rate_bps:
-        return CREDIT_QUEUE_BYTES * 8 / limiter.rate_bps
-    return QUEUE_S
+def credit_queue_s(rate_bps: int, flows: int) -> float:
+    """For how long credit goes on to let through what so many flows of a guest sent, when they have stopped."""
+    return (RING_BYTES + flows * SOCKET_BYTES) * 8 / ((1 - CREDIT_RATIO) * rate_bps)
 
 
 def queue_name(number: int) -> str:
@@ -84,7 +93,9 @@ async def read_credit(uut: AgentLink, interfaces: Mapping[str, str]) -> dict[str
     """
     if not interfaces:
         return {}
-    said = await uut.ask(Execute(argv=["sh", "-c", _READ_CREDIT, "sh", *interfaces.values()], timeout_s=10))
+    said = await uut.ask(
+        Execute(argv=["sh", "-c", READ_CREDIT, "sh", _NICS, _BACK_ENDS, *interfaces.values()], timeout_s=10)
+    )
     queues: dict[str, list[tuple[int, int]]] = {}
     for interface, credit_bytes, every_us in _QUEUE.findall(said.stdout):
         queues.setdefault(interface, []).append((int(credit_bytes), int(every_us)))
@@ -92,7 +103,7 @@ async def read_credit(uut: AgentLink, interfaces: Mapping[str, str]) -> dict[str
 
 
 def _credit(interface: str, queues: list[tuple[int, int]]) -> LimiterSeen:
-    limited = bool(queues) and all(every_us for _, every_us in queues)
+    limited = bool(queues) and all(every_us and credit * 8_000_000 < _MOST for credit, every_us in queues)
     return LimiterSeen(
         kind=CREDIT,
         interface=interface,

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from labconsole.experiments.flow.figures import HEADER_BYTES, bin_rates
+from labconsole.experiments.flow.limiters import waits_for_credit
 from labconsole.measure import sharing
 from labconsole.measure.sharing import whole_bins
 from labconsole.model.record.flow import FlowRecord
@@ -83,7 +84,10 @@ def _attained(record: FlowRecord, rates: Mapping[str, Sequence[float]]) -> dict[
     found = {}
     for place, (guest, values) in enumerate(rates.items()):
         limit_bps = asked.limits_bps[place % len(asked.limits_bps)]
-        offered_bps = record.senders[place].offered_bps
+        sender = record.senders[place]
+        offered_bps = sender.offered_bps
+        if waits_for_credit(sender.limiter):  # what comes out of it never is more than its limit
+            offered_bps = asked.offered_bps * (asked.greedy if place == 0 else 1)
         if offered_bps is not None and offered_bps * layers < ENOUGH_RATIO * limit_bps:
             continue  # it did not ask for as much: what it reached says nothing of the limit
         ratio = sharing.attained_ratio([each * layers for each in values], limit_bps)

@@ -15,6 +15,7 @@ from labconsole.errors import MeasurementError, NodeError, NodeLost
 from labconsole.experiments.flow.disk import DiskWorker
 from labconsole.experiments.flow.figures import HEADER_BYTES
 from labconsole.experiments.flow.frame import FlowGuest, FramedTaking, TrialSeen
+from labconsole.experiments.flow.limiters import credit_queue_s
 from labconsole.experiments.flow.live import SendingWatch, moments_of
 from labconsole.experiments.flow.script import SINK_ADDRESS, Sending
 from labconsole.experiments.flow.weights import QUEUE, QUEUE_S, classes_seen, queue_of
@@ -223,11 +224,18 @@ class FlowTaking(FramedTaking):
             if changing is not None:
                 changing.cancel()
 
+    def _credit_s(self, senders: Sequence[FlowSender]) -> float:
+        """For how long guests that wait for credit send on, the longest of them."""
+        if not self._crew.crew.nic_credit:
+            return 0.0
+        limits = [(self._point.limit_of(number), each.sending.flows) for number, each in enumerate(senders)]
+        return max((credit_queue_s(bps, flows) for bps, flows in limits if bps is not None), default=0.0)
+
     def _capture(self, senders: Sequence[FlowSender]) -> StartCapture:
         """Of every packet that comes to the sink: who else sends there is to be seen."""
         crew, factors, payload_bytes = self._crew, self._factors, self._point.payload_bytes
         inventory = self._bench.inventory
-        waits_s = 0.0 if self._changing is None else QUEUE_S * len(senders)
+        waits_s = self._credit_s(senders) if self._changing is None else QUEUE_S * len(senders)
         wanted_bps = sum(each.sending.flows * each.sending.offered_bps for each in senders)
         frames_bps = min(wanted_bps * (payload_bytes + HEADER_BYTES) / payload_bytes, float(crew.stream.link_speed_bps))
         return StartCapture(

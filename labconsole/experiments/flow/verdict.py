@@ -7,7 +7,13 @@ from collections.abc import Iterator, Sequence
 from labconsole.experiments.flow.disk import disk_reasons
 from labconsole.experiments.flow.figures import HEADER_BYTES, sent_for_s, told_s
 from labconsole.experiments.flow.inward_verdict import inward_reasons
-from labconsole.experiments.flow.limiters import queue_s, waits_for_credit
+from labconsole.experiments.flow.limiters import (
+    CREDIT_RATIO,
+    CREDIT_STEP_BPS,
+    QUEUE_S,
+    credit_queue_s,
+    waits_for_credit,
+)
 from labconsole.experiments.flow.ring import ring_reasons
 from labconsole.experiments.flow.weights import weight_reasons
 from labconsole.model.record.crew_trial import ProgramSeen
@@ -139,15 +145,15 @@ def _offered(
     requested: FlowRequested, number: int, sender: SenderSeen, line_bps: float, limits: Tolerances
 ) -> Iterator[Reason]:
     """What would fit on the link, and the guest did not send: more than fits is asked for to see what it can. Where it
-    has no interface on the UUT, what came of it has to speak. One that waits for credit cannot send more than that.
+    has no interface on the UUT, what came of it has to speak. One that waits for credit has to send what that gives.
     """
     intended_bps = _intended_bps(requested, number)
     sent_bps = sender.payload_bps if sender.host_packets is None else sender.offered_bps
     if sent_bps is None or intended_bps > line_bps or (sender.host_packets is None and _limit(requested, number)):
         return
-    frames = (requested.payload_bytes + HEADER_BYTES) / requested.payload_bytes
-    if waits_for_credit(sender.limiter) and (_limit(requested, number) or 0) < intended_bps * frames:
-        return
+    if waits_for_credit(sender.limiter) and (limit_bps := _limit(requested, number)) is not None:
+        frames = (requested.payload_bytes + HEADER_BYTES) / requested.payload_bytes
+        intended_bps = min(intended_bps, round((1 - CREDIT_RATIO) * limit_bps / frames))
     if sent_bps < (1 - limits.offered_ratio) * intended_bps:
         whence = "came of it to the sink" if sender.host_packets is None else "came out of it"
         detail = f"{sender.guest}: {sent_bps:.0f} bit/s of payload {whence}, of {intended_bps} that it was told to send"
@@ -173,11 +179,20 @@ def _sent_for(
     detail = f"{sender.guest}: its packets came for {took_s:.3f} s, of {wanted_s:g} that it was told to send"
     if took_s < (1 - limits.duration_ratio) * wanted_s:
         yield reason("duration_cut", detail, **evidence)
-    elif took_s > (1 + limits.duration_ratio) * wanted_s + queue_s(sender.limiter) and every_bps <= line_bps:
+    elif took_s > (1 + limits.duration_ratio) * wanted_s + _queue_s(requested, number, sender) and (
+        every_bps <= line_bps
+    ):
         yield reason("duration_stretched", detail, **evidence)
     if outside := sum(flow.outside_packets for flow in flows):
         detail = f"{sender.guest}: {outside} of its packets came before or after the bins that were counted"
         yield reason("rate_uncertain", detail, guest=sender.guest, packets=outside)
+
+
+def _queue_s(requested: FlowRequested, number: int, sender: SenderSeen) -> float:
+    """For how long a guest's limiter goes on to let through what it sent."""
+    if waits_for_credit(sender.limiter) and (limit_bps := _limit(requested, number)) is not None:
+        return credit_queue_s(limit_bps, requested.greedy if number == 0 else 1)
+    return QUEUE_S
 
 
 def _sizes(requested: FlowRequested, sender: SenderSeen, flows: Sequence[FlowSeen]) -> Iterator[Reason]:
@@ -216,14 +231,19 @@ def _passed(requested: FlowRequested, sender: SenderSeen) -> Iterator[Reason]:
 
 
 def _limiter(requested: FlowRequested, number: int, sender: SenderSeen | RingSeen) -> Iterator[Reason]:
-    wanted_bps = _limit(requested, number)
+    wanted_bps, found = _limit(requested, number), sender.limiter
+    credit = waits_for_credit(found)
     if wanted_bps is None:
+        if found is not None and found.rate_bps is not None and credit:
+            detail = (
+                f"{sender.guest}: it is to have no limit, and the back end of its NIC has one of {found.rate_bps} bit/s"
+            )
+            yield reason("limiter_unasked", detail, guest=sender.guest, found_bps=found.rate_bps)
         return
-    found = sender.limiter
     if found is None or found.rate_bps is None:
-        detail = f"{sender.guest}: its limit of {wanted_bps} bit/s was not there when it was read back"
+        detail = f"{sender.guest}: its limit of {wanted_bps} bit/s was not there, or not to be read, afterwards"
         yield reason("limiter_missing", detail, guest=sender.guest, rate_bps=wanted_bps)
-    elif abs(found.rate_bps - wanted_bps) > RATE_ERROR * wanted_bps:
+    elif abs(found.rate_bps - wanted_bps) > max(RATE_ERROR * wanted_bps, CREDIT_STEP_BPS if credit else 0):
         detail = f"{sender.guest}: it is limited to {found.rate_bps} bit/s, not to {wanted_bps}"
         yield reason("limiter_missing", detail, guest=sender.guest, rate_bps=wanted_bps, found_bps=found.rate_bps)
 

@@ -13,7 +13,8 @@ from labconsole.model.record.flow import FlowRecord, FlowSeen, ReceiverSeen
 
 SHOWN_ONLY = frozenset(
     {
-        "no_packets", "generator_failed", "limiter_missing", "start_skew", "swapped", "offered_short", "duration_cut",
+        "no_packets", "generator_failed", "limiter_missing", "limiter_unasked", "start_skew", "swapped",
+        "offered_short", "duration_cut",
         "duration_stretched", "rate_uncertain", "capture_incomplete", "witnesses_disagree", "offered_over",
         "programs_differ", "weights_missing", "weights_late", "mark_lost", "job_failed",
     }

@@ -11,7 +11,6 @@ import shlex
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar
 
 from labconsole.contracts.crew import Crew, CrewWanted, HypervisorWord, StandingMember
 from labconsole.contracts.driver import Attestation
@@ -38,9 +37,6 @@ _LINK = re.compile(r"^\d{1,6}: (\S{1,40}?)(?:@\S{1,40})?: <(\S{0,200})> .*\slink
 
 class NamedCrew(NamedStarts):
     """See labconsole.contracts.crew.CrewDriver. restore() begins with end_named_crew()."""
-
-    credit: ClassVar[bool] = False
-    """Whether its guests are held to a rate by the back ends of their NICs."""
 
     def __init__(self, name: str, options: Mapping[str, object]) -> None:
         super().__init__(name, options)
@@ -161,7 +157,7 @@ class NamedCrew(NamedStarts):
                 started_ns=started_ns,
                 attestation=await attest(uut),
                 attest=attest,
-                credit=self.credit,
+                nic_credit=self.about.capabilities.nic_credit,
             )
 
     async def hypervisor_memory(self, uut: AgentLink, wanted: CrewWanted) -> HypervisorWord | None:

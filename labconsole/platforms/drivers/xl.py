@@ -102,10 +102,9 @@ class XlDriver(ManagedDriver):
         tools=("xl",),
         boot_s=10.0,
         processes=("xl", "qemu-.*"),
-        capabilities=Capabilities(pin=True, statistics=True, nic_models=True),
+        capabilities=Capabilities(pin=True, statistics=True, nic_models=True, nic_credit=True),
     )
     options: XlOptions
-    credit = True
 
     def _file(self, name: str) -> str | None:
         told = self.options

@@ -148,11 +148,11 @@ class LineTable(HasActions, ScrollView, Tones, can_focus=True):
         keys = list(self.keys())
         if not self.size.width or not self.display:
             # Its first picture once it is shown comes before anybody paints it: no row may be one that has gone.
-            self._keys, self._room = keys, 0
+            self._keys, self._room, self._rows_painted = keys, 0, 0
             self._cells.clear()
             return
         resized = self._keys != keys or self._room != self._room_for(len(keys))
-        resized = resized or self._columns is not self.columns()
+        resized = resized or self._columns is not self.columns() or self._rows_painted != self.size.height - 1
         if resized:
             line = self._cursor_line()
             self._keys = keys

@@ -1,5 +1,6 @@
 """Flows out of guests of LXC, User-mode Linux and QEMU whose rates are known beforehand: what the link carries, what a
-limit lets through, what a rule drops and counts, whom a rule holds back and for how long. Real commands on a lab.
+limit lets through, what a rule drops and counts, whom a rule holds back and for how long; and guests of Xen by its own
+limit. Real commands on a lab.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tables import NO, YES, Deadline, Table
 
 from labconsole.experiments.flow.figures import HEADER_BYTES
+from labconsole.experiments.flow.limiters import CREDIT
 from labconsole.experiments.flow.quantities import quantities
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
@@ -31,19 +34,30 @@ GUESTS = {"lxc": "1,2,4", "uml": "2,4", "qemu-virtio": "1,2,4"}
 """How many send; one guest of User-mode Linux does not fill the link."""
 
 LIMIT_MBPS, LIMIT_RATIO = 30.0, 0.01
+CREDIT_RATIO = 0.1
+"""What Xen's back end may give less than its limit: its timer is up to a tick late in every interval of 50 ms."""
+
 OFFERED = "10Mbit"
 DROPPED_PERCENT = 7
 HELD_S, HELD_ERROR_S = 10.0, 1.0
 TRIAL_S = 300.0
 FRAMES = (1472 + HEADER_BYTES) / 1472
 SECOND_MAC = "02:6c:77:00:00:01"
+_COMMON: Any = {"sources": 1, "link_speed_bps": SPEED_BPS, "jobs": True}
+
+
+def _containers() -> LabSpec:
+    return LabSpec(name=f"valid{os.getpid()}f", platforms=("raw", *PLATFORMS), **_COMMON)
+
+
+def _machine() -> LabSpec:
+    return LabSpec(name=f"valid{os.getpid()}x", platforms=("xen",), uut="machine", boot="xen", **_COMMON)
 
 
 @contextmanager
-def _testbed() -> Iterator[tuple[str, Path]]:
-    """A lab with one source and links of 100 Mbit/s: its name, and its hosts.yaml beside which stores may lie."""
-    name = f"valid{os.getpid()}f"
-    spec = LabSpec(name=name, sources=1, link_speed_bps=SPEED_BPS, platforms=("raw", *PLATFORMS), jobs=True)
+def _testbed(spec: LabSpec) -> Iterator[tuple[str, Path]]:
+    """A lab: its name, and its hosts.yaml beside which stores may lie."""
+    name = spec.name
     try:
         status = lab.up(spec)
         with tempfile.TemporaryDirectory() as directory:
@@ -111,9 +125,9 @@ def flows(deadline: Deadline) -> Table:
     )
     rows: tuple[Callable[[Table, str, str, Path], None], ...] = (_line, _limit, _loss, _dominance, _inward)
     try:
-        with _testbed() as (name, hosts):
-            for platform in PLATFORMS:
-                for row in rows:
+        for spec, wanted in ((_containers(), [(p, row) for p in PLATFORMS for row in rows]), (_machine(), XEN_ROWS)):
+            with _testbed(spec) as (name, hosts):
+                for platform, row in wanted:
                     if deadline.passed:
                         raise TimeoutError("no time was left")
                     print(f"  {platform}", flush=True)
@@ -215,3 +229,21 @@ def _dominance(table: Table, platform: str, name: str, hosts: Path) -> None:
         table, platform, 2, f"the second held to 1 Mbit/s for {HELD_S:g} s: dominance", f"{longest_s:.1f} s",
         f"± {HELD_ERROR_S:g} s", right=abs(longest_s - HELD_S) <= HELD_ERROR_S,
     )  # fmt: skip
+
+
+def _credit(table: Table, platform: str, _: str, hosts: Path) -> None:
+    """Of two guests of Xen each is held to a rate by the back end of its NIC, which its kernel says."""
+    told = ("--guests", "2", "--limits", f"{LIMIT_MBPS:g}Mbit,20Mbit", "--offered", "50Mbit", "--duration", "6")
+    (record,) = _taken(hosts, platform, *told)
+    for sender, limit_mbps in zip(record.senders, (LIMIT_MBPS, 20.0), strict=True):
+        found = (sender.payload_bps or 0.0) * FRAMES / 1e6
+        limiter = sender.limiter
+        kept = limiter is not None and limiter.kind == CREDIT and limiter.rate_bps == limit_mbps * 1e6
+        _row(
+            table, platform, 2, f"{sender.guest} limited to {limit_mbps:g} Mbit/s of frames by its back end's credit",
+            f"{found:.2f} Mbit/s", f"{1 - CREDIT_RATIO:g} to 1 of it, and read back",
+            right=kept and (1 - CREDIT_RATIO) * limit_mbps <= found <= limit_mbps,
+        )  # fmt: skip
+
+
+XEN_ROWS = [("xen", _credit)]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from labconsole.experiments.flow.figures import HEADER_BYTES, line_bps, shared
-from labconsole.experiments.flow.limiters import CREDIT, limit_of, read_credit, read_limiters
+from labconsole.experiments.flow.limiters import CREDIT, READ_CREDIT, limit_of, read_credit, read_limiters
 from labconsole.experiments.flow.live import SendingWatch
 from labconsole.experiments.flow.quantities import quantities
 from labconsole.experiments.flow.script import SenderAnswer, Sending, read_answer
@@ -131,28 +133,68 @@ vif2.0 187500, usec: 50000
 vif2.0 187500, usec: 50000
 vif3.0 18446744073709551615, usec: 0
 vif4.0 much, usec: 50000
+vif5.0 99999999999999999999, usec: 1
 """
 
     class Uut:
         async def ask(self, request: Any, timeout_s: float = 0) -> Any:
             return type("Said", (), {"stdout": said})
 
-    found = asyncio.run(read_credit(Uut(), {f"g{n}": f"vif{n}.0" for n in range(1, 6)}))  # type: ignore[arg-type]
+    found = asyncio.run(read_credit(Uut(), {f"g{n}": f"vif{n}.0" for n in range(1, 7)}))  # type: ignore[arg-type]
     rates = [each.rate_bps for each in found.values()]
-    assert rates == [30_000_000, 60_000_000, None, None, None], "each queue of a NIC has the whole credit"
+    assert rates == [30_000_000, 60_000_000, None, None, None, None], "each queue of a NIC has the whole credit"
     assert found["g1"].kind == CREDIT and found["g1"].burst_bytes == 187_500
 
 
-def test_a_guest_that_waits_for_credit_brings_no_more_than_that_and_a_little_longer():
+def on_credit(record: Any, **changes: Any) -> Any:
+    """The same, the first guest held by the back end of its NIC."""
+    limiter = record.senders[0].limiter.model_copy(update={"kind": CREDIT, "passed_packets": None, **changes})
+    return with_sender(record, limiter=limiter)
+
+
+def test_a_guest_that_waits_for_credit_sends_what_that_gives_and_a_little_longer():
     record = held(50_000_000, 28.0, limits_bps=(30_000_000,))
     assert again(record) == ["offered_short"]
-    credit = record.senders[0].limiter.model_copy(update={"kind": CREDIT, "passed_packets": None})
-    waits = with_sender(record, limiter=credit)
+    waits = on_credit(record)
     assert again(waits) == []
     assert again(with_flow(waits, last_at_ns=record.flows[0].last_at_ns + 10**8)) == []
     assert again(with_flow(waits, last_at_ns=record.flows[0].last_at_ns + 10**9)) == ["duration_stretched"]
-    wide = record.requested.model_copy(update={"limits_bps": (60_000_000,)})
-    assert again(waits, requested=wide) == ["limiter_missing", "offered_short"], "it could have sent what it was told"
+    assert again(on_credit(held(50_000_000, 20.0, limits_bps=(30_000_000,)))) == ["offered_short"]
+    assert again(on_credit(held(28_500_000, 27.0, limits_bps=(30_000_000,)))) == [], "its timer may be that late"
+    assert again(on_credit(held(10_000_000, 9.0, limits_bps=(30_000_000,)))) == ["offered_short"]
+
+
+def test_what_a_guest_on_credit_attains_is_of_its_limit_though_no_more_comes_out_of_it():
+    attained = quantities(on_credit(held(50_000_000, 28.0, limits_bps=(30_000_000,)))).attained["g1"]
+    assert attained == pytest.approx(28 / 30 * (PAYLOAD_BYTES + HEADER_BYTES) / PAYLOAD_BYTES, rel=1e-3)
+    assert quantities(on_credit(held(10_000_000, 10.0, limits_bps=(30_000_000,)))).attained == {}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "right"), [(10_000, 9_920, True), (50_000, 49_920, True), (10_000, 9_760, False)]
+)
+def test_credit_is_right_to_a_byte_in_each_interval(wanted: int, found: int, right: bool):
+    record = on_credit(held(offered_bps=50_000_000, limits_bps=(wanted,)), rate_bps=found)
+    assert ("limiter_missing" not in again(record)) is right
+
+
+def test_a_rate_that_nobody_asked_for_voids_the_trial():
+    record = on_credit(held(50_000_000, 28.0, limits_bps=(30_000_000,)))
+    unasked = record.requested.model_copy(update={"limits_bps": ()})
+    assert "limiter_unasked" in again(record, requested=unasked)
+
+
+@pytest.mark.parametrize(("name", "found"), [("lcx1", "lcx1"), ("vif3.0", "lcx1"), ("vif4.0", None)])
+def test_the_kernels_word_is_found_by_the_old_name_of_an_interface_too(tmp_path: Path, name: str, found: str | None):
+    (tmp_path / "net/lcx1/device").mkdir(parents=True)
+    (tmp_path / "net/lcx1/device/nodename").write_text("backend/vif/3/0")
+    (tmp_path / "xen" / name).mkdir(parents=True)
+    for queue in range(2):
+        said = "NAPI state: 1\nCredit timer_pending: 0, credit: 187500, usec: 50000\nremaining: 9\n"
+        (tmp_path / "xen" / name / f"io_ring_q{queue}").write_text(said)
+    words = [str(tmp_path / "net"), str(tmp_path / "xen"), "nosuch", "lcx1"]
+    done = subprocess.run(["sh", "-c", READ_CREDIT, "sh", *words], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ([f"{found} 187500, usec: 50000"] * 2 if found else [])
 
 
 def test_points_have_means_over_set_ups():

@@ -65,7 +65,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "tap": {"name": "lcti1"},
     "veth": {"name": "lcv1", "peer": "eth0", "peer_namespace": "g", "mac": "02:00:00:00:00:01", "peer_mac": None},
 }
-OUTSIDE = ("control_groups", "guest_disks", "namespace", "namespace_nic")
+OUTSIDE = ("control_groups", "credit", "guest_disks", "namespace", "namespace_nic")
 """Made in no namespace but the agent's own."""
 
 

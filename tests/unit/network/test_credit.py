@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import struct
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from labconsole.agent.undo import no_namespace, run
 from labconsole.network import credit, xenstore
 from labconsole.network.change import undo
 from labconsole.network.credit import Credit
@@ -28,15 +30,17 @@ class Store:
     def __init__(self) -> None:
         self.keys = {f"{BACK_END}/frontend": "/local/domain/3/device/vif/0"}
         self.refuses = ""
-        self.silent = False
+        self.silent = self.goes_at = ""
 
     def serve(self, end: socket.socket) -> None:
         with end:
             while len(header := end.recv(HEADER.size)) == HEADER.size:
                 kind, number, transaction, length = HEADER.unpack(header)
                 path, _, value = end.recv(length).partition(b"\0")
-                if self.silent:
+                if self.silent == "ended":
                     return
+                if self.silent:
+                    continue
                 code, answer = self._answered(kind, path.decode(), value.decode())
                 whole = HEADER.pack(code, number, transaction, len(answer)) + answer
                 for place in range(0, len(whole), 5):  # a reader may get less than it asks for
@@ -46,12 +50,15 @@ class Store:
         if self.refuses:
             return 16, self.refuses.encode() + b"\0"
         if kind == 11:
+            if path == self.goes_at:
+                self.keys.clear()
             self.keys[path] = value
             return kind, b"OK\0"
-        if path not in self.keys:
+        if path not in self.keys and not (kind == 13 and any(key.startswith(f"{path}/") for key in self.keys)):
             return 16, b"ENOENT\0"
         if kind == 13:
-            del self.keys[path]
+            for key in [key for key in self.keys if f"{key}/".startswith(f"{path}/")]:
+                del self.keys[key]
             return kind, b"OK\0"
         return kind, self.keys[path].encode()
 
@@ -122,6 +129,35 @@ def test_nothing_is_left_in_the_store_for_a_guest_that_has_gone(store: Store, ni
     assert store.keys == {}
 
 
+def test_a_key_made_anew_for_a_guest_that_goes_while_it_is_put_back_is_removed(store: Store, nic: Path) -> None:
+    store.keys[f"{BACK_END}/rate"] = "62500,50000"
+    node = limited()
+    store.goes_at = f"{BACK_END}/rate"
+    undo(node.entries[0])
+    assert store.keys == {}
+
+
+@pytest.mark.parametrize(("queues", "refused"), [("1", False), ("2", True), ("x\x1b[2J", True)])
+def test_a_nic_of_several_queues_is_refused_before_anything_is_changed(
+    store: Store, nic: Path, queues: str, refused: bool
+) -> None:
+    store.keys["/local/domain/3/device/vif/0/multi-queue-num-queues"] = queues
+    node = Node()
+    if not refused:
+        limited(node)
+        return
+    with pytest.raises(WireError, match="NIC of .+ queues, each of which would get all of the rate"):
+        limited(node)
+    assert node.entries == [] and f"{BACK_END}/rate" not in store.keys
+
+
+def test_it_is_undone_by_what_stands_in_the_journal_also_twice(store: Store, nic: Path) -> None:
+    entry = json.loads(json.dumps(limited().entries[0]))
+    for _ in range(2):
+        run(entry, no_namespace)
+        assert f"{BACK_END}/rate" not in store.keys
+
+
 @pytest.mark.parametrize("said", ["", "backend/vbd/3/0", "backend/vif/3/0/../../../1", "/backend/vif/3/0"])
 def test_an_interface_of_no_xen_guest_is_refused_before_anything_is_changed(store: Store, nic: Path, said: str) -> None:
     nic.write_text(said)
@@ -134,12 +170,18 @@ def test_an_interface_of_no_xen_guest_is_refused_before_anything_is_changed(stor
     assert node.entries == [] and list(store.keys) == [f"{BACK_END}/frontend"]
 
 
-def test_what_the_store_refuses_or_does_not_answer_is_told(store: Store, nic: Path) -> None:
+def test_what_the_store_refuses_or_does_not_answer_is_told(
+    store: Store, nic: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store.refuses = "EACCES\x1b[2J"
-    with pytest.raises(WireError, match=r"would not read backend/vif/3/0/rate: EACCES$"):
+    with pytest.raises(WireError, match=r"would not read backend/vif/3/0/frontend: EACCES$"):
         limited()
-    store.silent = True
-    with pytest.raises(WireError, match="did not answer on backend/vif/3/0/rate: it ended"):
+    store.silent = "ended"
+    with pytest.raises(WireError, match="did not answer on backend/vif/3/0/frontend: it ended"):
+        limited()
+    monkeypatch.setattr(xenstore, "ANSWER_S", 0.05)
+    store.silent = "waits"
+    with pytest.raises(WireError, match="did not answer on backend/vif/3/0/frontend: nothing within 0.05 s"):
         limited()
 
 

@@ -750,6 +750,10 @@ async def test_a_log_that_follows_shows_its_last_row_also_in_a_terminal_made_sma
             await pilot.resize_terminal(120, height)
             await until(pilot, lambda: table.scroll_offset.y == table.max_scroll_y > 0)
             await shown(app, pilot, "note 199")
+        table.paint()
+        table._size = table.size - (0, 5)  # laid out anew, and painted by a tick before it is told so
+        table.paint()
+        assert table.scroll_offset.y == table.cursor_index - (table.size.height - 1) + 1
 
 
 async def test_the_log_has_what_was_said_before_it_was_opened_and_follows():
