@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple
 
 from labconsole.agent.operations.answering import answers
 from labconsole.wire.codec import WireError
@@ -29,6 +31,11 @@ anything."""
 NANO = 10**9
 BEFORE_NS = 30 * 10**6
 """So long before a change is due the kernel is asked what is in force."""
+
+_SWITCH_S, _SOON_S = sys.getswitchinterval(), 0.0005
+"""How long Python lets another thread of the agent go on while this one wants to, as a rule and meanwhile: a look asks
+several times, and is some 15 ms late if each has to wait as long as the rule says.
+"""
 
 
 class SharedQueues:
@@ -64,7 +71,7 @@ def _change(request: ChangeRates, ended: threading.Event) -> TakenChanges:
     sender, number = QueueSender(), len(request.most_bps)
     seen: List[Dict[str, Any]] = []
     try:
-        with open_route() as route:
+        with _attentive(), open_route() as route:
             queue, unused = QueueInUse(route, request.queue), (time.monotonic_ns(), _packets(request.queue))
             compiled = queue.compiled(request)
             looked_ns, begun_ns = _wait_for_use(request, unused, ended)
@@ -91,6 +98,16 @@ def _change(request: ChangeRates, ended: threading.Event) -> TakenChanges:
         sender.close()
     changes = [TakenChange(**each) for each in seen]
     return TakenChanges(looked_ns=looked_ns, begun_ns=begun_ns, changes=changes)
+
+
+@contextmanager
+def _attentive() -> Iterator[None]:
+    """Meanwhile other threads, which count and listen, soon let this one go on."""
+    sys.setswitchinterval(_SOON_S)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(_SWITCH_S)
 
 
 def _rates(queue: "QueueInUse", number: int) -> List[Optional[int]]:
