@@ -19,6 +19,13 @@ _NOTHING: dict[str, Any] = dict.fromkeys(
 )
 
 
+def in_order(key: object) -> tuple[object, ...]:
+    """What to sort points by, in which something may be None, which comes first."""
+    if key is None:
+        return (0,)
+    return (1, *map(in_order, key)) if isinstance(key, tuple) else (1, key)
+
+
 class NodeOutside(Protocol):
     """What a record says of the node that is not the unit under test."""
 

@@ -74,7 +74,8 @@ class Job:
     environment as TIMEKEEPER; it writes no file but on its ``disk``. ``server``: what the timekeeper runs for it;
     ``requests``: it does nothing by itself, and the timekeeper asks for it.
     ``program``: what has to be there, ``package`` where Debian has it. ``size``, in ``unit``, is what is meant as
-    long as nothing else is asked for; ``paper_size`` is the paper's.
+    long as nothing else is asked for; ``paper_size`` is the paper's. ``arrays``: how many of that size, in MiB, each
+    copy holds in memory; 0: what it holds is not worth asking for.
     """
 
     name: str
@@ -92,6 +93,7 @@ class Job:
     server: JobServer | None = None
     requests: JobRequests | None = None
     disk: DiskWork | None = None
+    arrays: int = 0
 
     def command(self, size: int) -> str:
         """The line at this size."""
@@ -145,10 +147,11 @@ _JOBS = (
         program="mbw",
         package="mbw",
         unit="MiB",
-        size=64,
+        size=32,  # in a lab's guest of 128 MiB, too
         paper_size=1024,
         source="Mattos et al., 3.3.2",
         most_size=65536,
+        arrays=2,
     ),
     Job(
         name="memory-sum",

@@ -141,6 +141,9 @@ def config_error(exc: ValidationError, data: CommentedMap, path: Path) -> Config
         message, _, allowed = str(context["error"]).partition(" | allowed: ")
         if isinstance(value, (dict, list)):
             value = None
+    elif kind == "too_short":
+        message, value = f"has {context.get('actual_length')} entries", None
+        allowed = f"{context.get('min_length')} or more"
     elif kind in ("literal_error", "enum"):
         message, allowed = "is not one of the allowed words", str(context.get("expected"))
     else:

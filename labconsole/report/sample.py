@@ -199,5 +199,11 @@ def missing_words(found: Sequence[Planned]) -> list[str]:
         kept_out = sum(each.taken - each.retaken - each.entered for each in held)
         # Of runs a table of its own says what was left out, and why.
         left_out = f", {kept_out} of them taken and left out" if kept_out and held[0].noun == "trial" else ""
-        words.append(f"plan {plan}, {platform}: {trials} trials of {len(held)} points{left_out}{without}")
+        words.append(
+            f"plan {plan}, {platform}: {_many(trials, 'trial')} of {_many(len(held), 'point')}{left_out}{without}"
+        )
     return words
+
+
+def _many(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

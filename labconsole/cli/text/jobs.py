@@ -7,6 +7,7 @@ import statistics
 from labconsole.cli.text.runs import DASH, reason_lines
 from labconsole.experiments.job.disk_verdict import mib_words
 from labconsole.experiments.job.points import PointKey, PointTimes
+from labconsole.experiments.job.shown import held, memory_of
 from labconsole.experiments.job.summary import GuestsCurve, JobsSummary
 from labconsole.measure.statistics.effects import SIGNIFICANCE, Effect
 from labconsole.measure.statistics.set_ups import SetUpMean
@@ -32,6 +33,8 @@ def seconds_words(record: JobRecord) -> str:
     times = [copy.seconds for copy in record.copies if copy.seconds is not None]
     if not times:
         return DASH
+    if any(copy.exit_status for copy in record.copies):
+        return f"failed after {max(times):.3f} s"
     if len(times) == 1:
         return f"{times[0]:.3f} s"
     spread = f", sd {statistics.stdev(times):.3f} s, slowest {max(times):.3f} s"
@@ -94,7 +97,8 @@ def summary_lines(summary: JobsSummary) -> list[str]:
     emulated = " (emulated)" if summary.emulated else ""
     lines.append(f"testbed {', '.join(sorted(set(summary.testbeds.values()))) or DASH}{emulated}")
     if summary.superseded:
-        lines.append(f"{summary.superseded} trials do not enter: newer ones of the same are stored")
+        trials = "1 trial does" if summary.superseded == 1 else f"{summary.superseded} trials do"
+        lines.append(f"{trials} not enter: newer ones of the same are stored")
     for each in summary.points:
         if each.key.working == "one-two" and not each.left_out and not each.apart:
             continue
@@ -133,8 +137,9 @@ def summary_lines(summary: JobsSummary) -> list[str]:
 def _key_words(summary: JobsSummary, key: PointKey, *, guests: bool = True) -> str:
     """``lxc wait 5, 2 guests, one, cpu same``, and what else tells it apart."""
     many = f", {key.guests} guest{'s' if key.guests > 1 else ''}, {key.working}" if guests else ""
-    held = "" if not key.crew else ", limits " + "/".join("–" if each is None else str(each) for each in key.crew)
-    return ", ".join([f"{key.platform} {key.job} {key.size}{many}, cpu {key.cpu}{held}", *summary.apart(key)])
+    memory = [] if memory_of(key) is None else [f"{memory_of(key)} MiB"]
+    name = f"{key.platform} {key.job} {key.size}{many}, cpu {key.cpu}"
+    return ", ".join([name, *held(key), *memory, *summary.apart(key)])
 
 
 def _fit_words(curve: GuestsCurve) -> str:

@@ -14,7 +14,7 @@ from labconsole.experiments.flow.figures import bin_rates
 from labconsole.experiments.flow.inward_found import lost_ratios
 from labconsole.experiments.flow.quantities import SharingFound, quantities
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
-from labconsole.measure.trials_of_guests import hypervisor, newest_trials, uut_kernel, with_points
+from labconsole.measure.trials_of_guests import hypervisor, in_order, newest_trials, uut_kernel, with_points
 from labconsole.model.disk_beside import DiskBeside
 from labconsole.model.record.flow import FlowRecord, WeightStepSeen
 from labconsole.model.weights import Weights, WeightSteps
@@ -184,16 +184,12 @@ def summarize_flows(records: Iterable[FlowRecord]) -> FlowsSummary:
     by_point: dict[FlowPointKey, list[FlowRecord]] = {}
     for key, record in with_points(newest, flow_key):
         by_point.setdefault(key, []).append(record)
-    order = sorted(by_point, key=lambda key: tuple(map(_sortable, key)))
+    order = sorted(by_point, key=in_order)
     return FlowsSummary(
         points=tuple(_point(key, by_point[key]) for key in order),
         testbeds={each.testbed_fingerprint: each.testbed for each in newest},
         superseded=len(every) - len(newest),
     )
-
-
-def _sortable(value: object) -> tuple[int, object]:
-    return (0, 0) if value is None else (1, value)
 
 
 def _point(key: FlowPointKey, every: Sequence[FlowRecord]) -> FlowPointFound:

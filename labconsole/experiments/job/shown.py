@@ -76,8 +76,10 @@ def memory_of(key: PointKey) -> object:
 
 
 def held(key: PointKey) -> list[str]:
-    """What of the processors the guests are held to."""
-    return [f"{name} {value}" for name, value in zip(("shares", "quota"), key.crew, strict=False) if value is not None]
+    """What of the processors the guests are held to: ``weights 2048:1024``, ``quota 0.5``."""
+    shares, quota_ratio = key.crew[:MEMORY] if key.crew else (None, None)
+    weights = [f"weights {':'.join(map(str, shares))}"] if isinstance(shares, tuple) else []
+    return weights if quota_ratio is None else [*weights, f"quota {quota_ratio}"]
 
 
 def settings_words(summary: JobsSummary, key: PointKey, *, guests: bool = False, memory: bool = True) -> str:

@@ -55,13 +55,8 @@ class Jobs:
             return
         from labconsole.experiments.job.procedure import crew_members
 
-        for place, wish in enumerate(plan.jobs.factors.jobs):
+        for wish in plan.jobs.factors.jobs:
             job = JOBS[wish.job]
-            if not job.least_size <= wish.asked_size <= job.most_size:
-                raise ConfigError(
-                    f"is not a size for {job.name}", key=f"job.jobs[{place}].size", value=wish.asked_size,
-                    allowed=f"{job.least_size} to {job.most_size} {job.unit}",
-                )  # fmt: skip
             needed, disk_mib = plan.jobs.factors.needed_disk_mib(wish), plan.jobs.factors.disk_mib
             if disk_mib is not None and disk_mib < needed:
                 raise ConfigError(

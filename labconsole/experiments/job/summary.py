@@ -32,6 +32,7 @@ from labconsole.measure.trials_of_guests import (
     NOT_DRAWN,
     Blocks,
     adjusted,
+    in_order,
     newest_trials,
     with_points,
 )
@@ -141,7 +142,7 @@ def summarize_jobs(records: Iterable[JobRecord], family: Sequence[float] = ()) -
     for key, record in with_points(newest, point_key):
         by_point.setdefault(key, []).append(record)
     entered = {key: [each for each in group if enters(each)] for key, group in by_point.items()}
-    points = {key: times_of(key, by_point[key], entered[key]) for key in sorted(by_point)}
+    points = {key: times_of(key, by_point[key], entered[key]) for key in sorted(by_point, key=in_order)}
     bare, blocks = _Bare(entered), Blocks(every)
     margins = {record.plan.margin_ratio for record in newest}
     margin_ratio = margins.pop() if len(margins) == 1 else None
@@ -180,7 +181,7 @@ def _overheads(
     family: Sequence[float],
 ) -> tuple[Overhead, ...]:  # fmt: skip
     found: list[tuple[PointKey, PointKey, Effect, SetUpMean | None]] = []
-    for key in sorted(entered):
+    for key in sorted(entered, key=in_order):
         base = bare.of(key)
         if key.working != "one" or not entered[key] or base is None or base == key:
             continue
@@ -254,7 +255,7 @@ def growth(fit: Line | None, alone_s: float | None) -> Growth:
 
 
 def _isolations(entered: Mapping[PointKey, Sequence[JobRecord]], blocks: Blocks[JobRecord]) -> Iterable[IsolationFound]:
-    for key in sorted(entered):
+    for key in sorted(entered, key=in_order):
         alone = key._replace(working="one")
         # Who shares no processor with the others is kept apart from them by having one of its own.
         if key.working == "one-two" and key.cpu == "same" and entered[key] and entered.get(alone):

@@ -16,7 +16,15 @@ from typing import NamedTuple
 from labconsole.experiments.route.ledger import hops_of
 from labconsole.measure.statistics.effects import Effect, Word, equivalence_p, word
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
-from labconsole.measure.trials_of_guests import Blocks, adjusted, hypervisor, newest_trials, uut_kernel, with_points
+from labconsole.measure.trials_of_guests import (
+    Blocks,
+    adjusted,
+    hypervisor,
+    in_order,
+    newest_trials,
+    uut_kernel,
+    with_points,
+)
 from labconsole.model.plan.routes import target_words
 from labconsole.model.record.route import RouteRecord
 from labconsole.report.effect_words import effect_words
@@ -173,7 +181,7 @@ def summarize_routes(records: Iterable[RouteRecord], family: Sequence[float] = (
     for key, record in with_points(newest, route_key):
         by_point.setdefault(key, []).append(record)
     entered = {key: [each for each in group if each.verdict.status == "valid"] for key, group in by_point.items()}
-    order = sorted(by_point, key=lambda key: tuple(map(_sortable, key)))
+    order = sorted(by_point, key=in_order)
     margins = {each.plan.margin_ratio for each in newest} - {None}
     margin_ratio = next((each for each in margins if each is not None), None) if len(margins) == 1 else None
     return RoutesSummary(
@@ -182,10 +190,6 @@ def summarize_routes(records: Iterable[RouteRecord], family: Sequence[float] = (
         testbeds={each.testbed_fingerprint: each.testbed for each in newest},
         superseded=len(every) - len(newest),
     )
-
-
-def _sortable(value: object) -> tuple[int, object]:
-    return (1, 0) if value is None else (0, value)
 
 
 def _compared(

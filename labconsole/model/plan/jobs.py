@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from labconsole.model.jobs import JOBS
 from labconsole.model.plan.crews import DIFFERENT, CrewTrial, GuestCounts, MemoryMib, PlannedCrews, different
@@ -49,6 +49,15 @@ class JobWish(StrictModel):
     job: Annotated[str, AfterValidator(_job_name)]
     size: Annotated[int, Field(strict=True, ge=1)] | None = None
 
+    @field_validator("size")
+    @classmethod
+    def _of_the_job(cls, value: int | None, info: ValidationInfo) -> int | None:
+        job = JOBS.get(info.data.get("job", ""))
+        if job is not None and value is not None and not job.least_size <= value <= job.most_size:
+            allowed = f"{job.least_size} to {job.most_size} {job.unit}"
+            raise ValueError(f"is not a size for {job.name} | allowed: {allowed}")
+        return value
+
     @property
     def asked_size(self) -> int:
         """The size that is meant."""
@@ -76,6 +85,27 @@ class JobFactors(StrictModel):
     cpu_quota_ratio: Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0.01, le=1.0)] | None = None
     memory_mib: MemoryMib | None = None
     disk_mib: Annotated[int, Field(strict=True, ge=1, le=2**20)] | None = None
+
+    @field_validator("cpu_shares")
+    @classmethod
+    def _a_guest_for_each(cls, value: tuple[int, ...] | None, info: ValidationInfo) -> tuple[int, ...] | None:
+        guests = max(info.data.get("guests", ()), default=None)
+        if value is not None and guests is not None and len(value) > guests:
+            raise ValueError(f"has {len(value)} weights for {guests} guest{'s' if guests > 1 else ''} | allowed: as "
+                             "many as guests, or fewer, which are taken in turn")  # fmt: skip
+        return value
+
+    @field_validator("memory_mib")
+    @classmethod
+    def _room_for_arrays(cls, value: int | None, info: ValidationInfo) -> int | None:
+        copies = 2 if "one-two" in info.data.get("working", ()) else 1
+        for wish in info.data.get("jobs", ()) if value is not None else ():
+            job = JOBS[wish.job]
+            needed = copies * job.arrays * wish.asked_size
+            if value is not None and needed and value <= needed:
+                raise ValueError(f"is too little for {job.words(wish.asked_size)}, which holds {needed} MiB of arrays "
+                                 f"| allowed: more than {needed}, for the guest's own system too")  # fmt: skip
+        return value
 
     def needed_disk_mib(self, wish: JobWish) -> int:
         """What a job needs of a guest's disk; 0: nothing."""

@@ -90,7 +90,7 @@ TITLES: dict[str, str] = {
     "swapped": "memory swapped",
     "not_cold": "not a cold start",
     "limiter_missing": "rate limit missing",
-    "limiter_unasked": "rate limit that nobody asked for",
+    "limiter_unasked": "rate limit nobody asked for",
     "reader_missing": "nobody reads in the guest",
     "weights_missing": "weights not in force",
     "routes_missing": "routes missing",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
@@ -29,6 +30,8 @@ from labconsole.tui.parts.lines import Lines, Span, entitle
 from labconsole.tui.parts.quick_filter import QuickFilter
 from labconsole.tui.parts.screen import Application
 from labconsole.tui.parts.table import Column, LineTable
+
+_log = logging.getLogger("labconsole.tui")
 
 VERDICTS = {"valid": ("✓", "good"), "suspect": ("?", "warn"), "invalid": ("✗", "bad")}
 
@@ -276,12 +279,19 @@ class StoredTrials(HasActions, ModalScreen[None]):
         def sums() -> list[str]:
             return kind.summary_lines(kind.summarize(chosen)) if chosen else []
 
-        if drawn:
-            panels = await asyncio.to_thread(figures)
-            self._panels = panels if self._of is of else self._panels
-        else:
-            summed = await asyncio.to_thread(sums)
-            self._summed = summed if self._of is of else self._summed
+        try:
+            if drawn:
+                panels = await asyncio.to_thread(figures)
+                self._panels = panels if self._of is of else self._panels
+            else:
+                summed = await asyncio.to_thread(sums)
+                self._summed = summed if self._of is of else self._summed
+        except Exception as exc:  # a plan may run on this console: a fault in what is stored does not end it
+            _log.exception("what the stored %s come to", kind.plural)
+            words = f"What these {kind.plural} come to cannot be told: {exc!r}"
+            self.console_app.tell(words, "error")
+            if self._of is of and not drawn:
+                self._summed = [words]
         if self._of is of:
             self._tell()
 

@@ -220,3 +220,17 @@ def test_a_valid_record_without_times_is_left_out_and_said():
     copy = empty.copies[0].model_copy(update={"seconds": None})
     (point,) = summarize_jobs([empty.model_copy(update={"copies": (copy,)})]).points
     assert (point.seconds, point.left_out) == (None, {"no time": 1})
+
+
+def test_trials_of_one_job_under_different_limits_are_points_beside_each_other():
+    """Some with weights, some with a quota, some with neither: None and a tuple cannot be put in order by themselves."""
+    records = []
+    for place, (shares, quota_ratio) in enumerate([(None, 0.5), ((2048, 1024), None), (None, None), ((20,), 0.5)]):
+        record = taken([1.0, 1.0], block=place + 1)
+        record.requested.__dict__.update(cpu_shares=shares, cpu_quota_ratio=quota_ratio)
+        records.append(record)
+    summary = summarize_jobs(records)
+    assert len(summary.points) == 4
+    lines = "\n".join(summary_lines(summary))
+    for words in ("cpu any, quota 0.5:", "cpu any, weights 2048:1024:", "cpu any:", "cpu any, weights 20, quota 0.5:"):
+        assert words in lines

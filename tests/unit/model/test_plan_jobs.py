@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -116,3 +117,30 @@ def test_a_wrong_file_is_refused_in_words(tmp_path: Path, change: str, said: str
     with pytest.raises(ConfigError) as caught:
         load_plan(written(tmp_path, head + change + "\n"), make_inventory())
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("said", "complaint"),
+    [
+        ({"jobs": [{"job": "cpu-pi", "size": 4}]}, "jobs[0].size: is not a size for cpu-pi, got 4; allowed: 1000 to"),
+        ({"jobs": []}, "jobs: has 0 entries; allowed: 1 or more"),
+        ({"jobs": ["wait"], "guests": [2], "cpu_shares": [5, 6, 7]}, "cpu_shares: has 3 weights for 2 guests"),
+        (
+            {"jobs": [{"job": "memory-set", "size": 64}], "memory_mib": 128},
+            "memory_mib: is too little for memory-set (64 MiB), which holds 128 MiB of arrays, got 128; allowed: more than",
+        ),
+    ],
+)
+def test_what_no_guest_can_do_is_refused_with_its_line(tmp_path: Path, said: dict[str, object], complaint: str):
+    file = tmp_path / "bad.yaml"
+    file.write_text("plan: p\nplatforms: [lxc]\n\njob: " + json.dumps(said) + "\n")
+    with pytest.raises(ConfigError) as caught:
+        load_plan(file)
+    assert str(caught.value).startswith(f"{file}:4: job.{complaint}")
+
+
+def test_a_guest_may_have_what_its_job_holds_and_more():
+    wish = {"job": "memory-set", "size": 64}
+    JobFactors.model_validate({"jobs": [wish], "memory_mib": 129})
+    with pytest.raises(ValueError, match="holds 256 MiB"):
+        JobFactors.model_validate({"jobs": [wish], "memory_mib": 129, "working": ["one-two"], "guests": [2]})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -69,6 +70,22 @@ async def test_all_kinds_are_there_with_what_they_came_to(size):
             await shown(app, pilot, words, "came to")
         row = next(line for line in text(app).splitlines() if "✓" in line)
         assert "container" in row and "/s" in row
+
+
+async def test_a_fault_in_what_is_summed_up_is_told_and_ends_nothing(monkeypatch):
+    async with console(FakeSession) as (app, session, pilot):
+        stored(session, app, [job_record(job_data())])
+
+        def broken(records: Any) -> Any:
+            raise TypeError("not of this kind")
+
+        shown_kinds = [replace(each, summarize=broken) for each in ALL_SHOWN]
+        app.crew_kinds = lambda: shown_kinds
+        await opened(app, pilot)
+        await pilot.press("v")
+        await shown(app, pilot, "What these jobs come to cannot be told: TypeError('not of this kind')")
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, RunsScreen))
 
 
 async def test_sideways_keys_are_the_dialogs_also_while_a_table_seems_too_wide(monkeypatch):
