@@ -966,7 +966,7 @@ def test_what_was_planned_and_is_missing_is_told_point_by_point(
     assert main.main(["report", *words, "--plan", str(file)]) == 0
     head = json.loads(capsys.readouterr().out.splitlines()[0])
     assert head["planned"] == 6
-    assert any("lxc: 3 trials of 1 points, 1 of them without any run" in words for words in head["missing_of_plans"])
+    assert any("lxc: 3 trials of 1 point, 1 of them without any run" in words for words in head["missing_of_plans"])
     assert any("Missing of what was planned" in sentence for sentence in head["conclusions"])
 
 
