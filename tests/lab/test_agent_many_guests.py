@@ -215,3 +215,14 @@ def test_a_hundred_guests_at_work_are_gone_with_the_agent(
     else:
         os.kill(agent.hello["pid"], signal.SIGKILL)
     eventually(lambda: not net.processes(), "everything is gone")
+
+
+def test_of_many_that_start_each_says_when_it_is_up(agent: AgentProcess) -> None:
+    """The first ones are heard while the last ones are being started."""
+    posted = [
+        agent.post("guest.start", guest=name, argv=["sh", "-c", LOOP], ready=READY, timeout_s=60) for name in MANY
+    ]
+    started = [agent.reply(number)["ok"] for number in posted]
+    last_ns = max(each["started_ns"] for each in started)
+    heard = sum(each["ready_ns"] < last_ns for each in started)
+    assert heard > len(MANY) / 2, f"{heard} of {len(MANY)} said that they were up before the last was started"

@@ -157,6 +157,7 @@ class Guests:
     def __init__(self, tell: Callable[[Dict[str, Any]], None], to_enter: Callable[[str], Sequence[Any]]) -> None:
         self._tell, self._to_enter = tell, to_enter
         self._guests: Dict[str, GuestProcess] = {}
+        self._starting = asyncio.Lock()
 
     @answers(StartGuest)
     async def start(self, request: StartGuest) -> GuestStarted:
@@ -166,17 +167,21 @@ class Guests:
             raise WireError("bad_request", "guest must be a plain name, got %r" % name)
         if not argv:
             raise WireError("bad_request", "argv must be a list of at least one string")
-        if name in self._guests:
-            raise WireError("exists", "a guest %s is already running" % name)
-        started_ns = time.monotonic_ns()
         try:
-            process = await children.spawn(argv, stdin=subprocess.PIPE, stderr=subprocess.STDOUT, namespaces=namespaces)
+            # One after the other: between two starts consoles are read, so that each guest is heard when it is up.
+            async with self._starting:
+                if name in self._guests:
+                    raise WireError("exists", "a guest %s is already running" % name)
+                started_ns = time.monotonic_ns()
+                process = await children.spawn(
+                    argv, stdin=subprocess.PIPE, stderr=subprocess.STDOUT, namespaces=namespaces
+                )
+                children.kill_first(process)
+                guest = self._guests[name] = GuestProcess(name, process, self._guest_ended)
         except FileNotFoundError:
             raise WireError("command_missing", "%s is not installed on this node" % argv[0]) from None
         except OSError as exc:
             raise WireError("exec_failed", "cannot run %s: %s" % (argv[0], exc.strerror)) from exc
-        children.kill_first(process)
-        guest = self._guests[name] = GuestProcess(name, process, self._guest_ended)
         try:
             printed = await guest.wait_for(request.ready.encode("utf-8", "surrogateescape"), 0, request.timeout_s)
         except BaseException:
