@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 import threading
 import time
 from collections import deque
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from labconsole.agent.operations.answering import answers
 from labconsole.wire.codec import WireError
@@ -31,11 +29,6 @@ anything."""
 NANO = 10**9
 BEFORE_NS = 30 * 10**6
 """So long before a change is due the kernel is asked what is in force."""
-
-_SWITCH_S, _SOON_S = sys.getswitchinterval(), 0.0005
-"""How long Python lets another thread of the agent go on while this one wants to, as a rule and meanwhile: a look asks
-several times, and is some 15 ms late if each has to wait as long as the rule says.
-"""
 
 
 class SharedQueues:
@@ -68,11 +61,12 @@ def _change(request: ChangeRates, ended: threading.Event) -> TakenChanges:
     from labconsole.network.iproute import open_route
     from labconsole.network.shared_queue import QueueInUse, QueueSender
 
+    unused = (time.monotonic_ns(), _packets(request.queue))
     sender, number = QueueSender(), len(request.most_bps)
     seen: List[Dict[str, Any]] = []
     try:
-        with _attentive(), open_route() as route:
-            queue, unused = QueueInUse(route, request.queue), (time.monotonic_ns(), _packets(request.queue))
+        with open_route() as route:
+            queue = QueueInUse(route, request.queue)
             compiled = queue.compiled(request)
             looked_ns, begun_ns = _wait_for_use(request, unused, ended)
             for place, change in enumerate(compiled if begun_ns is not None else ()):
@@ -100,16 +94,6 @@ def _change(request: ChangeRates, ended: threading.Event) -> TakenChanges:
     return TakenChanges(looked_ns=looked_ns, begun_ns=begun_ns, changes=changes)
 
 
-@contextmanager
-def _attentive() -> Iterator[None]:
-    """Meanwhile other threads, which count and listen, soon let this one go on."""
-    sys.setswitchinterval(_SOON_S)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(_SWITCH_S)
-
-
 def _rates(queue: "QueueInUse", number: int) -> List[Optional[int]]:
     return [each.rate_bps for each in queue.classes(number)]
 
@@ -130,17 +114,17 @@ def _gone_before(queue: str, due_ns: int, ended: threading.Event) -> bool:
 def _wait_for_use(
     request: ChangeRates, unused: Tuple[int, int], ended: threading.Event
 ) -> Tuple[Optional[int], Optional[int]]:
-    """(when it was last not in use, when it first was). ``unused``: when it was not yet, and what it had counted.
-    Raises WireError when there is no such queue any more.
+    """(when it was last not in use, when it first was). ``unused``: when it was not yet, and what it had counted; so
+    much that it may have been makes the first None. Raises WireError when there is no such queue any more.
     """
     deadline_ns = time.monotonic_ns() + round(request.begin_s * NANO)
-    looked_ns = unused[0]
+    looked_ns: Optional[int] = unused[0] if unused[1] < IN_USE_PACKETS else None
     before = deque([unused])
     while True:
         now_ns, packets = time.monotonic_ns(), _packets(request.queue)
         if packets - before[0][1] >= IN_USE_PACKETS:
             return looked_ns, now_ns
-        looked_ns = now_ns
+        looked_ns = now_ns if looked_ns is not None else None
         before.append((now_ns, packets))
         while len(before) > 1 and before[1][0] <= now_ns - IN_USE_NS:
             before.popleft()

@@ -166,9 +166,10 @@ class FlowTaking(FramedTaking):
 
     async def _send(self, senders: Sequence[FlowSender]) -> FlowWindow:
         crew = self._crew
-        await crew.timekeeper.ask(self._capture(senders))
+        changing = self._watching_for_use()
         over = False
         try:
+            await crew.timekeeper.ask(self._capture(senders))
             before = await counters(self._crew)
             self._seen.before = dict(zip((crew.uut.name, crew.timekeeper.name), before, strict=True))
             timeout_s = self._factors.duration_s + LONGER_S
@@ -177,7 +178,7 @@ class FlowTaking(FramedTaking):
                 lines.append(GuestLine(guest=self._worker.name, line=at_once([self._worker.line(self._point.disk)])))
             with self._watched(senders, await self._indices(senders)):
                 asked = AskGuests(asked=lines, until=DONE, timeout_s=timeout_s, waits=WAITS)
-                answered, taken = await unless_stopped(self._bench.stage, self._all_sent(asked))
+                answered, taken = await unless_stopped(self._bench.stage, self._all_sent(asked, changing))
             after = await counters_at_rest(self._crew, self._bench.inventory.defaults.drain_s, self._seen)
             self._seen.after = dict(zip((crew.uut.name, crew.timekeeper.name), after, strict=True))
             limiters = await self._limiters(senders)
@@ -200,29 +201,34 @@ class FlowTaking(FramedTaking):
                 capture_failure=failure,
             )
         finally:
+            if changing is not None:
+                changing.cancel()
             if not over:
                 with suppress(NodeError):
                     await crew.timekeeper.ask(StopCapture(capture=CAPTURE), timeout_s=CLOSE_S)
 
-    async def _all_sent(self, asked: AskGuests) -> tuple[AskedGuests, TakenChanges | None]:
-        """All guests send, and weights change meanwhile, if they are to; None: the UUT does not say how."""
-        uut, changing = self._crew.uut, None
-        if self._changing is not None:
-            longest_s = self._changing.begin_s + self._factors.duration_s + LONGER_S
-            changing = asyncio.ensure_future(uut.ask(self._changing, timeout_s=longest_s))
-        try:
-            answered = await uut.ask(asked, timeout_s=asked.timeout_s + TOGETHER_S + 30)
-            if changing is None:
-                return answered, None
-            await asyncio.wait((changing,), timeout=TAKEN_S)
-            if not changing.done() or (
-                isinstance(failed := changing.exception(), NodeError) and not isinstance(failed, NodeLost)
-            ):
-                return answered, None
-            return answered, changing.result()
-        finally:
-            if changing is not None:
-                changing.cancel()
+    def _watching_for_use(self) -> asyncio.Future[TakenChanges] | None:
+        """The UUT waits for guests to begin, to change weights from there, if they are to change. It needs some ten
+        milliseconds until it does, in which they had better not begin: it is asked before the sink captures.
+        """
+        if self._changing is None:
+            return None
+        longest_s = self._changing.begin_s + self._factors.duration_s + LONGER_S
+        return asyncio.ensure_future(self._crew.uut.ask(self._changing, timeout_s=longest_s))
+
+    async def _all_sent(
+        self, asked: AskGuests, changing: asyncio.Future[TakenChanges] | None
+    ) -> tuple[AskedGuests, TakenChanges | None]:
+        """All guests send, and weights change meanwhile; None: they do not, or the UUT does not say how."""
+        answered = await self._crew.uut.ask(asked, timeout_s=asked.timeout_s + TOGETHER_S + 30)
+        if changing is None:
+            return answered, None
+        await asyncio.wait((changing,), timeout=TAKEN_S)
+        if not changing.done() or (
+            isinstance(failed := changing.exception(), NodeError) and not isinstance(failed, NodeLost)
+        ):
+            return answered, None
+        return answered, changing.result()
 
     def _credit_s(self, senders: Sequence[FlowSender]) -> float:
         """For how long guests that wait for credit send on, the longest of them."""

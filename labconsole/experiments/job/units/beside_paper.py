@@ -66,13 +66,14 @@ def _linearity(summary: JobsSummary) -> Iterator[OwnFinding]:
         fit, bent = curve.fit, curve.fit.lack_of_fit_p
         line = "no line" if bent is not None and bent <= SIGNIFICANCE else "a line, as far as can be told"
         words = f"{line}: {interval_words(fit.slope, fit.slope_low, fit.slope_high, 3)} s per guest"
-        alone = "" if curve.alone_s is None else f"; alone {number(curve.alone_s, 3)} s"
+        alone = "" if curve.alone_s is None else f"; alone on the bare host {number(curve.alone_s, 3)} s"
         yield OwnFinding(curve.key.platform, resource_of(curve.key), job_words(curve.key), words + alone)
 
 
 def _isolation(summary: JobsSummary) -> Iterator[OwnFinding]:
     for found in summary.isolation:
-        yield OwnFinding(found.key.platform, resource_of(found.key), job_words(found.key), found.word)
+        words = f"{found.word}, of {found.key.guests} guests"
+        yield OwnFinding(found.key.platform, resource_of(found.key), job_words(found.key), words)
 
 
 def _programs(summary: JobsSummary) -> Iterator[OwnFinding]:
