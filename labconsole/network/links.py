@@ -16,6 +16,10 @@ TUNSETIFF = 0x400454CA
 TUNSETPERSIST = 0x400454CB
 IFF_TAP = 0x0002
 IFF_NO_PI = 0x1000
+GSO_BYTES = 1515
+"""What is as long is segmented: one more than a whole Ethernet frame without its check sequence. By length, for segments
+that come from a guest do not say how many frames they are.
+"""
 
 
 class MadeLink(NetworkChange):
@@ -122,9 +126,14 @@ class NamespaceNic(NetworkChange, do="namespace_nic"):
 
 
 class Tap(MadeLink, do="tap", kind="link"):
-    """Make a tap that lasts until it is deleted, without IPv6: for a guest's NIC."""
+    """Make a tap that lasts until it is deleted, without IPv6: for a guest's NIC.
+
+    ``whole_frames``: large segments of TCP are cut to frames in front of it, whatever its guest tells the tap that it
+    takes.
+    """
 
     name: InterfaceName
+    whole_frames: bool = False
 
     def apply(self, node: ChangedNode) -> None:
         import fcntl  # by ioctl, for rtnetlink cannot
@@ -144,10 +153,14 @@ class Tap(MadeLink, do="tap", kind="link"):
         finally:
             os.close(descriptor)
         silence(self.name)
+        if self.whole_frames:
+            with open_route() as route:
+                route.link("set", index=existing(route, self.name), gso_max_size=GSO_BYTES)
 
     def commands(self) -> List[str]:
         made = self._ip("tuntap", "add", "dev", self.name, "mode", "tap")
-        return [made, *no_ipv6(self.name, self.namespace).commands()]
+        cut = [self._ip("link", "set", self.name, "gso_max_size", str(GSO_BYTES))] if self.whole_frames else []
+        return [made, *no_ipv6(self.name, self.namespace).commands(), *cut]
 
 
 class LinkUp(NetworkChange, do="link_up", kind="link_down"):

@@ -82,6 +82,9 @@ class GuestProgramDriver(CrewMaking, Generic[Told]):
     BOOT_S: ClassVar[float]
     """After this a guest that has not said that it forwards is given up."""
 
+    WHOLE_FRAMES: ClassVar[bool] = False
+    """Whether its guests take nothing longer than a frame, though they say so to their taps."""
+
     ATTESTED: ClassVar[tuple[str, ...]]
     """Options that are in the attestation: nobody can change them while the program runs."""
 
@@ -176,7 +179,8 @@ class GuestProgramDriver(CrewMaking, Generic[Told]):
         }
 
     def crew_nics(self, guests: Sequence[CrewGuest]) -> list[NetworkChange]:
-        taps = (Tap(name=host) for guest in guests for host, _, _ in guest.nics)
+        cut = self.WHOLE_FRAMES
+        taps = (Tap(name=host, whole_frames=cut) for guest in guests for host, _, _ in guest.nics)
         return [*taps, *crew_bridges(guests)]
 
     def crew_argv(self, guest: CrewGuest, crew: Standing) -> list[str]:

@@ -74,6 +74,7 @@ class UmlDriver(GuestProgramDriver[UmlOptions]):
     BOOT_S = CREW_BOOT_S = 60.0
     CREW_FILES = ("kernel", "initrd", "preload", "crew_root")
     ATTESTED = ("transport", "memory_mib", "preload")
+    WHOLE_FRAMES = True
 
     def __init__(self, name: str, options: Mapping[str, object]) -> None:
         told = read_options(UmlOptions, "uml", name, options)

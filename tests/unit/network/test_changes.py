@@ -62,7 +62,7 @@ GOOD: dict[str, dict[str, Any]] = {
         ],
     },
     "sysctl": {"name": "net/ipv4/conf/eth1.5/forwarding", "value": "1"},
-    "tap": {"name": "lcti1"},
+    "tap": {"name": "lcti1", "whole_frames": True},
     "veth": {"name": "lcv1", "peer": "eth0", "peer_namespace": "g", "mac": "02:00:00:00:00:01", "peer_mac": None},
 }
 OUTSIDE = ("control_groups", "credit", "guest_disks", "namespace", "namespace_nic")
