@@ -17,8 +17,8 @@ TUNSETPERSIST = 0x400454CB
 IFF_TAP = 0x0002
 IFF_NO_PI = 0x1000
 GSO_BYTES = 1515
-"""What is as long is segmented: one more than a whole Ethernet frame without its check sequence. By length, for segments
-that come from a guest do not say how many frames they are.
+"""What is as long is segmented: one more than a whole Ethernet frame without its check sequence. By length, for what
+comes from a guest does not say how many frames it is.
 """
 
 

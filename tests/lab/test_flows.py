@@ -296,3 +296,22 @@ def test_a_ring_of_processes_of_the_bare_host_is_refused(hosts: Path, tmp_path: 
     )  # fmt: skip
     assert done.returncode == 2
     assert "network stack" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.alone
+def test_guests_of_user_mode_linux_in_a_ring_are_handed_whole_frames(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """They say to their taps that they take large segments, which do not fit in their buffers: that made 5 Mbit/s."""
+    require("iperf", "busybox", "linux.uml")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    name = f"ring{os.getpid()}"
+    try:
+        hosts = lab.up(LabSpec(name=name, sources=1, platforms=("uml",), jobs=True)).hosts_file
+        done = labconsole(
+            "experiment", "flow", "--platforms", "uml", "--pattern", "ring", "--guests", "2", "--duration", "3", "--json",
+            hosts=hosts, store=tmp_path / "s.sqlite",
+        )  # fmt: skip
+        record = FlowRecord.model_validate(json.loads(done.stdout.splitlines()[-1])["flow"])
+        assert record.verdict.status != "invalid", record.verdict
+        assert all((each.out_bps or 0) > 50e6 for each in record.ring), record.ring
+    finally:
+        lab.down(name)
