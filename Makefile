@@ -49,7 +49,8 @@ validate: packages-test $(VENV)/.installed-test
 	$(BIN)/python tests/programs/validation/run.py $(VALIDATE_ARGS)
 
 # The papers' evaluations on the local lab, an hour each; writes docs/evaluation.md and its pictures, or those on work in guests
-# with EVALUATION_ARGS=guests; with EVALUATION_ARGS=weights, in ten minutes, the one on guests that share a link.
+# with EVALUATION_ARGS=guests; with EVALUATION_ARGS=weights, in ten minutes, the one on guests that share a link;
+# with EVALUATION_ARGS=ring, in five, the one on guests that send to each other.
 evaluation: packages-test $(VENV)/.installed-test
 	$(BIN)/python tests/programs/evaluation.py $(EVALUATION_ARGS)
 
