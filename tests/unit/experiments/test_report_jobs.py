@@ -78,7 +78,7 @@ def test_the_paper_stands_beside_what_was_found(store: str, tmp_path: Path) -> N
         ("isolation", "vserver"),
         ("overhead", "vserver"),
     }
-    assert {row["finding"] for row in beside if row["topic"] == "isolation"} == {"between guests"}
+    assert {row["finding"] for row in beside if row["topic"] == "isolation"} == {"between guests, of 2 guests", "between guests, of 5 guests"}
     mapped = reported(store, tmp_path / "mapped", "--reference", "quetier", "--reference-map", "lxc=xen")
     assert {row["paper_platform"] for row in rows(mapped / "quetier-beside.csv")} == {"xen"}
     other = reported(store, tmp_path / "other", "--reference", "mattos")
@@ -156,7 +156,7 @@ def test_what_a_plan_asks_for_and_is_missing_is_told_and_so_is_its_note(
     path, store = planned
     assert main(["report", "--store", store, *(["--plan", str(path)] if by_file else [])]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "Missing of what was planned: plan waits, uml: 3 trials of 1 points, 1 of them taken and left out." in said
+    assert "Missing of what was planned: plan waits, uml: 3 trials of 1 point, 1 of them taken and left out." in said
     assert "Note on plan waits: with the old disk" in said
 
 
@@ -172,7 +172,7 @@ def test_a_bundle_of_a_plan_of_jobs_has_its_note_and_says_what_is_missing(
         noted = [json.loads(line) for line in files["runs.jsonl"].read().splitlines()]  # type: ignore[union-attr]
     assert manifest["report"]["trials"] == {"job": {"planned": 8, "taken": 7, "retaken": 1, "entered": 5}}
     assert manifest["report"]["missing_of_plans"] == [
-        "plan waits, uml: 3 trials of 1 points, 1 of them taken and left out"
+        "plan waits, uml: 3 trials of 1 point, 1 of them taken and left out"
     ]
     assert list(manifest["plans"]) == ["plans/waits.yaml"]
     assert [each["plan_note"]["text"] for each in noted] == ["with the old disk"]
