@@ -78,7 +78,10 @@ def test_the_paper_stands_beside_what_was_found(store: str, tmp_path: Path) -> N
         ("isolation", "vserver"),
         ("overhead", "vserver"),
     }
-    assert {row["finding"] for row in beside if row["topic"] == "isolation"} == {"between guests, of 2 guests", "between guests, of 5 guests"}
+    assert {row["finding"] for row in beside if row["topic"] == "isolation"} == {
+        "between guests, of 2 guests",
+        "between guests, of 5 guests",
+    }
     mapped = reported(store, tmp_path / "mapped", "--reference", "quetier", "--reference-map", "lxc=xen")
     assert {row["paper_platform"] for row in rows(mapped / "quetier-beside.csv")} == {"xen"}
     other = reported(store, tmp_path / "other", "--reference", "mattos")
