@@ -22,9 +22,6 @@ QUEUE_S = 0.05
 
 LEAST_BURST_BYTES, LEAST_QUEUE_BYTES = 3028, 10 * 1514
 KIND, CREDIT = "tbf on ifb", "netback credit"
-CREDIT_BURST_BYTES = 131_072
-"""What Xen's back end lets through at once after a rest, or a whole interval's where that is more."""
-
 CREDIT_RATIO = 0.1
 """Xen's back end gives up to so much less than its limit: its timer is late by a tick in every interval of 50 ms."""
 
@@ -89,7 +86,8 @@ def queue_name(number: int) -> str:
 async def read_credit(uut: AgentLink, interfaces: Mapping[str, str]) -> dict[str, LimiterSeen]:
     """Guest to what the back end of its NIC holds it to, by the kernel's own word (debugfs), given guest to interface.
 
-    Every queue of a NIC has the whole credit, so a guest may send their sum. What cannot be read is None.
+    Every queue of a NIC has the whole credit, so a guest may send their sum. What cannot be read is None, and so is what
+    may come at once after a rest, which the kernel does not say.
     """
     if not interfaces:
         return {}
@@ -108,7 +106,7 @@ def _credit(interface: str, queues: list[tuple[int, int]]) -> LimiterSeen:
         kind=CREDIT,
         interface=interface,
         rate_bps=sum(credit * 8_000_000 // every_us for credit, every_us in queues) if limited else None,
-        burst_bytes=sum(max(CREDIT_BURST_BYTES, credit) for credit, _ in queues) if limited else None,
+        burst_bytes=None,
         passed_packets=None,
         dropped_packets=None,
     )
