@@ -75,6 +75,12 @@ def parse_location(url: str | None) -> StoreLocation:
     return FileLocation(Path(text).expanduser().absolute())
 
 
+def is_made(url: str | None) -> bool:
+    """Whether there may be a store at this place: a file that is there, or any server. Raises as parse_location."""
+    location = parse_location(url)
+    return not isinstance(location, FileLocation) or location.path.exists()
+
+
 def _server(url: str) -> ServerLocation:
     """A server's URL. One with a password in it is refused unrepeated: command lines are for everybody to read."""
     try:

@@ -86,8 +86,8 @@ def queue_name(number: int) -> str:
 async def read_credit(uut: AgentLink, interfaces: Mapping[str, str]) -> dict[str, LimiterSeen]:
     """Guest to what the back end of its NIC holds it to, by the kernel's own word (debugfs), given guest to interface.
 
-    Every queue of a NIC has the whole credit, so a guest may send their sum. What cannot be read is None, and so is what
-    may come at once after a rest, which the kernel does not say.
+    Every queue of a NIC has the whole credit, so a guest may send their sum. What cannot be read is None, and so is
+    what may come at once after a rest, which the kernel does not say.
     """
     if not interfaces:
         return {}

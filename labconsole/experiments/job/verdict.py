@@ -188,6 +188,7 @@ def clock_notes(copies: Sequence[CopySeen]) -> Iterator[Figures]:
     yield {
         "node": worst,
         "kind": "clock_distorted",
-        "detail": f"{many} ran otherwise than the one outside; {worst}'s {off[worst]:.3f} times as fast",
+        "detail": f"{many} told otherwise than the one outside; {worst}'s {off[worst]:.3f} times as long (one that "
+        "waits for a processor between its clock and its mark looks so too)",
         "clock_ratios": off,
     }

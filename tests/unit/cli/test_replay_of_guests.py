@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from labconsole.cli.commands.replay.choice import chosen_points, first_blocks
+from labconsole.cli.main import main
 from labconsole.errors import ConfigError
 from labconsole.experiments.job.steps import Jobs
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.plan.plan import Plan
 from support.fake_session import make_inventory
 
+HOSTS = Path(__file__).parents[2] / "golden" / "format-1" / "hosts.yaml"
 HEAD = "plan: guests\nplatforms: [raw]\nset_ups: 3\n"
 KINDS = {
     "jobs": "job: {jobs: [{job: wait, size: 7}], guests: [3], working: [all], cpu: [same]}\n",
@@ -50,3 +52,14 @@ def test_more_blocks_than_there_are_and_points_are_refused(tmp_path: Path, kind:
 def test_how_long_a_job_that_waits_takes_is_known(tmp_path: Path):
     steps = Jobs(None).steps(plan_of(tmp_path, "jobs"))  # type: ignore[arg-type]
     assert [list(step.durations_s(make_inventory())) for step in steps] == [[7.0]] * 3
+
+
+def test_a_dry_run_says_that_set_ups_are_reckoned_and_makes_no_store(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    path, store = tmp_path / "plan.yaml", tmp_path / "none.sqlite"
+    path.write_text(HEAD + KINDS["jobs"])
+    status = main(["replay", str(path), "--hosts", str(HOSTS), "--store", str(store), "--dry-run"])
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert status == 0 and "3 of 3 jobs to take (0 stored already)" in last and "with the set-ups, if each" in last
+    assert list(tmp_path.iterdir()) == [path]

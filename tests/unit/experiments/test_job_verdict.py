@@ -109,6 +109,7 @@ def test_the_worst_clock_of_a_guest_is_told_whichever_copy_it_is_of():
     for order in (copies, copies[::-1]):
         (note,) = clock_notes(order)
         assert note["clock_ratios"] == {"g1": 0.5}
+        assert "g1's 0.500 times as long (one that waits for a processor" in note["detail"]
     assert list(clock_notes([copy(clock_ratio=1.012)])) == []
 
 

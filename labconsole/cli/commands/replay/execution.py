@@ -7,6 +7,8 @@ import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from labconsole.cli.commands.replay.choice import chosen_points, first_blocks
 from labconsole.cli.commands.replay.dry_run import trials_dry_run
@@ -29,12 +31,22 @@ from labconsole.model.inventory import Inventory
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.run import RunRecord
+from labconsole.store.location import is_made
 from labconsole.store.writing import RunStore
 
 
 def replay(args: argparse.Namespace) -> int:
     """Measure what is missing of every plan that was named, one after the other, holding the testbed once."""
-    inventory, store = load_testbed(hosts_path(args.hosts), args.store)
+    with ExitStack() as held:
+        place = args.store
+        if args.dry_run and not is_made(place):
+            # What is asked of an empty store is what is asked of none, and a dry run makes nothing.
+            place = str(Path(held.enter_context(TemporaryDirectory())) / "runs.sqlite")
+        return _replay_into(args, place)
+
+
+def _replay_into(args: argparse.Namespace, place: str | None) -> int:
+    inventory, store = load_testbed(hosts_path(args.hosts), place)
     session = open_session(inventory, store)
     plans = [first_blocks(load_plan(path, inventory, also=session.check_background), args) for path in args.plan]
     refuse_twice(args.plan, plans)

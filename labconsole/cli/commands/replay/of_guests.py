@@ -95,5 +95,5 @@ def guests_dry_run(
         return
     plain_lines(
         f"{plan.name}: {len(left.steps)} of {left.asked} {kind.plural} to take ({left.stored} stored already), about "
-        f"{minutes(left.reckoned.total_s)} {kind.guess}"
+        f"{minutes(left.reckoned.total_s)} with the set-ups, {kind.guess}"
     )
