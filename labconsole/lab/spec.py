@@ -58,6 +58,9 @@ class LabSpec:
     boot: Literal["linux", "xen"] = "linux"
     """What the machine that is the UUT boots."""
 
+    nic: Literal["virtio", "e1000"] = "virtio"
+    """The model of the machine's NICs."""
+
     jobs: bool = False
     """Whether guests have the programs of jobs."""
 
@@ -79,6 +82,7 @@ class LabSpec:
         _word("accel", self.accel, ("tcg", "kvm"))
         _word("uut", self.uut, ("namespace", "machine"))
         _word("boot", self.boot, ("linux", "xen"))
+        _word("nic", self.nic, ("virtio", "e1000"))
         self._check_machine()
         if self.generator == "pktgen" and self.ssh_server == "openssh":
             # sshd would log in the host's user, who in the machine is nobody special and may not send.
@@ -116,6 +120,8 @@ class LabSpec:
         if self.uut == "namespace":
             if self.boot != "linux":
                 raise ConfigError("needs a UUT that is a machine (--uut machine)", key="boot", value=self.boot)
+            if self.nic != "virtio":
+                raise ConfigError("needs a UUT that is a machine (--uut machine)", key="nic", value=self.nic)
             for name in self.platforms:
                 if name in MACHINE_ONLY_PLATFORMS:
                     raise ConfigError("needs a UUT that is a machine (--uut machine)", key="platforms", value=name)

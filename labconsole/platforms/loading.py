@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from labconsole.errors import ConfigError
 from labconsole.platforms.base.boot import BootedDriver, take_boot
+from labconsole.platforms.base.flow_control import FlowControlledDriver, take_flow_control
 from labconsole.plugins import PluginError, UnknownPlugin, load, names
 
 if TYPE_CHECKING:
@@ -61,6 +62,8 @@ def driver_for(platform: str, inventory: Inventory) -> Driver:
     except PluginError as exc:
         raise ConfigError(str(exc), key=key) from exc
     options = dict(entry.options)
-    boot = take_boot(platform, options)
+    boot, flow_control = take_boot(platform, options), take_flow_control(platform, options)
     driver = made(platform, options)
+    if flow_control is not None:
+        driver = FlowControlledDriver(platform, flow_control, driver)
     return driver if boot is None else BootedDriver(platform, boot, driver)

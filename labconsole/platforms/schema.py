@@ -6,7 +6,10 @@ from pydantic.json_schema import JsonSchemaValue
 
 from labconsole.contracts.driver import DriverInfo
 from labconsole.model.inventory import Inventory
-from labconsole.platforms.base.boot import BOOTS, OPTION
+from labconsole.platforms.base.boot import BOOTS
+from labconsole.platforms.base.boot import OPTION as BOOT
+from labconsole.platforms.base.flow_control import OPTION as FLOW_CONTROL
+from labconsole.platforms.base.flow_control import WORDS
 from labconsole.platforms.loading import known_drivers
 
 
@@ -31,6 +34,11 @@ def _options(about: DriverInfo) -> JsonSchemaValue:
     schema = about.Options.model_json_schema(ref_template=f"#/$defs/{about.name}.{{model}}")
     driver = {"const": about.name, "description": about.summary}
     boot = {"enum": list(BOOTS), "description": "the system that the UUT has to run, where it can boot several"}
-    schema["properties"] = {"driver": driver, OPTION: boot, **schema.get("properties", {})}
+    flow_control = {
+        "enum": [*WORDS, True, False],
+        "description": "Ethernet flow control of the UUT's NICs; as found if not given",
+    }
+    added = {BOOT: boot, FLOW_CONTROL: flow_control}
+    schema["properties"] = {"driver": driver, **added, **schema.get("properties", {})}
     schema["required"] = ["driver", *schema.get("required", ())]
     return schema

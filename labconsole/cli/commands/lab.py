@@ -57,6 +57,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--accel", choices=("tcg", "kvm"), default="tcg", help="accelerator of machines and of qemu-* (default: tcg)"
     )
     up.add_argument(
+        "--nic", choices=("virtio", "e1000"), default="virtio",
+        help="model of the machine's NICs; e1000 has flow control to set (default: virtio)",
+    )  # fmt: skip
+    up.add_argument(
         "--jobs", action="store_true",
         help="give guests the programs of jobs as well: pi, mbw, stress-ng, bonnie++, iperf, iproute2",
     )  # fmt: skip
@@ -115,6 +119,7 @@ def _spec(args: argparse.Namespace) -> LabSpec:
         accel=args.accel,
         uut=args.uut,
         boot=args.boot,
+        nic=args.nic,
         jobs=args.jobs,
         platforms=tuple(args.platforms or (DEFAULT_MACHINE_PLATFORMS if args.uut == "machine" else DEFAULT_PLATFORMS)),
     )

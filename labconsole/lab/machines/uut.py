@@ -49,8 +49,11 @@ MODULES = (
     *("af_packet", "pktgen", "veth", "bridge", "tun", "sch_tbf", "sch_netem"),
     *("crc32c_generic", "nf_tables", "nft_numgen", "nft_objref?"),
     *("virtio_blk", "ext4"),
+    "e1000",
 )
 """As for a lab in a machine (whole_lab.py), and for its disk."""
+
+NIC_DEVICES = {"virtio": "virtio-net-pci", "e1000": "e1000"}
 
 BOOTS = {"linux": (*MODULES, "kvm_amd"), "xen": (*MODULES, *xen.MODULES)}
 """What is loaded, by what the machine boots. QEMU's TCG emulates AMD's virtualization."""
@@ -108,7 +111,8 @@ def command_line(spec: LabSpec, node: LabNode, files: DebianKernel, directory: P
     # The first device on the bus becomes eth0; the others are renamed by their MACs.
     for name, mac in ((MANAGEMENT, MANAGEMENT_MAC), *((_tap(i.name), i.mac) for i in node.interfaces)):
         nics += ["-netdev", f"tap,id={name},ifname={name},script=no,downscript=no"]
-        nics += ["-device", f"virtio-net-pci,netdev={name},mac={mac}"]
+        model = spec.nic if name != MANAGEMENT else "virtio"
+        nics += ["-device", f"{NIC_DEVICES[model]},netdev={name},mac={mac}"]
     return [
         *(qemu, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-machine", "q35", *accel),
         *("-smp", str(MACHINE_CPUS), "-m", str(MEMORY_MIB)),

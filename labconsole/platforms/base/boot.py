@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any, TypeVar, cast
+from typing import Any
 
-from labconsole.contracts.crew import Crew, CrewDriver, CrewWanted
-from labconsole.contracts.driver import Attest, Attestation, Driver, Prepared, StreamWiring
+from labconsole.contracts.driver import Attestation, Driver
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import ConfigError, NodeError
+from labconsole.platforms.base.added import AddedDriver
 from labconsole.wire.execution import Execute
 
 OPTION = "boot"
 BOOTS = ("linux", "xen")
 DESCRIPTION = "/run/labconsole/machine.json"
 _READ_S = 10.0
-
-Made = TypeVar("Made", Prepared, Crew)
 
 
 def take_boot(platform: str, options: dict[str, Any]) -> str | None:
@@ -35,47 +32,20 @@ def take_boot(platform: str, options: dict[str, Any]) -> str | None:
     )
 
 
-class BootedDriver:
+class BootedDriver(AddedDriver):
     """Another driver, for what runs under one of the UUT's systems."""
 
+    said_as = "machine"
+
     def __init__(self, platform: str, boot: str, driver: Driver) -> None:
-        self._platform, self._boot, self._driver = platform, boot, driver
-        self.about = driver.about
+        super().__init__(platform, driver)
+        self._boot = boot
 
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._driver, name)
-        return self._prepare_crew if name == "prepare_crew" else found
+    async def made_sure(self, uut: AgentLink, nics: Sequence[str]) -> None:
+        """Refused when the UUT has booted something else."""
+        await self.seen(uut, nics)
 
-    def refusal(self, background: str) -> str | None:
-        return self._driver.refusal(background)
-
-    async def prepare(
-        self, uut: AgentLink, wirings: Sequence[StreamWiring], *, second: Sequence[StreamWiring] | None = None
-    ) -> Prepared:
-        """See Driver; refused when the UUT has booted something else."""
-        machine = await self._machine(uut)
-        return self._with(machine, await self._driver.prepare(uut, wirings, second=second))
-
-    async def _prepare_crew(self, uut: AgentLink, wanted: CrewWanted) -> Crew:
-        """See CrewDriver: of a driver that is one."""
-        machine = await self._machine(uut)
-        return self._with(machine, await cast("CrewDriver", self._driver).prepare_crew(uut, wanted))
-
-    def _with(self, machine: Attestation, made: Made) -> Made:
-        attest = made.attest
-        return replace(
-            made,
-            attestation={**made.attestation, "machine": machine},
-            attest=None if attest is None else self._attested(attest),
-        )
-
-    def _attested(self, attest: Attest) -> Attest:
-        async def both(uut: AgentLink) -> Attestation:
-            return {**await attest(uut), "machine": await self._machine(uut)}
-
-        return both
-
-    async def _machine(self, uut: AgentLink) -> Attestation:
+    async def seen(self, uut: AgentLink, nics: Sequence[str]) -> Attestation:
         """What the machine says of itself. Raises NodeError when it is not what the platform needs."""
         read = await uut.ask(Execute(argv=["cat", DESCRIPTION], timeout_s=_READ_S))
         try:
@@ -99,6 +69,3 @@ class BootedDriver:
             "emulated": said.get("emulated") is True,
             "accel": accel if accel in ("tcg", "kvm") else None,
         }
-
-    async def restore(self, uut: AgentLink) -> None:
-        await self._driver.restore(uut)

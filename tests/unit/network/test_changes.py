@@ -33,6 +33,7 @@ GOOD: dict[str, dict[str, Any]] = {
         "files": True,
     },
     "credit": {"interface": "vif1.0", "rate_bps": 30_000_000},
+    "flow_control": {"interface": "eth1", "on": False},
     "link_up": {"interface": "eth1"},
     "namespace": {"name": "guest"},
     "namespace_nic": {
@@ -65,7 +66,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "tap": {"name": "lcti1", "whole_frames": True},
     "veth": {"name": "lcv1", "peer": "eth0", "peer_namespace": "g", "mac": "02:00:00:00:00:01", "peer_mac": None},
 }
-OUTSIDE = ("control_groups", "credit", "guest_disks", "namespace", "namespace_nic")
+OUTSIDE = ("control_groups", "credit", "flow_control", "guest_disks", "namespace", "namespace_nic")
 """Made in no namespace but the agent's own."""
 
 

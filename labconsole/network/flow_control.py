@@ -1,0 +1,77 @@
+"""Ethernet flow control of a NIC (IEEE 802.3, annex 31B): whether it obeys and sends pause frames."""
+
+from __future__ import annotations
+
+import array
+import errno
+import fcntl
+import os
+import socket
+import struct
+from typing import ClassVar, List, Optional, Tuple
+
+from labconsole.network.change import ChangedNode, Entry, InterfaceName, NetworkChange, line
+from labconsole.wire.codec import WireError
+
+SIOCETHTOOL = 0x8946
+GET_PAUSE, SET_PAUSE = 0x12, 0x13
+
+Settings = Tuple[int, int, int]
+"""Negotiated, obeyed (rx) and sent (tx), each 0 or 1: ``struct ethtool_pauseparam``."""
+
+_ABSENT = (errno.EOPNOTSUPP, errno.EINVAL)
+
+
+class FlowControl(NetworkChange, do="flow_control"):
+    """Have a NIC obey and send pause frames, or neither, without negotiating it with the other end of its cable."""
+
+    namespace: ClassVar[None] = None  # type: ignore[misc]  # a NIC's, which the node's own namespace has
+    interface: InterfaceName
+    on: bool
+
+    def apply(self, node: ChangedNode) -> None:
+        before = _settings(self.interface)
+        if before is None:
+            raise WireError("not_supported", "the driver of %s has no flow control to set" % self.interface)
+        wanted = (0, int(self.on), int(self.on))
+        if before[1:] == wanted[1:] and not before[0]:
+            return
+        node.promise(self.kind, interface=self.interface, before=list(before))
+        try:
+            _set(self.interface, wanted)
+        except OSError as exc:
+            raise WireError("failed", "flow control of %s: %s" % (self.interface, os.strerror(exc.errno or 0))) from exc
+
+    @staticmethod
+    def undo(entry: Entry) -> None:
+        negotiated, obeyed, sent = entry["before"]
+        if _settings(entry["interface"]) is not None:
+            _set(entry["interface"], (negotiated, obeyed, sent))
+
+    def commands(self) -> List[str]:
+        word = "on" if self.on else "off"
+        return [line("ethtool", "-A", self.interface, "autoneg", "off", "rx", word, "tx", word)]
+
+
+def _settings(interface: str) -> Optional[Settings]:
+    """None: the interface is gone, or its driver has none."""
+    try:
+        _, negotiated, obeyed, sent = struct.unpack("=4I", _asked(interface, struct.pack("=I12x", GET_PAUSE)))
+    except OSError as exc:
+        if exc.errno in (*_ABSENT, errno.ENODEV):
+            return None
+        raise
+    return negotiated, obeyed, sent
+
+
+def _set(interface: str, settings: Settings) -> None:
+    _asked(interface, struct.pack("=4I", SET_PAUSE, *settings))
+
+
+def _asked(interface: str, command: bytes) -> bytes:
+    """The answer of a driver to a command of ethtool(8): by ioctl, for the netlink library has no call for this."""
+    data = array.array("B", command)
+    request = struct.pack("16sP", interface.encode(), data.buffer_info()[0]).ljust(40, b"\0")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        fcntl.ioctl(asking.fileno(), SIOCETHTOOL, request)
+    return data.tobytes()

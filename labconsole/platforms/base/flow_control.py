@@ -1,0 +1,95 @@
+"""Flow control as a factor: ``flow_control: on`` or ``off`` in hosts.yaml, for a platform of any driver.
+
+Two platforms that differ in nothing else are compared as any two are. A unit under test that sends pause frames
+throttles who sends to it, so that what it cannot forward is never offered: Schlosser et al. left it on, and their
+curves end there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from labconsole.contracts.driver import Attestation, Driver, StreamWiring
+from labconsole.contracts.ports import AgentLink
+from labconsole.errors import ConfigError, NodeError
+from labconsole.network.change import NetworkChange
+from labconsole.network.flow_control import FlowControl
+from labconsole.platforms.base.added import AddedDriver, nics_of
+from labconsole.platforms.base.forwarding import apply, shell_lines, undo
+from labconsole.wire.links import NodeLinkState, ReadLinks
+
+OPTION = "flow_control"
+WORDS = ON, OFF = ("on", "off")
+TOKEN = "flow_control"
+CARRIER_S = 30.0
+"""How long a link may take to come back when its flow control has changed."""
+
+_LOOK_S = 0.2
+
+
+def take_flow_control(platform: str, options: dict[str, Any]) -> bool | None:
+    """Take the option away from the driver's; None: as found. Raises ConfigError."""
+    told = options.pop(OPTION, None)
+    if told is None:
+        return None
+    if type(told) is bool or told in WORDS:
+        return told in (ON, True)
+    raise ConfigError("is not valid", key=f"platforms.{platform}.{OPTION}", value=told, allowed=", ".join(WORDS))
+
+
+class FlowControlledDriver(AddedDriver):
+    """Another driver, with flow control of the UUT's NICs on or off."""
+
+    said_as = "flow_control"
+
+    def __init__(self, platform: str, on: bool, driver: Driver) -> None:
+        super().__init__(platform, driver)
+        self._on = on
+
+    def _changes(self, nics: Sequence[str]) -> list[NetworkChange]:
+        return [FlowControl(interface=nic, on=self._on) for nic in nics]
+
+    def commands(self, wirings: Sequence[StreamWiring], second: Sequence[StreamWiring] | None = None) -> list[str]:
+        """See Driver."""
+        return [*shell_lines(self._changes(nics_of(wirings, second))), *super().commands(wirings, second)]
+
+    async def made_sure(self, uut: AgentLink, nics: Sequence[str]) -> None:
+        """Set, and every link that was up is up again: some NICs negotiate anew."""
+        lit = [nic for nic, state in (await _states(uut, nics)).items() if state.carrier]
+        await apply(uut, TOKEN, self._changes(nics))
+        waited_s = 0.0
+        while dark := [nic for nic, state in (await _states(uut, lit)).items() if not state.carrier]:
+            if waited_s >= CARRIER_S:
+                raise NodeError(uut.name, f"{dark[0]} has no link {CARRIER_S:.0f} s after its flow control was set")
+            await asyncio.sleep(_LOOK_S)
+            waited_s += _LOOK_S
+
+    async def unmade(self, uut: AgentLink) -> None:
+        await undo(uut, TOKEN)
+
+    async def seen(self, uut: AgentLink, nics: Sequence[str]) -> Attestation:
+        """Each NIC's, read back. Raises NodeError when it is not what was set."""
+        found: Attestation = {}
+        for nic, state in (await _states(uut, nics)).items():
+            pause = state.pause
+            if pause is None or (pause.rx, pause.tx) != (self._on, self._on):
+                now = "not known" if pause is None else f"rx {_word(pause.rx)}, tx {_word(pause.tx)}"
+                wanted = f"{_word(self._on)} on platform {self._platform}"
+                raise NodeError(uut.name, f"flow control of {nic} should be {wanted}, but is {now}")
+            found[nic] = {"rx": pause.rx, "tx": pause.tx}
+        return found
+
+
+async def _states(uut: AgentLink, nics: Sequence[str]) -> dict[str, NodeLinkState]:
+    """Of these NICs of the UUT's own. Raises NodeError when one is not there."""
+    there = {link.name: link for link in (await uut.ask(ReadLinks())).links if not link.namespace}
+    for nic in nics:
+        if nic not in there:
+            raise NodeError(uut.name, f"there is no interface {nic}")
+    return {nic: there[nic] for nic in nics}
+
+
+def _word(on: bool) -> str:
+    return ON if on else OFF
