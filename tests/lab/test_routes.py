@@ -22,6 +22,7 @@ from labconsole.lab.spec import LabSpec
 from labconsole.model.record.route import RouteRecord
 from support.live_lab import COMMAND, labconsole, wait_until
 from support.requirements import require
+from support.route_lab import inside_router
 
 
 @pytest.fixture(scope="module")
@@ -84,26 +85,7 @@ def sound(record: RouteRecord) -> None:
 
 
 def inside(hosts: Path, number: int, *argv: str) -> str:
-    """Run a program in the network namespace of a router, from 1: that which has its inbound NIC."""
-    mac, seen = f"02:6c:77:01:00:{number - 1:02x}", set()
-    lab_dir = hosts.parent.name
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            namespace = os.stat(process / "ns/net").st_ino
-        except OSError:
-            continue
-        if namespace in seen:
-            continue
-        seen.add(namespace)
-        enter = ["nsenter", f"--net={process}/ns/net"]
-        links = subprocess.run([*enter, "ip", "-o", "link"], capture_output=True, text=True).stdout
-        other_end = re.search(rf"eth1@if(\d+):.*{mac}", links)
-        if other_end is None or f"{other_end[1]}: lcgi{number}@" not in on(hosts, "uut", "ip", "-o", "link"):
-            continue
-        done = subprocess.run([*enter, *argv], capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-    raise AssertionError(f"router {number} is not there, in the lab {lab_dir}")
+    return inside_router(hosts.parent.name, number, *argv)
 
 
 def during(hosts: Path, store: Path, *words: str) -> subprocess.Popen[str]:

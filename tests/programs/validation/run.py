@@ -34,6 +34,7 @@ import maxima  # noqa: E402
 import null_evaluation  # noqa: E402
 import one_set_up  # noqa: E402
 import powers  # noqa: E402
+import routers  # noqa: E402
 import set_up_means  # noqa: E402
 import simulating  # noqa: E402
 from tables import Deadline, Table  # noqa: E402
@@ -62,6 +63,7 @@ def tables(deadline: Deadline, options: argparse.Namespace) -> dict[str, Callabl
         "crews": lambda: guests.crews(deadline),
         "starts": lambda: guests.starts_and_disks(deadline),
         "flows": lambda: flows.flows(deadline),
+        "routers": lambda: routers.routers(deadline),
     }
 
 

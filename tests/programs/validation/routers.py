@@ -1,0 +1,212 @@
+"""Guests that forward, and guests in a ring, whose results are known beforehand: routes that are counted back, packets
+that a rule in one router drops, a cost per packet that was put there beside routes that should cost nothing, a limit on
+one guest of a ring. Real commands on a lab.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tables import NO, YES, Deadline, Table
+
+from labconsole.experiments.route.ledger import hops_of
+from labconsole.lab import commands as lab
+from labconsole.lab.spec import LabSpec
+from labconsole.model.record.flow import FlowRecord
+from labconsole.model.record.route import RouteRecord
+from support.live_lab import COMMAND, wait_until
+from support.route_lab import inside_router
+
+ROUTERS = ("container", "lxc")
+RINGS = ("container", "lxc", "uml")
+MANY, DESTINATIONS = 100_000, 4096
+DROPPED_PERCENT, OF, AT = 7, 4, 3
+RULES = 20
+MARGIN_RATIO = 0.02
+RING_MBPS, RING_RATIO = 64.0, 0.05
+"""A limit counts a large segment's headers once for each of its frames, the interface once in all."""
+
+TRIAL_S, REPLAY_S = 300.0, 1200.0
+PLAN = f"""\
+plan: routers
+platforms: [PLATFORM]
+set_ups: 9
+repetitions: 1
+margin: {MARGIN_RATIO:.0%}
+order: blocked-random
+seed: 1
+settle_s: 0.5
+max_redo: 2
+route:
+  guests: [1]
+  routes: [0, {MANY}]
+  destinations: [{DESTINATIONS}]
+  filters: [0, {RULES}]
+  targets: [max]
+  frame_sizes: [64]
+  duration_s: 4.0
+"""
+LOSING = (
+    "table ip seen { counter lost { }; chain c { type filter hook forward priority 0; "
+    f"numgen inc mod 100 < {DROPPED_PERCENT} counter name lost drop; }}; }}"
+)
+
+
+@contextmanager
+def _testbed() -> Iterator[tuple[str, Path]]:
+    """A lab: its name, and its hosts.yaml beside which stores may lie."""
+    name = f"valid{os.getpid()}r"
+    try:
+        status = lab.up(LabSpec(name=name, sources=1, platforms=("raw", *RINGS), jobs=True))
+        with tempfile.TemporaryDirectory() as directory:
+            hosts = Path(directory) / "hosts.yaml"
+            hosts.write_text(status.hosts_file.read_text())
+            yield name, hosts
+    finally:
+        lab.down(name)
+
+
+def _command(hosts: Path, *words: str) -> list[str]:
+    return [*COMMAND, *words, "--hosts", str(hosts), "--store", str(hosts.parent / "routers.sqlite")]
+
+
+def _said(argv: list[str], limit_s: float = TRIAL_S) -> list[dict[str, Any]]:
+    """The lines that a command says. Raises RuntimeError when it ends otherwise than well."""
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=limit_s, check=False)
+    if done.returncode:
+        raise RuntimeError(f"labconsole {argv[3]} ended with {done.returncode}: {done.stderr[-600:]}")
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def routers(deadline: Deadline) -> Table:
+    """One trial of each row, but of what routes and rules change nine set-ups."""
+    table = Table(
+        "19. Routers and rings", ("platform", "guests", "known beforehand", "found", "allowed", "as it must be")
+    )
+    table.summary = (
+        "What a rule of nftables drops is its own count. What routes and filter rules change is a replay's and its "
+        f"report's: nine set-ups, as fast as the source can, with and without {MANY} routes, with and without {RULES} "
+        "rules that match nothing: a cost per packet that was put there has to be found by what finds none in routes."
+    )
+    wanted: list[tuple[str, Callable[[Table, str, str, Path], None]]] = [
+        *((platform, row) for platform in ROUTERS for row in (_many, _loss, _changes)),
+        *((platform, _ring) for platform in RINGS),
+    ]
+    try:
+        with _testbed() as (name, hosts):
+            for platform, row in wanted:
+                if deadline.passed:
+                    raise TimeoutError("no time was left")
+                print(f"  {platform}", flush=True)
+                try:
+                    row(table, platform, name, hosts)
+                except Exception as exc:
+                    table.not_done(platform, exc)
+    except Exception as exc:
+        table.not_done("routers", exc)
+    return table
+
+
+def _row(table: Table, platform: str, guests: int, known: str, found: str, allowed: str, *, right: bool) -> None:
+    table.add(
+        platform, guests, known, found, allowed, YES if right else NO, failure=None if right else f"found {found}"
+    )
+
+
+def _asked(hosts: Path, platform: str, *words: str) -> list[str]:
+    return _command(hosts, "experiment", "route", "--platforms", platform, "--json", *words)
+
+
+def _many(table: Table, platform: str, _: str, hosts: Path) -> None:
+    """All routes that were asked for are there, and no packet is lost in a router that has them."""
+    told = ("--routes", str(MANY), "--destinations", str(DESTINATIONS), "--targets", "5kpps", "--duration", "5")
+    (said,) = _said(_asked(hosts, platform, *told))
+    (router,) = RouteRecord.model_validate(said["route"]).routers
+    there, lost = router.routes_after, (router.sent_packets or 0) - router.packets
+    _row(
+        table, platform, 1, f"{MANY + DESTINATIONS} routes, and none of {router.sent_packets} packets lost",
+        f"{there} routes, {lost} lost", "to the route and the packet",
+        right=router.routes == there == MANY + DESTINATIONS and lost == 0,
+    )  # fmt: skip
+
+
+def _loss(table: Table, platform: str, name: str, hosts: Path) -> None:
+    """Packets are dropped in the third of four routers, and counted by what drops them."""
+    words = _asked(hosts, platform, "--guests", str(OF), "--targets", "4kpps", "--duration", "6")
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def arrived() -> int:
+        if process.poll() is not None:
+            raise RuntimeError(process.stderr.read() if process.stderr is not None else "")
+        return int(lab.execute(name, "snk1", ["cat", "/sys/class/net/eth1/statistics/rx_packets"]).stdout)
+
+    dropped = 0
+    try:
+        base = arrived()
+        wait_until(lambda: arrived() > base + 500, timeout_s=60, what="nothing was sent")
+        inside_router(name, AT, "nft", LOSING)
+        while process.poll() is None:
+            try:
+                said = json.loads(inside_router(name, AT, "nft", "-j", "list", "counters"))["nftables"]
+                dropped = next(int(each["counter"]["packets"]) for each in said if "counter" in each)
+            except (AssertionError, ValueError, StopIteration):
+                break  # the router has gone
+        out, _ = process.communicate(timeout=TRIAL_S)
+    finally:
+        process.kill()
+    record = RouteRecord.model_validate(json.loads(out)["route"])
+    lost = [hops_of(each).inside for each in record.routers]
+    nowhere_else = all((hops_of(each).before, hops_of(each).behind) == (0, 0) for each in record.routers)
+    _row(
+        table, platform, OF, f"in the third {dropped} packets are dropped, in the others none",
+        ", ".join(map(str, lost)), "to the packet", right=lost == [0, 0, dropped, 0] and dropped > 0 and nowhere_else,
+    )  # fmt: skip
+
+
+def _changes(table: Table, platform: str, _: str, hosts: Path) -> None:
+    """What a replay and its report find of routes, and of the rules beside them."""
+    plan, out = hosts.parent / f"{platform}.yaml", hosts.parent / f"out-{platform}"
+    plan.write_text(PLAN.replace("PLATFORM", platform).replace("plan: routers", f"plan: routers-{platform}"))
+    _said(_command(hosts, "replay", str(plan), "--json"), REPLAY_S)
+    store = ["--store", str(hosts.parent / "routers.sqlite")]
+    subprocess.run(
+        [*COMMAND, "report", "--plan", str(plan), "--out", str(out), *store], check=True, capture_output=True
+    )
+    with (out / "route-changes.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["platform"] == platform]
+    for row in rows:
+        low, high = float(row["change_ci_low"]), float(row["change_ci_high"])
+        found = f"{float(row['change']):+.1%} [{low:+.1%}, {high:+.1%}], {row['word']}"
+        if row["varied"] == "routes":
+            known = f"{MANY} routes change nothing, beside {row['filters']} rules"
+            allowed, right = f"equivalent within {MARGIN_RATIO:.0%}", row["word"] == "equivalent"
+        else:
+            known = f"{RULES} rules cost something in each packet, beside {row['routes']} routes"
+            allowed, right = "below 0, and not equivalent", high < 0 and row["word"] != "equivalent"
+        _row(table, platform, 1, known, found, allowed, right=right)
+    if not rows:
+        raise RuntimeError("the report compares nothing")
+
+
+def _ring(table: Table, platform: str, _: str, hosts: Path) -> None:
+    """Of three guests in a ring the first is held to a rate, and each gets what the one before it sends."""
+    limits = f"{RING_MBPS:g}Mbit,200Mbit,200Mbit"
+    words = ["experiment", "flow", "--platforms", platform, "--json", "--pattern", "ring", "--guests", "3"]
+    (said,) = _said(_command(hosts, *words, "--limits", limits, "--duration", "5"))
+    record = FlowRecord.model_validate(said["flow"])
+    first, *others = record.ring
+    found = (first.out_bps or 0.0) / 1e6
+    free = all((each.out_bps or 0.0) / 1e6 > RING_MBPS * 1.5 for each in others)
+    _row(
+        table, platform, 3, f"in a ring, the first limited to {RING_MBPS:g} Mbit/s of frames", f"{found:.2f} Mbit/s",
+        f"± {RING_RATIO * RING_MBPS:.2f} Mbit/s, the others beyond it",
+        right=abs(found - RING_MBPS) <= RING_RATIO * RING_MBPS and free,
+    )  # fmt: skip
