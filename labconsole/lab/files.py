@@ -80,7 +80,8 @@ def hosts_yaml(spec: LabSpec, layout: Layout, ssh_config_path: str, guest: Guest
     speed = format_target(spec.link_speed_bps or UNSHAPED_BPS)
     lines = [
         f"# The lab {spec.name}. Made by `labconsole lab up`, removed by `labconsole lab down`.",
-        f"testbed: {spec.name}",
+        # NICs decide results: runs on others are another testbed's.
+        f"testbed: {spec.name}{'' if spec.nic == 'virtio' else f'-{spec.nic}'}",
         "emulated: true",
         *([f"injected: {injected}"] if (injected := spec.injected_digest()) is not None else []),
         "nodes:",

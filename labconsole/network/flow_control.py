@@ -23,7 +23,7 @@ _ABSENT = (errno.EOPNOTSUPP, errno.EINVAL)
 
 
 class FlowControl(NetworkChange, do="flow_control"):
-    """Have a NIC obey and send pause frames, or neither, without negotiating it with the other end of its cable."""
+    """Have a NIC obey and send pause frames, or neither, whatever the other end of its cable does."""
 
     namespace: ClassVar[None] = None  # type: ignore[misc]  # a NIC's, which the node's own namespace has
     interface: InterfaceName
@@ -33,14 +33,22 @@ class FlowControl(NetworkChange, do="flow_control"):
         before = _settings(self.interface)
         if before is None:
             raise WireError("not_supported", "the driver of %s has no flow control to set" % self.interface)
-        wanted = (0, int(self.on), int(self.on))
-        if before[1:] == wanted[1:] and not before[0]:
+        if before == (0, int(self.on), int(self.on)):
             return
         node.promise(self.kind, interface=self.interface, before=list(before))
         try:
-            _set(self.interface, wanted)
+            self._force(before[0])
         except OSError as exc:
             raise WireError("failed", "flow control of %s: %s" % (self.interface, os.strerror(exc.errno or 0))) from exc
+
+    def _force(self, negotiated: int) -> None:
+        """Some drivers take no other word on negotiation than the link's own. Raises OSError."""
+        try:
+            _set(self.interface, (0, int(self.on), int(self.on)))
+        except OSError as exc:
+            if not negotiated or exc.errno not in _ABSENT:
+                raise
+            _set(self.interface, (negotiated, int(self.on), int(self.on)))
 
     @staticmethod
     def undo(entry: Entry) -> None:

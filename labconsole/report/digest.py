@@ -118,6 +118,10 @@ def _size_words(asked: Json) -> str:
     return "mixed sizes" if size is None else f"{size} B"
 
 
+FOUND = "left as it was found"
+"""Of flow control: no platform asked for anything."""
+
+
 class Digest:
     """``add`` takes the records, oldest first; the fields hold what was seen in them.
 
@@ -232,6 +236,7 @@ class Digest:
         if isinstance(attested, dict):
             name = record["requested"]["platform"] + (", with a second guest" if record["background"] else "")
             self.platforms.setdefault(name, SeenFacts()).add(attested)
+        self._say("flow control", _flow_control(attested))
         calibration = environment.get("calibration")
         if isinstance(calibration, dict):
             self._say("calibration", f"{calibration.get('id')} of {calibration.get('finished_at')}")
@@ -352,3 +357,12 @@ def _by_flow_control(reason: Json) -> bool:
         if isinstance(place, dict) and isinstance(place.get("causes"), list)
         for cause in place["causes"]
     )
+
+
+def _flow_control(attested: object) -> str:
+    """What a platform's option made of it (platforms/base/flow_control.py)."""
+    told = attested.get("flow_control") if isinstance(attested, dict) else None
+    if not isinstance(told, dict) or not told:
+        return FOUND
+    on = any(isinstance(nic, dict) and nic.get("rx") for nic in told.values())
+    return f"{'on' if on else 'off'} at the unit under test, as its platform asks"

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from labconsole.contracts.report import MethodNote
 from labconsole.model.design_point import INCLUDES_FCS
 from labconsole.report.claims import Family
-from labconsole.report.digest import Digest
+from labconsole.report.digest import FOUND, Digest
 from labconsole.report.points import PointSummary
 
 Words = tuple[str, str]
@@ -90,7 +90,7 @@ def _load(digest: Digest) -> list[Words]:
             "the sink's where the unit under test is itself the bridge",
         ),
         ("Generator", one_of(said("sender"))),
-        ("Flow control", "layer 2, left as it was found; settings and pause counters are in the records"),
+        ("Flow control", f"layer 2, {one_of(said('flow control'))}; settings and pause counters are in the records"),
     ]
     kinds = said("background") or Counter()
     rows += [
@@ -235,11 +235,13 @@ def _statistics(family: Family, notes: Sequence[MethodNote]) -> list[Words]:
 
 def _departures(digest: Digest) -> list[Words]:
     seconds = [float(word.split()[0]) for word in digest.said.get("duration") or ()]
+    found = not set(digest.said.get("flow control") or ()) - {FOUND}
     rows = [
         (
             "From RFC 2544",
             "a grid of offered loads instead of the search of section 26.1; one direction (section 14: both); no "
-            "modifiers (section 11: broadcasts, management frames, routing updates, filters); flow control as found",
+            "modifiers (section 11: broadcasts, management frames, routing updates, filters); flow control as "
+            f"{'found' if found else 'its platform asks'}",
         ),
     ]
     if any(value < 60 for value in seconds):

@@ -76,9 +76,17 @@ def parse_location(url: str | None) -> StoreLocation:
 
 
 def is_made(url: str | None) -> bool:
-    """Whether there may be a store at this place: a file that is there, or any server. Raises as parse_location."""
+    """Whether opening this place would make nothing: a file is there, or a server, or no store can be made there.
+
+    Raises as parse_location.
+    """
     location = parse_location(url)
-    return not isinstance(location, FileLocation) or location.path.exists()
+    if not isinstance(location, FileLocation):
+        return True
+    try:
+        return location.path.exists() or not (location.own or location.path.parent.is_dir())
+    except OSError:
+        return True
 
 
 def _server(url: str) -> ServerLocation:

@@ -21,9 +21,10 @@ def inside_router(name: str, number: int, *argv: str) -> str:
             continue
         if namespace in seen:
             continue
-        seen.add(namespace)
         enter = ["nsenter", f"--net={process}/ns/net"]
         own = subprocess.run([*enter, "ip", "-o", "link"], capture_output=True, text=True, check=False).stdout
+        if own:  # the process was still there
+            seen.add(namespace)
         other_end = re.search(rf"eth1@if(\d+):.*{mac}", own)
         if other_end is None or f"{other_end[1]}: lcgi{number}@" not in links:
             continue

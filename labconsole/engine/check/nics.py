@@ -217,7 +217,7 @@ def slot_bps(speed: str | None, width: int) -> float | None:
 
 @check("nic.pause", "flow control")
 async def pause(bench: CheckContext, node: str) -> CheckFinding:
-    """Flow control is left as found, as the paper has it; here it is said, for it can throttle a generator."""
+    """Flow control is left as found unless a platform sets it; here it is said, for it can throttle a generator."""
     some = False
     words: dict[str, str] = {}
     for name, setting in (await _settings(bench, node)).items():
@@ -229,7 +229,7 @@ async def pause(bench: CheckContext, node: str) -> CheckFinding:
             words[name] = f"rx {'on' if found.rx else 'off'} tx {'on' if found.tx else 'off'}"
     if not words:
         return skipped("none of its data ports exists")
-    return passed(alike(words) + ("; left as found, and watched" if some else ""))
+    return passed(alike(words) + ("; left as found unless a platform sets it, and watched" if some else ""))
 
 
 @check("nic.offloads", "offloads")

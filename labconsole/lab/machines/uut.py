@@ -51,7 +51,7 @@ MODULES = (
     *("virtio_blk", "ext4"),
     "e1000",
 )
-"""As for a lab in a machine (whole_lab.py), and for its disk."""
+"""As for a lab in a machine (whole_lab.py), for its disk, and for the NICs it may have."""
 
 NIC_DEVICES = {"virtio": "virtio-net-pci", "e1000": "e1000"}
 

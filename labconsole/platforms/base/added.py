@@ -39,9 +39,6 @@ class AddedDriver(ABC):
     async def seen(self, uut: AgentLink, nics: Sequence[str]) -> Attestation:
         """What the attestation says of it, before and after each trial. Raises NodeError."""
 
-    def refusal(self, background: str) -> str | None:
-        return self._driver.refusal(background)
-
     def commands(self, wirings: Sequence[StreamWiring], second: Sequence[StreamWiring] | None = None) -> list[str]:
         return self._driver.commands(wirings, second)
 
@@ -51,7 +48,10 @@ class AddedDriver(ABC):
         """See Driver."""
         async with restored_on_failure(self.unmade, uut):
             await self.made_sure(uut, nics := nics_of(wirings, second))
-            prepared = await self._driver.prepare(uut, wirings, second=second)
+            if second is None:  # a driver from elsewhere may know nothing of second guests
+                prepared = await self._driver.prepare(uut, wirings)
+            else:
+                prepared = await self._driver.prepare(uut, wirings, second=second)
         async with restored_on_failure(self.restore, uut):
             return await self._with(uut, nics, prepared)
 
@@ -69,21 +69,23 @@ class AddedDriver(ABC):
         return replace(
             made,
             attestation={**made.attestation, self.said_as: await self.seen(uut, nics)},
-            attest=None if attest is None else self._attested(attest, nics),
+            attest=self._attested(attest, made.attestation, nics),
         )
 
-    def _attested(self, attest: Attest, nics: Sequence[str]) -> Attest:
+    def _attested(self, attest: Attest | None, once: Attestation, nics: Sequence[str]) -> Attest:
+        """What is added is asked again even of a driver that cannot ask."""
+
         async def both(uut: AgentLink) -> Attestation:
-            return {**await attest(uut), self.said_as: await self.seen(uut, nics)}
+            driver = once if attest is None else await attest(uut)
+            return {**driver, self.said_as: await self.seen(uut, nics)}
 
         return both
 
     async def restore(self, uut: AgentLink) -> None:
         """See Driver."""
-        try:
+        async with restored_on_failure(self.unmade, uut):
             await self._driver.restore(uut)
-        finally:
-            await self.unmade(uut)
+        await self.unmade(uut)
 
 
 def nics_of(wirings: Sequence[StreamWiring], second: Sequence[StreamWiring] | None) -> list[str]:

@@ -26,6 +26,9 @@ TOKEN = "flow_control"
 CARRIER_S = 30.0
 """How long a link may take to come back when its flow control has changed."""
 
+STEADY_LOOKS = 5
+"""So many looks in a row a link has to be there: a driver may let go of it after it has answered."""
+
 _LOOK_S = 0.2
 
 
@@ -47,6 +50,7 @@ class FlowControlledDriver(AddedDriver):
     def __init__(self, platform: str, on: bool, driver: Driver) -> None:
         super().__init__(platform, driver)
         self._on = on
+        self._lit: list[str] = []
 
     def _changes(self, nics: Sequence[str]) -> list[NetworkChange]:
         return [FlowControl(interface=nic, on=self._on) for nic in nics]
@@ -57,17 +61,25 @@ class FlowControlledDriver(AddedDriver):
 
     async def made_sure(self, uut: AgentLink, nics: Sequence[str]) -> None:
         """Set, and every link that was up is up again: some NICs negotiate anew."""
-        lit = [nic for nic, state in (await _states(uut, nics)).items() if state.carrier]
+        self._lit = [nic for nic, state in (await _states(uut, nics)).items() if state.carrier]
         await apply(uut, TOKEN, self._changes(nics))
-        waited_s = 0.0
-        while dark := [nic for nic, state in (await _states(uut, lit)).items() if not state.carrier]:
-            if waited_s >= CARRIER_S:
-                raise NodeError(uut.name, f"{dark[0]} has no link {CARRIER_S:.0f} s after its flow control was set")
-            await asyncio.sleep(_LOOK_S)
-            waited_s += _LOOK_S
+        await self._steady(uut, "set")
 
     async def unmade(self, uut: AgentLink) -> None:
+        """Put back, and every link that was up before is up again: whatever comes next needs it."""
         await undo(uut, TOKEN)
+        await self._steady(uut, "put back")
+        self._lit = []
+
+    async def _steady(self, uut: AgentLink, what: str) -> None:
+        """Raises NodeError when a link does not come back."""
+        steady, looks, most = 0, 0, round(CARRIER_S / _LOOK_S)
+        while self._lit and steady < STEADY_LOOKS:
+            dark = [nic for nic, state in (await _states(uut, self._lit)).items() if not state.carrier]
+            steady, looks = (0 if dark else steady + 1), looks + 1
+            if dark and looks > most:
+                raise NodeError(uut.name, f"{dark[0]} has no link {CARRIER_S:.0f} s after its flow control was {what}")
+            await asyncio.sleep(_LOOK_S)
 
     async def seen(self, uut: AgentLink, nics: Sequence[str]) -> Attestation:
         """Each NIC's, read back. Raises NodeError when it is not what was set."""

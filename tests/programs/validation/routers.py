@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +32,9 @@ MANY, DESTINATIONS = 100_000, 4096
 DROPPED_PERCENT, OF, AT = 7, 4, 3
 RULES = 20
 MARGIN_RATIO = 0.02
+COMPARISONS = 4
+"""Routes without and with rules, rules without and with routes."""
+
 RING_MBPS, RING_RATIO = 64.0, 0.05
 """A limit counts a large segment's headers once for each of its frames, the interface once in all."""
 
@@ -94,7 +98,7 @@ def routers(deadline: Deadline) -> Table:
     table.summary = (
         "What a rule of nftables drops is its own count. What routes and filter rules change is a replay's and its "
         f"report's: nine set-ups, as fast as the source can, with and without {MANY} routes, with and without {RULES} "
-        "rules that match nothing: a cost per packet that was put there has to be found by what finds none in routes."
+        "rules that match nothing. The method that finds no cost of routes has to find the cost of rules."
     )
     wanted: list[tuple[str, Callable[[Table, str, str, Path], None]]] = [
         *((platform, row) for platform in ROUTERS for row in (_many, _loss, _changes)),
@@ -158,10 +162,13 @@ def _loss(table: Table, platform: str, name: str, hosts: Path) -> None:
                 said = json.loads(inside_router(name, AT, "nft", "-j", "list", "counters"))["nftables"]
                 dropped = next(int(each["counter"]["packets"]) for each in said if "counter" in each)
             except (AssertionError, ValueError, StopIteration):
-                break  # the router has gone
-        out, _ = process.communicate(timeout=TRIAL_S)
+                pass  # the router has gone: so has the console, soon
+            time.sleep(0.05)
+        out, errors = process.communicate(timeout=TRIAL_S)
     finally:
         process.kill()
+    if process.returncode:
+        raise RuntimeError(f"labconsole experiment route ended with {process.returncode}: {errors[-600:]}")
     record = RouteRecord.model_validate(json.loads(out)["route"])
     lost = [hops_of(each).inside for each in record.routers]
     nowhere_else = all((hops_of(each).before, hops_of(each).behind) == (0, 0) for each in record.routers)
@@ -192,8 +199,8 @@ def _changes(table: Table, platform: str, _: str, hosts: Path) -> None:
             known = f"{RULES} rules cost something in each packet, beside {row['routes']} routes"
             allowed, right = "below 0, and not equivalent", high < 0 and row["word"] != "equivalent"
         _row(table, platform, 1, known, found, allowed, right=right)
-    if not rows:
-        raise RuntimeError("the report compares nothing")
+    if len(rows) != COMPARISONS:
+        raise RuntimeError(f"the report compares {len(rows)} times, not {COMPARISONS}")
 
 
 def _ring(table: Table, platform: str, _: str, hosts: Path) -> None:

@@ -128,8 +128,8 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a few rows in half a minute; needs --out")
     parser.add_argument(
         "--only", action="append", metavar="TABLE",
-        help="loss, intervals, observer, faults, limits, drills, jobs, crews, starts, flows; of what is simulated set-ups, losses, maxima, null, "
-        "contrast, power, equivalence, command, or simulated for all of it; may be given again; needs --out",
+        help="loss, intervals, observer, faults, limits, drills, jobs, crews, starts, flows, routers; of what is simulated set-ups, losses, maxima, "
+        "null, contrast, power, equivalence, command, or simulated for all of it; may be given again; needs --out",
     )  # fmt: skip
     parser.add_argument(
         "--renew", action="append", metavar="TABLE",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,6 +16,7 @@ from ruamel.yaml import YAML
 from labconsole.contracts.driver import DriverInfo, Prepared
 from labconsole.errors import ConfigError, LabSetupError, NodeError
 from labconsole.lab import commands, offers
+from labconsole.lab.files import hosts_yaml
 from labconsole.lab.guests import domains
 from labconsole.lab.images.debian_kernel import DebianKernel
 from labconsole.lab.images.debian_packages import merge_into_usr
@@ -47,6 +50,17 @@ def test_the_machine_has_a_nic_for_each_port_of_the_uut_with_the_macs_of_the_lay
 def test_the_accelerator_is_the_one_that_was_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "tcg" in command(LabSpec(uut="machine"), tmp_path, monkeypatch)
     assert "kvm" in command(LabSpec(uut="machine", accel="kvm"), tmp_path, monkeypatch)
+
+
+def test_its_nics_are_of_the_model_that_was_asked_for_and_another_testbed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = LabSpec(uut="machine", sources=2, nic="e1000")
+    devices = [word.split(",")[:2] for word in command(spec, tmp_path, monkeypatch) if "netdev=" in word]
+    assert devices[0] == ["virtio-net-pci", "netdev=management"]
+    assert {model for model, _ in devices[1:]} == {"e1000"}
+    named = [hosts_yaml(each, lay_out(each, 0), "/c") for each in (spec, replace(spec, nic="virtio"))]
+    assert [re.search("^testbed: (.*)$", text, re.MULTILINE)[1] for text in named] == ["local-e1000", "local"]  # type: ignore[index]
 
 
 def test_xen_boots_with_the_kernel_as_its_first_domain_and_its_tools_over_the_root(
@@ -156,6 +170,8 @@ def test_more_streams_than_a_domains_command_line_can_tell_are_refused(tmp_path:
     "options",
     [
         {"boot": "xen"},
+        {"nic": "e1000"},
+        {"uut": "machine", "nic": "rtl8139"},
         {"platforms": ("raw", "kvm")},
         {"uut": "machine", "generator": "pktgen"},
         {"uut": "machine", "ssh_server": "openssh"},

@@ -238,6 +238,20 @@ def test_a_generator_held_back_by_flow_control_is_told_by_the_evidence_not_by_th
     assert short.run_ids == (runs[1]["run_id"],)
 
 
+def test_what_a_platform_asks_of_flow_control_is_told_from_the_records(store_file: Path) -> None:
+    found, paused = taken(1, 90.0), taken(2, 80.0, target=200_000_000)
+    paused["environment"]["platform"]["flow_control"] = {"eth1": {"rx": True, "tx": True}}
+    digest = Digest({found["run_id"], paused["run_id"]})
+    for record in (found, paused):
+        digest.add(record)
+    assert digest.said["flow control"] == {
+        "left as it was found": 1,
+        "on at the unit under test, as its platform asks": 1,
+    }
+    text = page.render(report_of(store_file, [found, paused]), drawings={})
+    assert "on at the unit under test, as its platform asks" in text and "flow control as its platform asks" in text
+
+
 def test_figures_follow_the_papers_and_say_how_many_set_ups(store_file: Path, tmp_path: Path) -> None:
     def drawn(path: Path, make: Any) -> dict[str, Any]:
         runs = [
