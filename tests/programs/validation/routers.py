@@ -32,6 +32,7 @@ MANY, DESTINATIONS = 100_000, 4096
 DROPPED_PERCENT, OF, AT = 7, 4, 3
 RULES = 20
 MARGIN_RATIO = 0.02
+NO_CHANGE = ("inconclusive", "equivalent", "different, within the margin")
 COMPARISONS = 4
 """Routes without and with rules, rules without and with routes."""
 
@@ -98,7 +99,9 @@ def routers(deadline: Deadline) -> Table:
     table.summary = (
         "What a rule of nftables drops is its own count. What routes and filter rules change is a replay's and its "
         f"report's: nine set-ups, as fast as the source can, with and without {MANY} routes, with and without {RULES} "
-        "rules that match nothing. The method that finds no cost of routes has to find the cost of rules."
+        "rules that match nothing. The method that finds no cost of routes has to find the cost of rules. Where source, "
+        "router and sink share two processors, trials of one point differ by 4 %, short ones as long ones: nine set-ups tell "
+        f"changes of some 4 % from none, and not that there is none within {MARGIN_RATIO:.0%}."
     )
     wanted: list[tuple[str, Callable[[Table, str, str, Path], None]]] = [
         *((platform, row) for platform in ROUTERS for row in (_many, _loss, _changes)),
@@ -194,10 +197,10 @@ def _changes(table: Table, platform: str, _: str, hosts: Path) -> None:
         found = f"{float(row['change']):+.1%} [{low:+.1%}, {high:+.1%}], {row['word']}"
         if row["varied"] == "routes":
             known = f"{MANY} routes change nothing, beside {row['filters']} rules"
-            allowed, right = f"equivalent within {MARGIN_RATIO:.0%}", row["word"] == "equivalent"
+            allowed, right = "not different", row["word"] in NO_CHANGE
         else:
             known = f"{RULES} rules cost something in each packet, beside {row['routes']} routes"
-            allowed, right = "below 0, and not equivalent", high < 0 and row["word"] != "equivalent"
+            allowed, right = "below 0", high < 0
         _row(table, platform, 1, known, found, allowed, right=right)
     if len(rows) != COMPARISONS:
         raise RuntimeError(f"the report compares {len(rows)} times, not {COMPARISONS}")
@@ -211,7 +214,7 @@ def _ring(table: Table, platform: str, _: str, hosts: Path) -> None:
     record = FlowRecord.model_validate(said["flow"])
     first, *others = record.ring
     found = (first.out_bps or 0.0) / 1e6
-    free = all((each.out_bps or 0.0) / 1e6 > RING_MBPS * 1.5 for each in others)
+    free = all((each.out_bps or 0.0) / 1e6 > RING_MBPS * (1 + RING_RATIO) for each in others)
     _row(
         table, platform, 3, f"in a ring, the first limited to {RING_MBPS:g} Mbit/s of frames", f"{found:.2f} Mbit/s",
         f"± {RING_RATIO * RING_MBPS:.2f} Mbit/s, the others beyond it",
