@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
 
 from labconsole.contracts.driver import Attestation, Driver, StreamWiring
 from labconsole.contracts.ports import AgentLink
@@ -32,7 +31,7 @@ STEADY_LOOKS = 5
 _LOOK_S = 0.2
 
 
-def take_flow_control(platform: str, options: dict[str, Any]) -> bool | None:
+def take_flow_control(platform: str, options: dict[str, object]) -> bool | None:
     """Take the option away from the driver's; None: as found. Raises ConfigError."""
     told = options.pop(OPTION, None)
     if told is None:
