@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import array
 import errno
-import fcntl
 import os
 import socket
 import struct
 from typing import ClassVar, List, Optional, Tuple
 
 from labconsole.network.change import ChangedNode, Entry, InterfaceName, NetworkChange, line
+from labconsole.network.ethtool import asked
 from labconsole.wire.codec import WireError
 
-SIOCETHTOOL = 0x8946
 GET_PAUSE, SET_PAUSE = 0x12, 0x13
 
 Settings = Tuple[int, int, int]
@@ -77,9 +75,6 @@ def _set(interface: str, settings: Settings) -> None:
 
 
 def _asked(interface: str, command: bytes) -> bytes:
-    """The answer of a driver to a command of ethtool(8): by ioctl, for the netlink library has no call for this."""
-    data = array.array("B", command)
-    request = struct.pack("16sP", interface.encode(), data.buffer_info()[0]).ljust(40, b"\0")
+    """By ioctl: the netlink library has no call for this."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-        fcntl.ioctl(asking.fileno(), SIOCETHTOOL, request)
-    return data.tobytes()
+        return asked(asking, interface, command)

@@ -75,18 +75,15 @@ def parse_location(url: str | None) -> StoreLocation:
     return FileLocation(Path(text).expanduser().absolute())
 
 
-def is_made(url: str | None) -> bool:
-    """Whether opening this place would make nothing: a file is there, or a server, or no store can be made there.
-
-    Raises as parse_location.
-    """
+def would_make(url: str | None) -> bool:
+    """Whether opening this place for writing would make a store that is not there. Raises as parse_location."""
     location = parse_location(url)
     if not isinstance(location, FileLocation):
-        return True
+        return False
     try:
-        return location.path.exists() or not (location.own or location.path.parent.is_dir())
-    except OSError:
-        return True
+        return not location.path.exists() and (location.own or location.path.parent.is_dir())
+    except OSError:  # opening it says why
+        return False
 
 
 def _server(url: str) -> ServerLocation:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import array
 import errno
-import fcntl
 import socket
 import struct
 from typing import Any, Dict, List, Optional
 
-SIOCETHTOOL = 0x8946
+from labconsole.network.ethtool import asked
+
 GET_SETTINGS = 0x01
 GET_DRIVER = 0x03
 GET_PAUSE = 0x12
@@ -18,7 +17,7 @@ UNANSWERED = (errno.EOPNOTSUPP, errno.ENODEV, errno.EPERM, errno.EINVAL)
 
 
 class Ethtool:
-    """The questions of ethtool(8) by ioctl: older than netlink's, and answered by every driver that has an answer."""
+    """The questions, over one socket."""
 
     def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -28,15 +27,12 @@ class Ethtool:
 
     def ask(self, name: str, question: bytes) -> Optional[bytes]:
         """The answer to a command, as long as the question; None when the driver has none."""
-        data = array.array("B", question)
-        request = struct.pack("16sP", name.encode("utf-8"), data.buffer_info()[0]).ljust(40, b"\0")
         try:
-            fcntl.ioctl(self._socket.fileno(), SIOCETHTOOL, request)
+            return asked(self._socket, name, question)
         except OSError as exc:
             if exc.errno in UNANSWERED:
                 return None
             raise
-        return data.tobytes()
 
     def number(self, name: str, command: int) -> Optional[int]:
         answer = self.ask(name, struct.pack("=I4x", command))

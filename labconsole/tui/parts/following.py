@@ -44,7 +44,7 @@ class FollowingScreen(ConsoleScreen):
         return saved
 
     async def look(self) -> None:
-        """Take the runs as they are now, and show what follows from them: each screen in its own way."""
+        """Take the runs as they are now, and show what follows from them: each screen defines it itself."""
         raise NotImplementedError
 
     def show_runs(self, runs: Sequence[RunSummary]) -> None:

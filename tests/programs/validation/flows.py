@@ -8,14 +8,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tables import NO, YES, Deadline, Table
+from tables import OF_GUESTS, Deadline, RowMaker, Table, measure, testbed
 
 from labconsole.experiments.flow.figures import HEADER_BYTES
 from labconsole.experiments.flow.limiters import CREDIT
@@ -52,20 +51,6 @@ def _containers() -> LabSpec:
 
 def _machine() -> LabSpec:
     return LabSpec(name=f"valid{os.getpid()}x", platforms=("xen",), uut="machine", boot="xen", **_COMMON)
-
-
-@contextmanager
-def _testbed(spec: LabSpec) -> Iterator[tuple[str, Path]]:
-    """A lab: its name, and its hosts.yaml beside which stores may lie."""
-    name = spec.name
-    try:
-        status = lab.up(spec)
-        with tempfile.TemporaryDirectory() as directory:
-            hosts = Path(directory) / "hosts.yaml"
-            hosts.write_text(status.hosts_file.read_text())
-            yield name, hosts
-    finally:
-        lab.down(name)
 
 
 def _command(hosts: Path, platform: str, *words: str) -> list[str]:
@@ -115,35 +100,20 @@ def _sending(
 
 def flows(deadline: Deadline) -> Table:
     """One trial of each."""
-    table = Table(
-        "18. Flows out of guests", ("platform", "guests", "known beforehand", "found", "allowed", "as it must be")
-    )
+    table = Table("18. Flows out of guests", OF_GUESTS)
     table.summary = (
         "On links of 100 Mbit/s, which carry 95.7 Mbit/s of payload of 1472 bytes. What a rule of nftables drops and whom it "
         "holds back is its own count and its own time; rates are those of the sink's capture. One guest of User-mode Linux alone sends less than the link carries, "
         "here some 86 Mbit/s: two have to send."
     )
-    rows: tuple[Callable[[Table, str, str, Path], None], ...] = (_line, _limit, _loss, _dominance, _inward)
+    rows: tuple[RowMaker, ...] = (_line, _limit, _loss, _dominance, _inward)
     try:
         for spec, wanted in ((_containers(), [(p, row) for p in PLATFORMS for row in rows]), (_machine(), XEN_ROWS)):
-            with _testbed(spec) as (name, hosts):
-                for platform, row in wanted:
-                    if deadline.passed:
-                        raise TimeoutError("no time was left")
-                    print(f"  {platform}", flush=True)
-                    try:
-                        row(table, platform, name, hosts)
-                    except Exception as exc:
-                        table.not_done(platform, exc)
+            with testbed(spec) as (name, hosts):
+                measure(table, deadline, wanted, name, hosts)
     except Exception as exc:
         table.not_done("flows out of guests", exc)
     return table
-
-
-def _row(table: Table, platform: str, guests: int, known: str, found: str, allowed: str, *, right: bool) -> None:
-    table.add(
-        platform, guests, known, found, allowed, YES if right else NO, failure=None if right else f"found {found}"
-    )
 
 
 def _line(table: Table, platform: str, _: str, hosts: Path) -> None:
@@ -151,8 +121,7 @@ def _line(table: Table, platform: str, _: str, hosts: Path) -> None:
     for record in _taken(hosts, platform, "--guests", GUESTS[platform], "--duration", "5"):
         found = (record.sum_bps or 0.0) / 1e6
         error = LINE_RATIO * LINE_MBPS
-        _row(
-            table, platform, record.requested.guests, f"the line: {LINE_MBPS:.2f} Mbit/s", f"{found:.2f} Mbit/s",
+        table.judge(platform, record.requested.guests, f"the line: {LINE_MBPS:.2f} Mbit/s", f"{found:.2f} Mbit/s",
             f"± {error:.2f} Mbit/s", right=abs(found - LINE_MBPS) <= error,
         )  # fmt: skip
 
@@ -163,8 +132,7 @@ def _limit(table: Table, platform: str, _: str, hosts: Path) -> None:
     (record,) = _taken(hosts, platform, *told)
     found = (record.senders[0].shared_bps or 0.0) * FRAMES / 1e6
     error = LIMIT_RATIO * LIMIT_MBPS
-    _row(
-        table, platform, 2, f"the first limited to {LIMIT_MBPS:g} Mbit/s of frames", f"{found:.3f} Mbit/s",
+    table.judge(platform, 2, f"the first limited to {LIMIT_MBPS:g} Mbit/s of frames", f"{found:.3f} Mbit/s",
         f"± {error:.2f} Mbit/s", right=abs(found - LIMIT_MBPS) <= error,
     )  # fmt: skip
 
@@ -191,8 +159,7 @@ def _loss(table: Table, platform: str, name: str, hosts: Path) -> None:
     dropped = _counted(name)
     lab.execute(name, "uut", ["nft", "delete", "table", "netdev", "known"])
     lost = [sender.lost_packets for sender in found[-1].senders]
-    _row(
-        table, platform, 3, f"of the second {dropped} packets are dropped, of the others none",
+    table.judge(platform, 3, f"of the second {dropped} packets are dropped, of the others none",
         ", ".join(map(str, lost)), "to the packet", right=lost == [0, dropped, 0] and dropped > 0,
     )  # fmt: skip
 
@@ -210,8 +177,7 @@ def _inward(table: Table, platform: str, name: str, hosts: Path) -> None:
     lab.execute(name, "uut", ["nft", "delete", "table", "netdev", "known"])
     lost = [{loss.hop: loss.packets for loss in each.losses}.get("to_guest") for each in found[-1].receivers]
     whole = all(each.unplaced_packets == 0 for each in found[-1].receivers)
-    _row(
-        table, platform, 3, f"sent to: in front of the second {dropped} packets are dropped, of the others none",
+    table.judge(platform, 3, f"sent to: in front of the second {dropped} packets are dropped, of the others none",
         ", ".join(map(str, lost)), "to the packet", right=lost == [0, dropped, 0] and dropped > 0 and whole,
     )  # fmt: skip
 
@@ -225,8 +191,7 @@ def _dominance(table: Table, platform: str, name: str, hosts: Path) -> None:
         time.sleep(HELD_S)
         lab.execute(name, "uut", ["nft", "delete", "table", "netdev", "known"])
     longest_s = quantities(found[-1]).dominant_s or 0.0
-    _row(
-        table, platform, 2, f"the second held to 1 Mbit/s for {HELD_S:g} s: dominance", f"{longest_s:.1f} s",
+    table.judge(platform, 2, f"the second held to 1 Mbit/s for {HELD_S:g} s: dominance", f"{longest_s:.1f} s",
         f"± {HELD_ERROR_S:g} s", right=abs(longest_s - HELD_S) <= HELD_ERROR_S,
     )  # fmt: skip
 
@@ -239,8 +204,7 @@ def _credit(table: Table, platform: str, _: str, hosts: Path) -> None:
         found = (sender.payload_bps or 0.0) * FRAMES / 1e6
         limiter = sender.limiter
         kept = limiter is not None and limiter.kind == CREDIT and limiter.rate_bps == limit_mbps * 1e6
-        _row(
-            table, platform, 2, f"{sender.guest} limited to {limit_mbps:g} Mbit/s of frames by its back end's credit",
+        table.judge(platform, 2, f"{sender.guest} limited to {limit_mbps:g} Mbit/s of frames by its back end's credit",
             f"{found:.2f} Mbit/s", f"{1 - CREDIT_RATIO:g} to 1 of it, and read back",
             right=kept and (1 - CREDIT_RATIO) * limit_mbps <= found <= limit_mbps,
         )  # fmt: skip

@@ -9,14 +9,11 @@ import csv
 import json
 import os
 import subprocess
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tables import NO, YES, Deadline, Table
+from tables import OF_GUESTS, Deadline, RowMaker, Table, measure, testbed
 
 from labconsole.experiments.route.ledger import hops_of
 from labconsole.lab import commands as lab
@@ -65,20 +62,6 @@ LOSING = (
 )
 
 
-@contextmanager
-def _testbed() -> Iterator[tuple[str, Path]]:
-    """A lab: its name, and its hosts.yaml beside which stores may lie."""
-    name = f"valid{os.getpid()}r"
-    try:
-        status = lab.up(LabSpec(name=name, sources=1, platforms=("raw", *RINGS), jobs=True))
-        with tempfile.TemporaryDirectory() as directory:
-            hosts = Path(directory) / "hosts.yaml"
-            hosts.write_text(status.hosts_file.read_text())
-            yield name, hosts
-    finally:
-        lab.down(name)
-
-
 def _command(hosts: Path, *words: str) -> list[str]:
     return [*COMMAND, *words, "--hosts", str(hosts), "--store", str(hosts.parent / "routers.sqlite")]
 
@@ -93,39 +76,25 @@ def _said(argv: list[str], limit_s: float = TRIAL_S) -> list[dict[str, Any]]:
 
 def routers(deadline: Deadline) -> Table:
     """One trial of each row, but of what routes and rules change nine set-ups."""
-    table = Table(
-        "19. Routers and rings", ("platform", "guests", "known beforehand", "found", "allowed", "as it must be")
-    )
+    table = Table("19. Routers and rings", OF_GUESTS)
     table.summary = (
         "What a rule of nftables drops is its own count. What routes and filter rules change is a replay's and its "
         f"report's: nine set-ups, as fast as the source can, with and without {MANY} routes, with and without {RULES} "
-        "rules that match nothing. The method that finds no cost of routes has to find the cost of rules. Where source, "
-        "router and sink share two processors, trials of one point differ by 4 %, short ones as long ones: nine set-ups tell "
-        f"changes of some 4 % from none, and not that there is none within {MARGIN_RATIO:.0%}."
+        "rules that match nothing. The method that finds no cost of routes has to find the cost of rules. The "
+        "intervals say what nine set-ups can tell where source, router and sink share two processors: not that there is no "
+        f"change within {MARGIN_RATIO:.0%}."
     )
-    wanted: list[tuple[str, Callable[[Table, str, str, Path], None]]] = [
+    spec = LabSpec(name=f"valid{os.getpid()}r", sources=1, platforms=("raw", *RINGS), jobs=True)
+    wanted: list[tuple[str, RowMaker]] = [
         *((platform, row) for platform in ROUTERS for row in (_many, _loss, _changes)),
         *((platform, _ring) for platform in RINGS),
     ]
     try:
-        with _testbed() as (name, hosts):
-            for platform, row in wanted:
-                if deadline.passed:
-                    raise TimeoutError("no time was left")
-                print(f"  {platform}", flush=True)
-                try:
-                    row(table, platform, name, hosts)
-                except Exception as exc:
-                    table.not_done(platform, exc)
+        with testbed(spec) as (name, hosts):
+            measure(table, deadline, wanted, name, hosts)
     except Exception as exc:
         table.not_done("routers", exc)
     return table
-
-
-def _row(table: Table, platform: str, guests: int, known: str, found: str, allowed: str, *, right: bool) -> None:
-    table.add(
-        platform, guests, known, found, allowed, YES if right else NO, failure=None if right else f"found {found}"
-    )
 
 
 def _asked(hosts: Path, platform: str, *words: str) -> list[str]:
@@ -138,8 +107,7 @@ def _many(table: Table, platform: str, _: str, hosts: Path) -> None:
     (said,) = _said(_asked(hosts, platform, *told))
     (router,) = RouteRecord.model_validate(said["route"]).routers
     there, lost = router.routes_after, (router.sent_packets or 0) - router.packets
-    _row(
-        table, platform, 1, f"{MANY + DESTINATIONS} routes, and none of {router.sent_packets} packets lost",
+    table.judge(platform, 1, f"{MANY + DESTINATIONS} routes, and none of {router.sent_packets} packets lost",
         f"{there} routes, {lost} lost", "to the route and the packet",
         right=router.routes == there == MANY + DESTINATIONS and lost == 0,
     )  # fmt: skip
@@ -175,8 +143,7 @@ def _loss(table: Table, platform: str, name: str, hosts: Path) -> None:
     record = RouteRecord.model_validate(json.loads(out)["route"])
     lost = [hops_of(each).inside for each in record.routers]
     nowhere_else = all((hops_of(each).before, hops_of(each).behind) == (0, 0) for each in record.routers)
-    _row(
-        table, platform, OF, f"in the third {dropped} packets are dropped, in the others none",
+    table.judge(platform, OF, f"in the third {dropped} packets are dropped, in the others none",
         ", ".join(map(str, lost)), "to the packet", right=lost == [0, 0, dropped, 0] and dropped > 0 and nowhere_else,
     )  # fmt: skip
 
@@ -201,7 +168,7 @@ def _changes(table: Table, platform: str, _: str, hosts: Path) -> None:
         else:
             known = f"{RULES} rules cost something in each packet, beside {row['routes']} routes"
             allowed, right = "below 0", high < 0
-        _row(table, platform, 1, known, found, allowed, right=right)
+        table.judge(platform, 1, known, found, allowed, right=right)
     if len(rows) != COMPARISONS:
         raise RuntimeError(f"the report compares {len(rows)} times, not {COMPARISONS}")
 
@@ -215,8 +182,7 @@ def _ring(table: Table, platform: str, _: str, hosts: Path) -> None:
     first, *others = record.ring
     found = (first.out_bps or 0.0) / 1e6
     free = all((each.out_bps or 0.0) / 1e6 > RING_MBPS * (1 + RING_RATIO) for each in others)
-    _row(
-        table, platform, 3, f"in a ring, the first limited to {RING_MBPS:g} Mbit/s of frames", f"{found:.2f} Mbit/s",
+    table.judge(platform, 3, f"in a ring, the first limited to {RING_MBPS:g} Mbit/s of frames", f"{found:.2f} Mbit/s",
         f"± {RING_RATIO * RING_MBPS:.2f} Mbit/s, the others beyond it",
         right=abs(found - RING_MBPS) <= RING_RATIO * RING_MBPS and free,
     )  # fmt: skip

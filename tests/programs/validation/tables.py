@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+
+from labconsole.lab import commands as lab
+from labconsole.lab.spec import LabSpec
 
 YES, NO = "yes", "**no**"
 
@@ -25,6 +31,11 @@ class Table:
         self.rows.append(tuple(harmless(cell) for cell in cells))
         if failure is not None:
             self.failures.append(f"{', '.join(str(cell) for cell in cells[:4])}: {failure}")
+
+    def judge(self, platform: str, guests: int, known: str, found: str, allowed: str, *, right: bool) -> None:
+        """One row about guests: what is known beforehand, what was found, and whether that is within what is allowed."""
+        told = YES if right else NO
+        self.add(platform, guests, known, found, allowed, told, failure=None if right else f"found {found}")
 
     def not_done(self, what: str, why: object) -> None:
         """What could not be measured fails as well: a document with a gap must not look whole."""
@@ -65,3 +76,33 @@ class Deadline:
     @property
     def passed(self) -> bool:
         return time.monotonic() > self.at_monotonic_s
+
+
+OF_GUESTS = ("platform", "guests", "known beforehand", "found", "allowed", "as it must be")
+RowMaker = Callable[[Table, str, str, Path], None]
+"""Measures a platform, on a lab of this name with this hosts.yaml, and adds its rows."""
+
+
+def measure(table: Table, deadline: Deadline, wanted: Iterable[tuple[str, RowMaker]], name: str, hosts: Path) -> None:
+    """Every row, one platform after the other; what goes wrong is in the table. Raises TimeoutError at the deadline."""
+    for platform, row in wanted:
+        if deadline.passed:
+            raise TimeoutError("no time was left")
+        print(f"  {platform}", flush=True)
+        try:
+            row(table, platform, name, hosts)
+        except Exception as exc:
+            table.not_done(platform, exc)
+
+
+@contextmanager
+def testbed(spec: LabSpec) -> Iterator[tuple[str, Path]]:
+    """A lab: its name, and its hosts.yaml beside which stores may lie."""
+    try:
+        status = lab.up(spec)
+        with tempfile.TemporaryDirectory() as directory:
+            hosts = Path(directory) / "hosts.yaml"
+            hosts.write_text(status.hosts_file.read_text())
+            yield spec.name, hosts
+    finally:
+        lab.down(spec.name)

@@ -31,7 +31,7 @@ from labconsole.model.inventory import Inventory
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.run import RunRecord
-from labconsole.store.location import is_made
+from labconsole.store.location import would_make
 from labconsole.store.writing import RunStore
 
 
@@ -39,7 +39,7 @@ def replay(args: argparse.Namespace) -> int:
     """Measure what is missing of every plan that was named, one after the other, holding the testbed once."""
     with ExitStack() as held:
         place = args.store
-        if args.dry_run and not is_made(place):
+        if args.dry_run and would_make(place):
             # What is asked of an empty store is what is asked of none, and a dry run makes nothing.
             place = str(Path(held.enter_context(TemporaryDirectory())) / "runs.sqlite")
         return _replay_into(args, place)
