@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 from fractions import Fraction
+from typing import Literal
 
 MAX_RATE_DIGITS = 40
 _RATE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kMGT]?)(?:bit/s|bit|bps|b/s)\s*$")
@@ -27,6 +28,16 @@ def parse_rate_bps(text: str | int) -> int:
     return _checked_rate_bps(Fraction(match[1]) * _SI[match[2]])
 
 
+def parse_target(text: str) -> int | Literal["max", "1ns"]:
+    """A target as people write it: a rate with its unit to bit/s, or one of the words. Raises ValueError."""
+    if text == "max" or text == "1ns":
+        return text  # type: ignore[return-value]
+    try:
+        return parse_rate_bps(text)
+    except ValueError as exc:
+        raise ValueError(f"{exc}, or max, or 1ns") from None
+
+
 def _checked_rate_bps(value: int | Fraction) -> int:
     if value <= 0:
         raise ValueError("a positive rate")
@@ -44,7 +55,7 @@ def format_rate_bps(rate_bps: float) -> str:
 
 
 def format_target(target_bps: int | str) -> str:
-    """A target as the command line takes it: ``100Mbit`` or ``max``."""
+    """A target as the command line takes it: ``100Mbit``, ``max`` or ``1ns``."""
     if isinstance(target_bps, str):
         return target_bps
     for suffix, scale in (("T", 10**12), ("G", 10**9), ("M", 10**6), ("k", 10**3)):

@@ -91,23 +91,20 @@ def request_from(args: argparse.Namespace, inventory: Inventory) -> DesignPoint:
     """The trial that the options of ``run``, ``search`` and ``check --observer-effect`` ask for. Raises ConfigError."""
     from labconsole.model.design_point import DesignPoint
     from labconsole.model.limits_check import check_request
-    from labconsole.units import parse_rate_bps
+    from labconsole.units import parse_target
 
-    target: int | str = args.target
-    if target != "max":
-        try:
-            target = parse_rate_bps(args.target)
-        except ValueError as exc:
-            raise ConfigError(
-                "is not a valid rate", key="--target", value=args.target, allowed=f"{exc}, or max"
-            ) from None
+    try:
+        target = parse_target(args.target)
+    except ValueError as exc:
+        raise ConfigError("is not a valid target", key="--target", value=args.target, allowed=str(exc)) from None
     if args.repetitions < 1:
         raise ConfigError("must be 1 or more", key="--repetitions", value=args.repetitions)
+    frame = inventory.defaults.frame(args.frame_size, args.includes_fcs)
     request = DesignPoint(
         platform=args.platform or next(iter(inventory.platforms)),
-        frame=inventory.defaults.frame(args.frame_size, args.includes_fcs),
+        frame=frame,
         sources=args.sources,
-        target=target,  # type: ignore[arg-type]
+        target=frame.target(target),
         duration_s=args.duration,
         background=args.background,
         generator=args.generator or inventory.defaults.generator,

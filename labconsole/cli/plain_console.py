@@ -21,6 +21,7 @@ from labconsole.engine.execution.steps import StepState
 from labconsole.engine.live.events import Event, NodeState, PhaseChanged, TrialFinished
 from labconsole.engine.protocol import SessionLike
 from labconsole.errors import LabError, LeaseHeld
+from labconsole.model.design_point import target_words
 from labconsole.model.plan.loader import load_plan
 from labconsole.text.cells import count, percent
 from labconsole.text.harmless import harmless
@@ -30,7 +31,6 @@ from labconsole.tui.console.measured_now import measured_now
 from labconsole.tui.console.picture_words import trial_lines
 from labconsole.tui.console.plan_words import ending, extent
 from labconsole.tui.console.state import PHASE_WORDS, ConsoleState
-from labconsole.units import format_target
 
 RUNS_TOLD = 10
 WATCH_EVERY_S = 0.5
@@ -305,7 +305,7 @@ class PlainConsole:
         if not runs:
             self.say("no runs saved yet")
         for run in runs:
-            target = format_target(run.target_bps if run.target_bps is not None else "max")
+            target = target_words(run.target_bps, run.frame)
             asked = f"{run.platform}, {run.frame_size_bytes or 'mixed'} B, {run.sources} sources at {target}"
             self.say(f"{run.run_id}: {asked}, {run.verdict}, loss {percent(run.loss_ratio)} percent")
 

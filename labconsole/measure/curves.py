@@ -15,7 +15,7 @@ from typing import Literal
 from labconsole.measure.groups import Alike, DesignPoints, GroupConditions, Repetitions, maxima, told_apart
 from labconsole.measure.run_row import RunRow
 from labconsole.measure.statistics.set_ups import SetUpMean, finite, mean_of
-from labconsole.units import format_target
+from labconsole.model.design_point import target_words
 
 Quantity = Literal["offered", "measured", "loss"]
 X = Literal["offered", "measured", "sources", "size"]
@@ -161,7 +161,7 @@ def _label(spec: CurveSpec, key: tuple[object, ...], design: Alike) -> str:
     factors = [factor for factor in spec.lines_by if factor != spec.effective_x]
     words = [_words(factor, _FACTORS[factor](design)) for factor in factors]
     if len(key) > len(factors) + 1:
-        words.append(f"at {format_target(design.target_bps)}")
+        words.append(f"at {target_words(design.target_bps, design.frame)}")
     words += [str(key[len(factors)])] if key[len(factors)] else []
     return " ".join(words) or "all"
 

@@ -16,9 +16,15 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal
 
-from labconsole.units import format_target
+from labconsole.units import format_target, format_target_within
 
 Target = int | Literal["max"]
+"""Bit/s on the wire per source; "max": no delay between packets."""
+
+TargetWish = Target | Literal["1ns"]
+"""As people ask. "1ns": a delay of 1 ns, the shortest, for which pktgen takes another path than for none (Schlosser et
+al. section 3.2)."""
+
 BACKGROUNDS = ("none", "idle", "light", "heavy", "forwarding-50", "forwarding-95")
 FORWARDING_SHARES = {"forwarding-50": 0.5, "forwarding-95": 0.95}
 """The backgrounds that forward, and at which share of the platform's maximum."""
@@ -78,6 +84,19 @@ class FrameSize:
         return bandwidth_bps / (8 * self.wire_bytes)
 
     @property
+    def shortest_delay_bps(self) -> int:
+        """The bandwidth that a delay of 1 ns stands for, which no link has: 8·10⁹ times the bytes on the wire."""
+        return 8 * 10**9 * self.wire_bytes
+
+    def target(self, wish: TargetWish) -> Target:
+        """What is asked for at this size, "1ns" as its bandwidth."""
+        return self.shortest_delay_bps if wish == "1ns" else wish
+
+    def wish(self, target: Target) -> TargetWish:
+        """A target as people ask for it: the reverse."""
+        return "1ns" if target == self.shortest_delay_bps else target
+
+    @property
     def convention(self) -> str:
         """Whether the size includes the frame check sequence, in words."""
         return "with FCS" if self.includes_fcs else "without FCS"
@@ -91,9 +110,16 @@ class FrameSize:
         return {"frame_size_bytes": self.bytes, INCLUDES_FCS: self.includes_fcs}
 
 
+def target_words(target_bps: Target | None, frame: FrameSize | None, *, cells: int | None = None) -> str:
+    """A target per source as people ask for it, rounded where ``cells`` are too few; None: max; no ``frame``: a mix."""
+    target = "max" if target_bps is None else target_bps
+    wish = target if frame is None else frame.wish(target)
+    return format_target(wish) if cells is None else format_target_within(wish, cells)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DesignPoint:
-    """What one trial is asked to do. ``target``: bit/s on the wire per source; "max": no delay between packets."""
+    """What one trial is asked to do."""
 
     platform: str
     frame: FrameSize
@@ -153,19 +179,29 @@ class DesignPoint:
         return 0 if self.target == "max" else self.frame.delay_ns(self.target)
 
     @property
+    def wish(self) -> TargetWish:
+        """The target as people ask for it: a delay of 1 ns by its name."""
+        return self.frame.wish(self.target)
+
+    @property
+    def paced_bps(self) -> int | None:
+        """The target of a paced source; None where it is as fast as it can, without a delay or with one of 1 ns."""
+        return None if self.target == "max" or self.wish == "1ns" else self.target
+
+    @property
     def intended_pps(self) -> float | None:
-        """Packets per second and source that the delay asks for; None for the target max."""
-        return None if self.delay_ns == 0 else 1e9 / self.delay_ns
+        """Packets per second and source that the delay asks for; None where it is as fast as the source can."""
+        return None if self.paced_bps is None else 1e9 / self.delay_ns
 
     @property
     def intended_packets(self) -> int | None:
-        """Packets per source that the delay asks for over the duration; None for the target max."""
-        return None if self.delay_ns == 0 else round(self.duration_s * 1e9 / self.delay_ns)
+        """Packets per source that the delay asks for over the duration; None where it is as fast as the source can."""
+        return None if self.paced_bps is None else round(self.duration_s * 1e9 / self.delay_ns)
 
     def words(self) -> str:
         """One line for people: platform, size with its convention, sources, target, background, duration."""
         return (
-            f"{self.platform}, {self.frame.words()}, {self.sources_words} at {format_target(self.target)} each, "
+            f"{self.platform}, {self.frame.words()}, {self.sources_words} at {format_target(self.wish)} each, "
             f"background {self.background}, {self.duration_s:g} s"
         )
 

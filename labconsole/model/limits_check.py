@@ -79,20 +79,20 @@ def refusals(request: DesignPoint, inventory: Inventory, *, where: str = "") -> 
         )
         return  # what follows is of packets
     for stream in inventory.streams[: request.sources]:
-        if request.target != "max" and request.target > stream.link_speed_bps:
+        if request.paced_bps is not None and request.paced_bps > stream.link_speed_bps:
             yield lacks(
-                f"links of {format_target(request.target)}",
+                f"links of {format_target(request.paced_bps)}",
                 "target",
                 f"is above the line rate of stream {stream.name}",
-                format_target(request.target),
+                format_target(request.paced_bps),
                 f"at most {format_rate_bps(stream.link_speed_bps)} "
-                f"({request.frame.rate_pps(stream.link_speed_bps):.0f} packets/s at this frame size), or max",
+                f"({request.frame.rate_pps(stream.link_speed_bps):.0f} packets/s at this frame size), max, or 1ns",
             )
-    if request.target != "max" and lasts and (request.target < 1 or not request.intended_packets):
+    if request.paced_bps is not None and lasts and (request.paced_bps < 1 or not request.intended_packets):
         # A count of 0 is pktgen's word for "without end".
         yield refuse(
             "target",
             f"is too low to send even one packet of {request.frame.bytes} B in {request.duration_s:g} s",
-            format_target(request.target),
+            format_target(request.paced_bps),
             "a rate that sends at least one packet, or a longer duration",
         )

@@ -16,7 +16,7 @@ from typing import Any
 from labconsole.measure.comparison import VOLATILE
 from labconsole.measure.groups import SIDES, WHY
 from labconsole.measure.statistics.repetitions import jain_index
-from labconsole.model.design_point import INCLUDES_FCS
+from labconsole.model.design_point import INCLUDES_FCS, FrameSize
 from labconsole.report.judged_by import Unusual, unusual
 from labconsole.report.points import RunFacts
 from labconsole.report.sample import PlanFacts
@@ -103,13 +103,19 @@ class SeenFacts:
 _NOTHING = object()
 
 
+def _target_words(asked: Json) -> str:
+    target, size_bytes = asked["target_bps"], asked["frame_size_bytes"]
+    if size_bytes is not None:
+        target = FrameSize(size_bytes, asked[INCLUDES_FCS]).wish(target)
+    return target if isinstance(target, str) else format_rate_bps(target)
+
+
 def asked_words(record: Json) -> tuple[str, str]:
     """What was asked for, as findings name it: platform and frame size, and what they were measured with."""
     asked = record["requested"]
     size = _size_words(asked) + (" with FCS" if asked[INCLUDES_FCS] else "")
     beside = "" if asked["background"] == "none" else f" beside {asked['background']}"
-    target = asked["target_bps"]
-    load = "max" if target == "max" else format_rate_bps(target)
+    load = _target_words(asked)
     return f"{asked['platform']}, {size}", f"{asked['sources']} × {load}{beside}"
 
 
@@ -201,8 +207,7 @@ class Digest:
             self._say(name, asked[name])
         self._say("size", _size_words(asked))
         self._say("duration", f"{asked['duration_s']:g} s")
-        target = asked["target_bps"]
-        self._say("target", target if target == "max" else format_rate_bps(target))
+        self._say("target", _target_words(asked))
         if plan is not None:
             self.plans.setdefault(plan["hash"], (plan["name"], Counter()))[1][plan["seed"]] += 1
             key, set_ups = (plan["hash"], record["testbed_fingerprint"]), plan.get("set_ups")

@@ -96,9 +96,11 @@ def p_words(p: float | None) -> str:
     return UNKNOWN if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def target_words(target_bps: int | None) -> str:
-    """Mbit/s, or max."""
-    return "max" if target_bps is None else number(target_bps / 1e6, 0)
+def target_number(target_bps: int | None, frame: FrameSize | None) -> str:
+    """Mbit/s, max, or 1 ns."""
+    if target_bps is None:
+        return "max"
+    return "1 ns" if frame is not None and frame.wish(target_bps) == "1ns" else number(target_bps / 1e6, 0)
 
 
 def target_cell(of: PointSummary | Coverage) -> Cell:

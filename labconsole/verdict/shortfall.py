@@ -65,7 +65,7 @@ def why_short(seen: TrialObservations, raw: StreamObservations, request: DesignP
     if busy:
         yield Cause("queue_full", f"the send queue was full ({_words(busy)})", {"counters": busy})
     speed_bps = link_speed_bps(seen, node, interface)
-    if speed_bps is not None and request.target != "max" and request.target > speed_bps:
+    if speed_bps is not None and request.paced_bps is not None and request.paced_bps > speed_bps:
         detail = f"{interface} runs at only {format_rate_bps(speed_bps)}"
         yield Cause("link_speed", detail, {"speed_bps": speed_bps})
     idle = idle_ratio(raw)

@@ -52,12 +52,17 @@ class StreamSpec(Message):
         """The last address that frames go to."""
         return str(ipaddress.IPv4Address(self.sink_ip) + (self.destinations or 1) - 1)
 
+    @property
+    def paced(self) -> bool:
+        """Whether there is a pace to keep: none without a delay, and none with one of 1 ns."""
+        return self.delay_ns > 1
+
     def planned_packets(self) -> Tuple[int, str]:
         """How many frames at most, and what it means to have sent them all: "count" or "duration"."""
         total, reason = self.max_count, "count"
         if self.count is not None:
             total = min(total, self.count)
-        if self.duration_s is not None and self.delay_ns:
+        if self.duration_s is not None and self.paced:
             in_time = -(-round(self.duration_s * 1e9) // self.delay_ns)
             if in_time < total:
                 total, reason = in_time, "duration"

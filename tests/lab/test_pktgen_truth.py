@@ -55,14 +55,16 @@ def test_pktgen_is_measured_packet_for_packet(testbed, lab_home: Path, platform:
     assert run["verdict"]["status"] != "invalid"
 
 
-def test_max_sends_as_fast_as_pktgen_can_and_stops_in_time(testbed, lab_home: Path):
+@pytest.mark.parametrize(("target", "delay_ns"), [("max", 0), ("1ns", 1)])
+def test_flat_out_sends_as_fast_as_pktgen_can_and_stops_in_time(testbed, lab_home: Path, target: str, delay_ns: int):
     done = labconsole(
-        "run", "--target", "max", "--duration", "1", "--json", hosts=testbed.hosts_file,
+        "run", "--target", target, "--duration", "1", "--json", hosts=testbed.hosts_file,
         store=lab_home / "pktgen.sqlite",
     )  # fmt: skip
     (run,) = records(done)
     assert run["streams"][0]["generator"] == "pktgen"
-    assert run["streams"][0]["delay_ns"] == 0
+    assert run["streams"][0]["delay_ns"] == delay_ns
+    assert run["streams"][0]["intended_packets"] is None
     assert run["streams"][0]["offered_packets"] > 1000
     assert run["streams"][0]["offered_duration_s"] < 2
 

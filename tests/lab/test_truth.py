@@ -128,6 +128,20 @@ def test_the_offered_rate_is_the_target_up_to_half_of_the_generators_maximum(cle
         assert stream["loss_packets"] == 0
 
 
+def test_a_delay_of_one_nanosecond_is_as_fast_as_the_source_can_and_ends_in_time(clean_lab, lab_home: Path):
+    store = lab_home / "one-ns.sqlite"
+    done = labconsole(
+        "run", "--target", "1ns", "--duration", "1", "--json", hosts=clean_lab.hosts_file, store=store
+    )  # fmt: skip
+    (run,) = records(done)
+    (stream, *_) = run["streams"]
+    assert (run["requested"]["target_bps"], stream["delay_ns"]) == (704 * 10**9, 1)
+    assert (stream["intended_packets"], stream["loss_packets"]) == (None, 0)
+    assert stream["offered_duration_s"] < 1.01
+    assert not {"offered_short", "offered_over", "duration_stretched"} & {r["code"] for r in run["verdict"]["reasons"]}
+    assert labconsole("verify", store=store).returncode == 0
+
+
 def test_a_capture_that_dropped_gives_way_to_the_counters_and_is_no_loss(clean_lab, lab_home: Path, tmp_path: Path):
     """tcpdump with the smallest buffer, flat out: it misses some on most machines. The truth is that nothing is lost."""
     hosts = tmp_path / "hosts.yaml"

@@ -113,7 +113,7 @@ def send_stream(spec: StreamSpec, shared: Shared, side: ChildSide) -> None:
 
 class Sender:
     def __init__(self, spec: StreamSpec, shared: Shared, path: Any, watch: Any) -> None:
-        self._delay_ns = spec.delay_ns
+        self._delay_ns, self._paced = spec.delay_ns, spec.paced
         self._burst = burst_packets(spec.delay_ns)
         self._total, planned = spec.planned_packets()
         self._reason = REASONS.index(planned)
@@ -128,7 +128,7 @@ class Sender:
         words[STARTED] = start
         end = None
         if self._duration_ns is not None:
-            end = start + self._duration_ns + (OVERTIME_NS if self._delay_ns else 0)
+            end = start + self._duration_ns + (OVERTIME_NS if self._paced else 0)
         reason = self._reason
         while self._sent < self._total:
             now = clock()

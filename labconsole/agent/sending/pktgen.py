@@ -139,7 +139,7 @@ class PktgenBackend:
 
     async def _stop_late(self, begin_ns: int, duration_ns: int) -> None:
         """What has a duration ends then: flat out always by this, a paced run only when it cannot keep pace."""
-        if any(stream.spec.delay_ns for stream in self._streams):
+        if any(stream.spec.paced for stream in self._streams):
             duration_ns += OVERTIME_NS
         end_ns: Optional[int] = None
         while self._writer.alive:

@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_configuration(parser)
     parser.add_argument(
         "--target", default="10Mbit", metavar="RATE",
-        help="bandwidth on the wire per source, such as 100Mbit, or max (default: 10Mbit)",
+        help="bandwidth on the wire per source, such as 100Mbit, max, or 1ns: a delay of 1 ns (default: 10Mbit)",
     )  # fmt: skip
     parser.add_argument(
         "--background", default="none", metavar="KIND",

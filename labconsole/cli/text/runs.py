@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from labconsole.measure.ledger_picture import ledger_rows
+from labconsole.model.design_point import target_words
 from labconsole.model.record.note import RunNote
 from labconsole.model.record.run import Background, Reason, RunRecord, StreamRecord, Total, Verdict
 from labconsole.model.record.summary import RunSummary
 from labconsole.model.record.timing import Delay
 from labconsole.model.record.verdict_codes import WHAT_TO_DO, depths, title_with_code
-from labconsole.units import format_count, format_rate_bps, format_target, format_target_within
+from labconsole.units import format_count, format_rate_bps
 
 DASH = "–"
 PICTURE_COLUMNS = 110
@@ -47,7 +48,7 @@ def run_lines(record: RunRecord, *, saved: bool, details: bool = False) -> list[
     asked = record.requested
     lines = [
         f"{record.run_id}  {record.testbed}{' (emulated)' if record.emulated else ''}  {asked.platform}, "
-        f"{asked.size_words()}, {asked.sources} x {format_target(asked.target_bps)}, "
+        f"{asked.size_words()}, {asked.sources} x {target_words(asked.target_bps, asked.frame)}, "
         f"background {asked.background}, {asked.duration_s:g} s",
         *(_stream_line(stream) for stream in record.streams),
     ]
@@ -160,7 +161,7 @@ def run_row(record: RunRecord) -> str:
     asked, total = record.requested, record.total
     return (
         f"{record.run_id}  {asked.platform:<12} {asked.frame_size_bytes or 'mix':>5} B  {asked.sources} x "
-        f"{format_target(asked.target_bps):>9}  offered {rate(total.offered_bps):>14}  "
+        f"{target_words(asked.target_bps, asked.frame):>9}  offered {rate(total.offered_bps):>14}  "
         f"measured {rate(total.measured_bps):>14}  loss {percent(total.loss_ratio):>9}  {record.verdict.status}"
     )
 
@@ -176,7 +177,7 @@ def runs_table(summaries: Sequence[RunSummary]) -> list[str]:
     for s in summaries:
         lines.append(
             f"{s.run_id:<24} {s.testbed:<12} {s.platform:<12} {s.frame_size_bytes or 'mix':>6} {s.sources:>2} "
-            f"{format_target_within(s.target_bps if s.target_bps is not None else 'max', 9):>9} "
+            f"{target_words(s.target_bps, s.frame, cells=9):>9} "
             f"{DASH if s.offered_pps is None else f'{s.offered_pps:.0f}':>12} "
             f"{DASH if s.measured_pps is None else f'{s.measured_pps:.0f}':>12} {percent(s.loss_ratio):>9}  "
             f"{s.verdict:<8} {_first_words(s.note)}".rstrip()

@@ -61,7 +61,7 @@ class TargetLimits:
             losses = [self._losses.get((index, r)) for r in range(1, taken + 1)]
             enough = min(rule.repetitions, self._passes or rule.repetitions)
             if sum(loss is not None and loss > rule.loss_ratio for loss in losses) >= enough:
-                target = format_target(self._plan.points[index].request.target)
+                target = format_target(self._plan.points[index].request.wish)
                 return f"left out: {target} loses more than {rule.loss_ratio * 100:g} % already"
         return None
 

@@ -130,6 +130,6 @@ def capture_request(
         buffer_kib=buffer_kib,
         directory=directory,
         expected_packets=request.intended_packets or most_packets(request, stream, generator),
-        spacing_gap_ns=request.delay_ns if spacing else None,
+        spacing_gap_ns=(0 if request.paced_bps is None else request.delay_ns) if spacing else None,
         sampling_seed=zlib.crc32(f"{run_id} {stream.name}".encode()),
     )

@@ -109,7 +109,8 @@ def _stream(
     """``frame_size_bytes`` None: a mix of sizes; an extension says what then follows from it."""
     bits = None if frame_size_bytes is None else _wire_bits(record, frame_size_bytes)
     if bits is not None:
-        yield from _intended(record, stream, _delay_ns(bits, target_bps) if isinstance(target_bps, int) else 0)
+        delay_ns = _delay_ns(bits, target_bps) if isinstance(target_bps, int) else 0
+        yield from _intended(record, stream, delay_ns, paced=target_bps not in ("max", bits * 10**9))
     measured, witness = _measured(stream)
     yield "measured_from", stream.measured_from, witness
     if record.format > 1:
@@ -133,10 +134,12 @@ def _stream(
     yield from _ledger(stream, measured)
 
 
-def _intended(record: RunRecord, stream: StreamRecord, delay_ns: int) -> Iterator[tuple[str, Number, Number]]:
-    packets = round(record.requested.duration_s * 1e9 / delay_ns) if delay_ns else None
+def _intended(
+    record: RunRecord, stream: StreamRecord, delay_ns: int, *, paced: bool
+) -> Iterator[tuple[str, Number, Number]]:
+    packets = round(record.requested.duration_s * 1e9 / delay_ns) if delay_ns and paced else None
     yield "delay_ns", stream.delay_ns, delay_ns
-    yield "intended_pps", stream.intended_pps, 1e9 / delay_ns if delay_ns else None
+    yield "intended_pps", stream.intended_pps, 1e9 / delay_ns if delay_ns and paced else None
     yield "intended_packets", stream.intended_packets, packets
 
 

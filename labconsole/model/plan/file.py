@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, PlainValidator
 
-from labconsole.model.design_point import BACKGROUNDS, GENERATORS, MAX_DURATION_S, OBSERVE, FrameSize, Target
+from labconsole.model.design_point import BACKGROUNDS, GENERATORS, MAX_DURATION_S, OBSERVE, FrameSize, TargetWish
 from labconsole.model.inventory import Name
 from labconsole.model.plan.boots import BootFactors
 from labconsole.model.plan.claims import CLAIMS
@@ -20,7 +20,7 @@ from labconsole.model.plan.search import SEARCH_SECTIONS, Search
 from labconsole.model.strict import StrictModel
 from labconsole.model.tolerances import Tolerances
 from labconsole.model.yaml_file import register_keys
-from labconsole.units import parse_rate_bps, parse_ratio
+from labconsole.units import parse_ratio, parse_target
 
 Order = Literal["blocked-random", "full-random", "as-listed"]
 
@@ -39,14 +39,12 @@ RULE_KEYS = ("include", "exclude", "overrides")
 """What shapes a matrix, and therefore does not go with a list of points."""
 
 
-def _target(value: Any) -> Target:
-    if value == "max":
-        return "max"
+def _target(value: Any) -> TargetWish:
     try:
         # As text, so that a bare number is refused: 100, meant as 100 Mbit/s, would send one packet in seven seconds.
-        return parse_rate_bps(str(value))
+        return parse_target(str(value))
     except ValueError as exc:
-        raise ValueError(f"is not a valid target | allowed: {exc}, or max") from None
+        raise ValueError(f"is not a valid target | allowed: {exc}") from None
 
 
 def _margin(value: Any) -> float:
@@ -94,7 +92,7 @@ def _or_one(schema: dict[str, Any]) -> None:
             prop["anyOf"].append(found["items"])
 
 
-FileTarget = Annotated[Target, PlainValidator(_target, json_schema_input_type=str)]
+FileTarget = Annotated[TargetWish, PlainValidator(_target, json_schema_input_type=str)]
 Background = Annotated[str, AfterValidator(_one_of(BACKGROUNDS))]
 Generator = Annotated[str, AfterValidator(_one_of(GENERATORS))]
 Observe = Annotated[str, AfterValidator(_one_of(OBSERVE))]

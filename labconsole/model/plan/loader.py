@@ -125,7 +125,7 @@ def _listed_plan(file: PlanFile, data: Any, path: Path) -> Plan:
                 point=DesignPoint(
                     platform=entry.platform,
                     frame=file.frame(entry.frame_size, entry),
-                    target=entry.target,
+                    target=file.frame(entry.frame_size, entry).target(entry.target),
                     sources=entry.sources,
                     background=entry.background,
                     duration_s=float(duration_s),

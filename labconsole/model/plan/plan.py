@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from labconsole.model.design_point import DesignPoint, FrameSize, Target
+from labconsole.model.design_point import DesignPoint, FrameSize, TargetWish
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.blocks import (
     PILOT,
@@ -73,7 +73,7 @@ class Plan:
     name: str
     platforms: tuple[str, ...]
     frames: tuple[FrameSize, ...]
-    targets_bps: tuple[Target, ...]
+    targets_bps: tuple[TargetWish, ...]
     sources: tuple[int, ...]
     backgrounds: tuple[str, ...]
     duration_s: float
@@ -130,7 +130,7 @@ class Plan:
                     platform=platform,
                     frame=frame,
                     sources=sources,
-                    target=target,
+                    target=frame.target(target),
                     duration_s=self.duration_s,
                     background=background,
                     generator=self.generator or "auto",
@@ -356,7 +356,7 @@ def factors(listed: Sequence[Listed]) -> dict[str, Any]:
     return {
         "platforms": distinct(each.point.platform for each in listed),
         "frames": distinct(each.point.frame for each in listed),
-        "targets_bps": distinct(each.point.target for each in listed),
+        "targets_bps": distinct(each.point.wish for each in listed),
         "sources": distinct(each.point.sources for each in listed),
         "backgrounds": distinct(each.point.background for each in listed),
         "duration_s": max(each.point.duration_s for each in listed),

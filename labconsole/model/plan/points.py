@@ -17,7 +17,7 @@ FACTORS: dict[str, Callable[[DesignPoint], Any]] = {
     "background": lambda point: point.background,
     "sources": lambda point: point.sources,
     "frame_size": lambda point: point.frame.bytes,
-    "target": lambda point: point.target,
+    "target": lambda point: point.wish,
 }
 """The factors of a matrix by the names in an entry of a plan's file, in their nesting: the platform is slowest."""
 

@@ -70,7 +70,7 @@ def _of_platform(file: PlanFile, name: str) -> list[Listed]:
             point=DesignPoint(
                 platform=name,
                 frame=file.frame(size),
-                target=target,
+                target=file.frame(size).target(target),
                 sources=sources,
                 background=background,
                 duration_s=float(duration_s),
@@ -119,7 +119,7 @@ def _included(file: PlanFile, place: int, entry: IncludeEntry) -> list[Listed]:
                 point=DesignPoint(
                     platform=platform,
                     frame=file.frame(size),
-                    target=target,
+                    target=file.frame(size).target(target),
                     sources=sources,
                     background=background,
                     duration_s=float(duration_s),

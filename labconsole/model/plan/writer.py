@@ -147,7 +147,7 @@ def _point_rows(plan: Plan) -> tuple[list[str], set[str]]:
             {
                 "platform": _word(r.platform),
                 "frame_size": str(r.frame.bytes),
-                "target": format_target(r.target),
+                "target": format_target(r.wish),
                 "sources": str(r.sources),
                 "background": r.background,
                 "duration_s": f"{r.duration_s:.12g}",

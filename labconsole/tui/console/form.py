@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from labconsole.errors import ConfigError
-from labconsole.model.design_point import DesignPoint, Target
+from labconsole.model.design_point import DesignPoint, TargetWish
 from labconsole.model.inventory import Inventory
 from labconsole.model.limits_check import refusals
 from labconsole.text.cells import count, percent, safe, span
-from labconsole.units import format_rate_bps, parse_rate_bps
+from labconsole.units import format_rate_bps, parse_rate_bps, parse_target
 
 FRAME_SIZE_PRESETS = ("60", "64", "128", "256", "500", "512", "1000", "1024", "1280", "1500")
 TARGET_PRESETS = ("10Mbit", "100Mbit", "200Mbit", "400Mbit", "600Mbit", "800Mbit", "900Mbit", "1Gbit", "max")
@@ -77,14 +77,12 @@ def initial_values(inventory: Inventory) -> FormValues:
     return FormValues(next(iter(inventory.platforms)), "64", str(len(inventory.streams)), target, "none", "5", "1")
 
 
-def _target(text: str) -> Target:
-    if text == "max":
-        return "max"
+def _target(text: str) -> TargetWish:
     if re.search(r"[kMGT]$", text):
         text += "bit"
     elif text.endswith(("b", "bi")):
         text = text[: text.rindex("b")] + "bit"
-    return parse_rate_bps(text)
+    return parse_target(text)
 
 
 def _problem(name: str, message: str, allowed: str) -> Problem:
@@ -92,7 +90,7 @@ def _problem(name: str, message: str, allowed: str) -> Problem:
     return Problem(error.message, str(error), allowed)
 
 
-def _parse(values: FormValues, problems: dict[str, Problem]) -> tuple[int, int, Target, float, int]:
+def _parse(values: FormValues, problems: dict[str, Problem]) -> tuple[int, int, TargetWish, float, int]:
     def whole(name: str, text: str, allowed: str) -> int:
         if not text.isascii() or not text.isdigit():
             problems[name] = _problem(name, "is not a whole number", allowed)
@@ -104,11 +102,11 @@ def _parse(values: FormValues, problems: dict[str, Problem]) -> tuple[int, int, 
     repetitions = whole("repetitions", values.repetitions, f"1 to {MAX_REPETITIONS}")
     if "repetitions" not in problems and not 1 <= repetitions <= MAX_REPETITIONS:
         problems["repetitions"] = _problem("repetitions", "is out of range", f"1 to {MAX_REPETITIONS}")
-    target: Target = "max"
+    target: TargetWish = "max"
     try:
         target = _target(values.target)
     except ValueError as exc:
-        problems["target"] = _problem("target", "is not a valid rate", f"{exc}, or max")
+        problems["target"] = _problem("target", "is not a valid target", str(exc))
     duration_s = 0.0
     try:
         duration_s = float(values.duration)
@@ -127,11 +125,12 @@ def read_form(
     """Parse, check and explain a form. ``also``: what raises ConfigError for what a platform cannot do."""
     problems: dict[str, Problem] = {}
     frame_size, sources, target, duration_s, repetitions = _parse(values, problems)
+    frame = inventory.defaults.frame(frame_size)
     request = DesignPoint(
         platform=values.platform,
-        frame=inventory.defaults.frame(frame_size),
+        frame=frame,
         sources=sources,
-        target=target,
+        target=frame.target(target),
         duration_s=duration_s,
         background=values.background,
         generator=inventory.defaults.generator,
@@ -190,22 +189,23 @@ def _background_hint(request: DesignPoint, inventory: Inventory, problems: dict[
 def _target_hint(request: DesignPoint, inventory: Inventory) -> tuple[str, ...]:
     stream = inventory.streams[0]
     line = request.frame.rate_pps(stream.link_speed_bps)
-    if request.target == "max":
+    if request.paced_bps is None:
+        gap = "no delay" if request.target == "max" else "a delay of 1 ns"
         return (
-            f"per source: no delay between packets; line rate {count(line)} packets/s",
-            f"no delay; line rate {count(line)} pps",
+            f"per source: {gap} between packets; line rate {count(line)} packets/s",
+            f"{gap}; line rate {count(line)} pps",
             f"line rate {count(line)} pps",
         )
     delay = request.delay_ns
     pps = 1e9 / delay if delay else math.nan
     share = request.frame.rate_bps(pps) / stream.link_speed_bps
     link = format_rate_bps(stream.link_speed_bps)
-    rate, gap, part = count(pps), count(delay), f"{percent(share, 1 if share < 0.1 else 0)} %"
+    rate, spacing, part = count(pps), count(delay), f"{percent(share, 1 if share < 0.1 else 0)} %"
     return (
-        f"per source: {rate} packets/s, delay {gap} ns, {part} of {link} on the wire",
-        f"{rate} packets/s, delay {gap} ns, {part} of {link}",
-        f"{rate} packets/s, delay {gap} ns, {part} of line",
-        f"{rate} pps, {gap} ns, {part} of line",
+        f"per source: {rate} packets/s, delay {spacing} ns, {part} of {link} on the wire",
+        f"{rate} packets/s, delay {spacing} ns, {part} of {link}",
+        f"{rate} packets/s, delay {spacing} ns, {part} of line",
+        f"{rate} pps, {spacing} ns, {part} of line",
         f"{rate} pps, {part} of line",
         f"{rate} pps",
     )

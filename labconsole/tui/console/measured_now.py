@@ -42,7 +42,7 @@ class MeasuredNow:
 
 def point_words(point: DesignPoint) -> Wordings:
     """A design point, from a whole line down to platform and frame size."""
-    target, size = format_target(point.target), f"{point.frame.bytes} B"
+    target, size = format_target(point.wish), f"{point.frame.bytes} B"
     beside = "" if point.background == "none" else f" beside {point.background}"
     return (
         f"{point.platform}, {size}, {point.sources_words} at {target}{beside}",

@@ -172,7 +172,7 @@ class ConsoleState:
         self.repetitions.begin(event.request, event.repetition, event.repetitions)
         which = f" ({event.repetition} of {event.repetitions})" if event.repetitions > 1 else ""
         asked, head = event.request, f"trial {event.run_id}{which}: "
-        brief = f"{head}{asked.platform} {asked.frame.bytes} B {asked.sources}×{format_target(asked.target)}"
+        brief = f"{head}{asked.platform} {asked.frame.bytes} B {asked.sources}×{format_target(asked.wish)}"
         self.note(wall_s, head + asked.words(), brief=brief)
 
     def _finish(self, event: TrialFinished, wall_s: float) -> None:

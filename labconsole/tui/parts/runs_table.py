@@ -11,6 +11,7 @@ from textual import events
 from textual.message import Message
 from textual.strip import Strip
 
+from labconsole.model.design_point import target_words
 from labconsole.model.record.summary import RunSummary
 from labconsole.model.sorting import SORTS, Sorting
 from labconsole.text.cells import UNKNOWN, count, percent, safe, short_time
@@ -19,7 +20,6 @@ from labconsole.tui.console.state import VERDICT_GLYPHS, VERDICT_TONE
 from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.lines import Span
 from labconsole.tui.parts.table import GUTTER, Column, LineTable
-from labconsole.units import format_target_within
 
 
 class RunsTable(LineTable):
@@ -82,8 +82,8 @@ class RunsTable(LineTable):
         return str(self._runs[key].sources), ""
 
     def cell_target(self, key: str, width: int) -> Span:
-        target = self._runs[key].target_bps
-        return "max" if target is None else format_target_within(target, width), ""
+        run = self._runs[key]
+        return target_words(run.target_bps, run.frame, cells=width), ""
 
     def cell_background(self, key: str, width: int) -> Span:
         background = self._runs[key].background

@@ -60,6 +60,7 @@ def test_a_stream_that_is_no_object_is_refused() -> None:
         ({"count": None, "duration_s": 1.0, "delay_ns": 300_000_000}, (4, "duration")),
         ({"count": 50, "duration_s": 1.0}, (50, "count")),
         ({"count": None, "duration_s": 1.0, "delay_ns": 0, "max_count": 9}, (9, "count")),
+        ({"count": None, "duration_s": 1.0, "delay_ns": 1, "max_count": 9}, (9, "count")),
         ({"count": None, "duration_s": 1.0, "max_count": 9}, (9, "count")),
     ],
 )

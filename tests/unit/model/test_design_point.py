@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from labconsole.model.design_point import DesignPoint, FrameSize
+from labconsole.model.design_point import DesignPoint, FrameSize, target_words
 
 POINT = DesignPoint(
     platform="raw", frame=FrameSize(64, includes_fcs=True), sources=2, target=10**7, duration_s=2.5, background="idle",
@@ -44,6 +44,18 @@ def test_a_point_is_said_in_one_way():
     assert POINT.words() == "raw, 64 B with FCS, 2 sources at 10Mbit each, background idle, 2.5 s"
     single = replace(POINT, sources=1, frame=FrameSize(1500))
     assert single.loadless_words() == "raw, 1500 B without FCS, 1 source, background idle"
+
+
+def test_a_delay_of_one_nanosecond_is_asked_for_by_name_and_intends_no_number_of_packets():
+    frame = FrameSize(64)
+    point = replace(POINT, frame=frame, target=frame.target("1ns"))
+    assert (point.target, point.delay_ns, point.wish) == (704 * 10**9, 1, "1ns")  # 8 · 88 bits in a nanosecond
+    assert (point.paced_bps, point.intended_pps, point.intended_packets) == (None, None, None)
+    assert "1 source at 1ns each" in replace(point, sources=1).words()
+    assert DesignPoint.from_columns(point.columns()) == point
+    assert target_words(704 * 10**9, frame) == "1ns"
+    assert target_words(704 * 10**9, FrameSize(1500)) == "704Gbit"
+    assert (frame.target("max"), frame.wish("max"), frame.wish(10**7)) == ("max", "max", 10**7)
 
 
 def test_a_setting_lacks_the_target_and_a_configuration_the_duration_too():

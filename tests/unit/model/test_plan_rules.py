@@ -14,6 +14,7 @@ from labconsole.model.plan import estimate as plan_estimate
 from labconsole.model.plan.conduct import INVALID_CODES, Stop
 from labconsole.model.plan.estimate import estimate
 from labconsole.model.plan.loader import load_plan
+from labconsole.model.plan.writer import plan_text
 from labconsole.model.record.verdict_codes import WEIGHT
 from labconsole.model.tolerances import Tolerances
 from labconsole.platforms.loading import known_drivers
@@ -54,6 +55,19 @@ def test_overrides_come_first_then_exclusions_then_what_is_added(tmp_path):
         0.7
     }  # what the override does not name is the plan's
     assert "not measured: platform raw, sources 2, frame size 64" in plan.rules
+
+
+def test_a_delay_of_one_nanosecond_is_a_target_of_every_frame_size_and_rules_name_it(tmp_path):
+    text = BASE.replace("1Gbit, max]", "1ns, max]")
+    plan = load(text, tmp_path)
+    assert plan.targets_bps == (10**7, "1ns", "max")
+    assert {(p.request.frame.bytes, p.request.target) for p in plan.points if p.request.wish == "1ns"} == {
+        (64, 8 * 10**9 * 88), (1500, 8 * 10**9 * 1524),
+    }  # fmt: skip
+    fewer = load(text + "exclude: [{frame_size: 1500, target: 1ns}]\n", tmp_path)
+    assert [p.request.frame.bytes for p in fewer.points if p.request.wish == "1ns"] == [64] * 4
+    assert load(plan_text(plan), tmp_path).hash() == plan.hash()
+    assert load(plan_text(fewer), tmp_path).hash() == fewer.hash()
 
 
 def test_the_hash_is_of_the_points_however_they_were_written(tmp_path):
@@ -199,7 +213,7 @@ SHIPPED = {
     "local-platforms": (7, 30 * 60, None),
     "local-evaluation": (7, 50 * 60, None),
     "local-machine": (4, 20 * 60, None),
-    "paper-dedicated": (7, None, 7 * 4 * 9 * 3 * (1 + 9)),
+    "paper-dedicated": (7, None, 7 * 4 * 10 * 3 * (1 + 9)),
     "paper-shared-cpu": (6, None, 6 * 4 * 9 * 4 * (1 + 9)),
     "paper-shared-network": (7, None, 7 * 4 * 9 * 4 * (1 + 9)),
     "rfc2544": (2, None, 2 * 7 * 10),

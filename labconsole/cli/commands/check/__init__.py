@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_configuration(group, frame_size_bytes=None, sources=None)
     group.add_argument(
         "--target", metavar="RATE",
-        help="bandwidth on the wire per source, such as 100Mbit, or max (default: 100Mbit)",
+        help="bandwidth on the wire per source, such as 100Mbit, max, or 1ns: a delay of 1 ns (default: 100Mbit)",
     )  # fmt: skip
     group.add_argument("--duration", type=float, metavar="S", help="seconds of traffic per run (default: 1)")
     add_shared(group, "--take-over")

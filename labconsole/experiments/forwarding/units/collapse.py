@@ -17,7 +17,7 @@ from labconsole.report.claim_cells import (
 )
 from labconsole.report.evaluation import Evaluation
 from labconsole.report.material import Material
-from labconsole.report.words import number, size_number, target_cell, target_words, where, with_interval
+from labconsole.report.words import number, size_number, target_cell, target_number, where, with_interval
 
 
 def table(material: Material) -> Table:
@@ -37,7 +37,8 @@ def table(material: Material) -> Table:
         shown.append(
             (
                 size_number(setting.frame), setting.platform, str(setting.sources), setting.background,
-                number(r.rate.mean / 1e6), target_words(r.point.target_bps), number(r.highest.rate_bps.mean / 1e6),
+                number(r.rate.mean / 1e6), target_number(r.point.target_bps, r.point.frame),
+                number(r.highest.rate_bps.mean / 1e6),
                 *claim_words(each.claim, plain, family),
             )
         )  # fmt: skip

@@ -17,7 +17,7 @@ from labconsole.report.words import (
     size_cells,
     size_number,
     target_cell,
-    target_words,
+    target_number,
     with_interval,
 )
 
@@ -83,7 +83,8 @@ def table(material: Material) -> Table | None:
             )  # fmt: skip
             shown.append(
                 (
-                    size_number(setting.frame), setting.platform, str(setting.sources), target_words(one.target_bps),
+                    size_number(setting.frame), setting.platform, str(setting.sources),
+                    target_number(one.target_bps, setting.frame),
                     with_interval(one.rate_bps), with_interval(other.rate_bps),
                     UNKNOWN if change is None else number(100 * change, 2),
                 )

@@ -8,7 +8,7 @@ from itertools import chain
 from labconsole.contracts.report import Finding, Findings, ReportUnit
 from labconsole.report.material import Material
 from labconsole.report.points import PointSummary, RunFacts
-from labconsole.report.words import point_where, target_words
+from labconsole.report.words import point_where, target_number
 
 
 def make(material: Material) -> Findings:
@@ -24,7 +24,9 @@ def _sentences(points: Sequence[PointSummary], facts: Mapping[str, RunFacts]) ->
         if len(seen) > 1:
             held.setdefault(p.platform, []).append(p)
     for platform, found in held.items():
-        words = "; ".join(f"{point_where(p).partition(', ')[2]}, target {target_words(p.target_bps)}" for p in found)
+        words = "; ".join(
+            f"{point_where(p).partition(', ')[2]}, target {target_number(p.target_bps, p.frame)}" for p in found
+        )
         yield Finding(
             sentence=(
                 f"{platform}: one mean combines runs counted by the capture and runs counted by the sink's NIC, "

@@ -8,7 +8,7 @@ from labconsole.contracts.report import Finding, Findings, ReportUnit
 from labconsole.measure.statistics.repetitions import outliers
 from labconsole.report.material import Material
 from labconsole.report.points import PointSummary
-from labconsole.report.words import number, point_where, target_words, with_interval
+from labconsole.report.words import number, point_where, target_number, with_interval
 
 
 def make(material: Material) -> Findings:
@@ -25,7 +25,7 @@ def _sentences(points: Iterable[PointSummary]) -> Iterator[Finding]:
             apart = ", ".join(number(values[place] / 1e6) for place in places)
             yield Finding(
                 sentence=(
-                    f"{point_where(p)}, target {target_words(p.target_bps)}: {apart} Mbit/s forwarded in "
+                    f"{point_where(p)}, target {target_number(p.target_bps, p.frame)}: {apart} Mbit/s forwarded in "
                     f"{len(places)} of "
                     f"{p.n} runs, far from the others ({with_interval(p.rate_bps)} with all; Rosner's test, 5 %)."
                 ),

@@ -32,7 +32,7 @@ from labconsole.report.words import (
     share_words,
     size_cells,
     size_number,
-    target_words,
+    target_number,
 )
 
 LEAST_SIZES = 3
@@ -183,7 +183,8 @@ def beyond(material: Material) -> Table | None:
                 )  # fmt: skip
                 shown.append(
                     (
-                        size_number(frame), s.platform, str(s.sources), s.background, target_words(point.target_bps),
+                        size_number(frame), s.platform, str(s.sources), s.background,
+                        target_number(point.target_bps, point.frame),
                         number(point.offered_bps.mean / 1e6), share_words(foretold), share_words(point.missing_ratio),
                     )
                 )  # fmt: skip

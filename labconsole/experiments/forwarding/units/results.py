@@ -17,7 +17,7 @@ from labconsole.report.words import (
     size_cells,
     size_number,
     target_cell,
-    target_words,
+    target_number,
     with_interval,
 )
 
@@ -45,7 +45,7 @@ def results(points: Sequence[PointSummary], facts: Mapping[str, RunFacts]) -> Ta
             )
         )  # fmt: skip
         words = (
-            p.platform, size_number(p.frame), str(p.sources), target_words(p.target_bps), p.background,
+            p.platform, size_number(p.frame), str(p.sources), target_number(p.target_bps, p.frame), p.background,
             set_ups_words(p.rate_bps), number(p.offered_bps.mean / 1e6), with_interval(p.rate_bps), _loss_words(p),
         )  # fmt: skip
         shown.append((*words, *_delay_words(delay)) if with_delay else words)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from labconsole.contracts.report import Cell, ReportUnit, Table
 from labconsole.report.material import Material
-from labconsole.report.words import SIZE_COLUMNS, UNKNOWN, size_cells, size_number, target_cell, target_words
+from labconsole.report.words import SIZE_COLUMNS, UNKNOWN, size_cells, size_number, target_cell, target_number
 
 
 def make(material: Material) -> Table:
@@ -22,7 +22,7 @@ def make(material: Material) -> Table:
         shown.append(
             (
                 each.plan, str(each.point), each.platform, size_number(each.frame), str(each.sources),
-                target_words(each.target_bps), each.background,
+                target_number(each.target_bps, each.frame), each.background,
                 *(UNKNOWN if count is None else str(count) for count in counts),
             )
         )  # fmt: skip

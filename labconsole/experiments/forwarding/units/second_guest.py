@@ -27,7 +27,7 @@ from labconsole.report.words import (
     setting_words,
     size_cells,
     size_number,
-    target_words,
+    target_number,
     with_interval,
 )
 
@@ -93,7 +93,7 @@ def by_load(material: Material) -> Table:
         rows=tuple(_row(guest) for guest in found),
         headings=(*HEADINGS[:3], "target, Mbit/s", "background", *HEADINGS[3:]),
         shown=tuple(
-            (*cells[:3], target_words(guest.target_bps), guest.setting.background, *cells[3:])
+            (*cells[:3], target_number(guest.target_bps, guest.setting.frame), guest.setting.background, *cells[3:])
             for guest, cells in ((guest, _shown(guest)) for guest in found)
         ),
         note="Size, sources and target are the first guest's; in and out are the second guest's, on the wire.",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from labconsole.contracts.report import Finding, Findings, ReportUnit
 from labconsole.report.material import Material
 from labconsole.report.points import PointSummary
-from labconsole.report.words import percent, point_where, target_words
+from labconsole.report.words import percent, point_where, target_number
 
 SPREAD_FACTOR = 5.0
 """A point's deviation relative to its mean, against the median of all points of the same platform."""
@@ -33,7 +33,7 @@ def _sentences(points: Iterable[PointSummary]) -> Iterator[Finding]:
                 which = "set-ups" if p.set_ups > 1 else "repetitions"
                 yield Finding(
                     sentence=(
-                        f"{point_where(p)}, target {target_words(p.target_bps)}: the {which} differ by "
+                        f"{point_where(p)}, target {target_number(p.target_bps, p.frame)}: the {which} differ by "
                         f"{percent(value)} of their mean (standard deviation), where {percent(usual)} is usual on "
                         "this platform."
                     ),

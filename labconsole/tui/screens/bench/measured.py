@@ -32,7 +32,7 @@ class MeasuredPanel(Lines):
                 ("Platform", point.platform),
                 ("Frame size", point.frame.words()),
                 ("Sources", str(point.sources)),
-                ("Target", f"{format_target(point.target)}{rate}"),
+                ("Target", f"{format_target(point.wish)}{rate}"),
                 ("Background", point.background),
                 ("Duration", f"{point.duration_s:g} s"),
             ]

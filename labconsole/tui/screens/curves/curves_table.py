@@ -8,6 +8,7 @@ from typing import ClassVar
 from labconsole.measure.curves import Curve, CurvePoint, Curves, CurveSpec
 from labconsole.measure.groups import Alike
 from labconsole.measure.statistics.repetitions import difference, ratio
+from labconsole.model.design_point import target_words
 from labconsole.text import charts
 from labconsole.text.cells import UNKNOWN, safe
 from labconsole.tui.parts.action import Action
@@ -15,7 +16,6 @@ from labconsole.tui.parts.figure_chart import curve_tone
 from labconsole.tui.parts.lines import Span
 from labconsole.tui.parts.table import Column, LineTable
 from labconsole.tui.screens.curves.curve_chart import MOST_CURVES
-from labconsole.units import format_target_within
 
 Key = tuple[int, int]
 
@@ -188,7 +188,8 @@ class CurvesTable(LineTable):
         return self._y(self._points[key][1].y.maximum)
 
     def cell_target(self, key: Key, width: int) -> Span:
-        return format_target_within(self._points[key][1].design.target_bps, width), "muted"
+        design = self._points[key][1].design
+        return target_words(design.target_bps, design.frame, cells=width), "muted"
 
     def cell_sources(self, key: Key, width: int) -> Span:
         return str(self._points[key][1].design.sources), "muted"

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from labconsole.measure.curves import X_FACTORS, Curve, CurvePoint, CurveSpec
+from labconsole.model.design_point import target_words
 from labconsole.text.spreadsheet import harmless_cell
 from labconsole.units import format_target
 
@@ -32,7 +33,7 @@ def values(curve: Curve, point: CurvePoint, spec: CurveSpec) -> dict[str, Any]:
         "set_ups": summary.set_ups, f"mean_{y}": summary.mean, f"ci95_low_{y}": summary.ci_low,
         f"ci95_high_{y}": summary.ci_high, "interval_of": summary.scope, f"minimum_{y}": summary.minimum,
         f"maximum_{y}": summary.maximum, "platform": d.platform, "size_bytes": d.frame.bytes, "sources": d.sources,
-        "target": format_target(d.target_bps), "background": d.background, "runs_filter": filter_of(point),
+        "target": target_words(d.target_bps, d.frame), "background": d.background, "runs_filter": filter_of(point),
     }  # fmt: skip
 
 

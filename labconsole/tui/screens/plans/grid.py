@@ -263,7 +263,7 @@ class GridTable(LineTable):
         return str(self._request(key).sources), ""
 
     def cell_target(self, key: int, width: int) -> Span:
-        return format_target_within(self._request(key).target, width), ""
+        return format_target_within(self._request(key).wish, width), ""
 
     def cell_background(self, key: int, width: int) -> Span:
         return safe(self._request(key).background, width), "muted"

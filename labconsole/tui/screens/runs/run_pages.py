@@ -14,6 +14,7 @@ from rich.cells import cell_len
 
 from labconsole.measure.comparison import Pair
 from labconsole.measure.ledger_picture import ledger_rows
+from labconsole.model.design_point import target_words
 from labconsole.model.record.note import RunNote
 from labconsole.model.record.run import RunRecord, StreamRecord, Total
 from labconsole.model.record.timing import Delay, Quantiles
@@ -51,7 +52,7 @@ def verdict_page(record: RunRecord, note: RunNote | None, width: int) -> list[Ro
         rows += field("", f"{note.author}, {note.written_at[:19]}Z", width, "muted")
     rows += field(
         "asked",
-        f"{r.platform}, {r.size_words()}, {r.sources} x {format_target(r.target_bps)}, "
+        f"{r.platform}, {r.size_words()}, {r.sources} x {target_words(r.target_bps, r.frame)}, "
         f"background {r.background}, {r.duration_s:g} s, generator {r.generator}, observe {r.observe}",
         width,
     )
