@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 
 from labconsole.contracts.crew import StandingCrew
 from labconsole.contracts.experiment import Bench
 from labconsole.engine.crew_sink import counters, counters_at_rest, mac_of_sink
 from labconsole.engine.crew_taking import unless_stopped
+from labconsole.engine.sink_capture import SinkCapture, captured_at_sink
 from labconsole.errors import MeasurementError, NodeError, NodeLost
 from labconsole.experiments.flow.disk import DiskWorker
 from labconsole.experiments.flow.figures import HEADER_BYTES
@@ -25,30 +26,22 @@ from labconsole.model.jobs import JOBS
 from labconsole.model.plan.flows import FlowFactors, FlowPoint
 from labconsole.model.record.flow import LimiterSeen
 from labconsole.network.routing import Neighbour
-from labconsole.packets.flows import MAX_BINS
 from labconsole.platforms.base.disk_work import disk_of, made_ready
 from labconsole.platforms.base.inside import DONE, WAITS, at_once
 from labconsole.verdict.changes import Port
-from labconsole.wire.capture import CaptureResult, StartCapture, StopCapture
 from labconsole.wire.changes import AnyChange
-from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.guests import TOGETHER_S, AskedGuests, AskGuests, GuestLine
 from labconsole.wire.queues import ChangeRates, ReadQueue, TakenChanges
 
 CAPTURE = "flows"
-SNAP_BYTES = 64
 LONGER_S = 60.0
 """How much later than it should a guest may say that it has sent all."""
 
-_RX = STAT_NAMES.index("rx_packets")
 READY_S = 300.0
 """How long a guest may take to make the files that its work on the disk needs."""
 
 TAKEN_S = 2.0
 """How much later than all guests have sent the UUT may say how weights changed."""
-
-CLOSE_S = 300.0
-"""How long a sink may take to count what its capture still holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,29 +160,22 @@ class FlowTaking(FramedTaking):
     async def _send(self, senders: Sequence[FlowSender]) -> FlowWindow:
         crew = self._crew
         changing = self._watching_for_use()
-        over = False
         try:
-            await crew.timekeeper.ask(self._capture(senders))
-            before = await counters(self._crew)
-            self._seen.before = dict(zip((crew.uut.name, crew.timekeeper.name), before, strict=True))
-            timeout_s = self._factors.duration_s + LONGER_S
-            lines = [GuestLine(guest=sender.name, line=at_once([sender.sending.line()])) for sender in senders]
-            if self._worker is not None and self._point.disk is not None:
-                lines.append(GuestLine(guest=self._worker.name, line=at_once([self._worker.line(self._point.disk)])))
-            with self._watched(senders, await self._indices(senders)):
-                asked = AskGuests(asked=lines, until=DONE, timeout_s=timeout_s, waits=WAITS)
-                answered, taken = await unless_stopped(self._bench.stage, self._all_sent(asked, changing))
-            after = await counters_at_rest(self._crew, self._bench.inventory.defaults.drain_s, self._seen)
-            self._seen.after = dict(zip((crew.uut.name, crew.timekeeper.name), after, strict=True))
-            limiters = await self._limiters(senders)
-            over, failure = True, ""
-            capture: CaptureResult | None
-            try:
-                capture = await crew.timekeeper.ask(StopCapture(capture=CAPTURE), timeout_s=CLOSE_S)
-            except NodeLost:
-                raise
-            except NodeError as exc:
-                capture, failure = None, exc.message
+            async with self._capture(senders) as capture:
+                before = await counters(self._crew)
+                self._seen.before = dict(zip((crew.uut.name, crew.timekeeper.name), before, strict=True))
+                timeout_s = self._factors.duration_s + LONGER_S
+                lines = [GuestLine(guest=sender.name, line=at_once([sender.sending.line()])) for sender in senders]
+                if self._worker is not None and self._point.disk is not None:
+                    line = self._worker.line(self._point.disk)
+                    lines.append(GuestLine(guest=self._worker.name, line=at_once([line])))
+                with self._watched(senders, await self._indices(senders)):
+                    asked = AskGuests(asked=lines, until=DONE, timeout_s=timeout_s, waits=WAITS)
+                    answered, taken = await unless_stopped(self._bench.stage, self._all_sent(asked, changing))
+                after = await counters_at_rest(self._crew, self._bench.inventory.defaults.drain_s, self._seen)
+                self._seen.after = dict(zip((crew.uut.name, crew.timekeeper.name), after, strict=True))
+                limiters = await self._limiters(senders)
+                await capture.close()
             return FlowWindow(
                 answered=answered,
                 before=before,
@@ -197,15 +183,12 @@ class FlowTaking(FramedTaking):
                 limiters=limiters,
                 taken=taken,
                 kept_bps=self._kept_bps,
-                capture=capture,
-                capture_failure=failure,
+                capture=capture.found,
+                capture_failure=capture.failure,
             )
         finally:
             if changing is not None:
                 changing.cancel()
-            if not over:
-                with suppress(NodeError):
-                    await crew.timekeeper.ask(StopCapture(capture=CAPTURE), timeout_s=CLOSE_S)
 
     def _watching_for_use(self) -> asyncio.Future[TakenChanges] | None:
         """The UUT waits for guests to begin, to change weights from there, if they are to change. It needs some ten
@@ -237,24 +220,17 @@ class FlowTaking(FramedTaking):
         limits = [(self._point.limit_of(number), each.sending.flows) for number, each in enumerate(senders)]
         return max((credit_queue_s(bps, flows) for bps, flows in limits if bps is not None), default=0.0)
 
-    def _capture(self, senders: Sequence[FlowSender]) -> StartCapture:
-        """Of every packet that comes to the sink: who else sends there is to be seen."""
+    def _capture(self, senders: Sequence[FlowSender]) -> AbstractAsyncContextManager[SinkCapture]:
         crew, factors, payload_bytes = self._crew, self._factors, self._point.payload_bytes
-        inventory = self._bench.inventory
         waits_s = self._credit_s(senders) if self._changing is None else QUEUE_S * len(senders)
         wanted_bps = sum(each.sending.flows * each.sending.offered_bps for each in senders)
         frames_bps = min(wanted_bps * (payload_bytes + HEADER_BYTES) / payload_bytes, float(crew.stream.link_speed_bps))
-        return StartCapture(
-            capture=CAPTURE,
-            interface=crew.stream.sink.interface,
-            filter="",
-            snap_bytes=SNAP_BYTES,
-            buffer_kib=inventory.defaults.capture_buffer_kib,
-            directory=inventory.nodes[crew.timekeeper.name].capture_dir,
+        return captured_at_sink(
+            crew, self._bench.inventory, CAPTURE,
             expected_packets=round(frames_bps * factors.duration_s / (8 * (payload_bytes + HEADER_BYTES))),
-            flow_bin_ns=round(factors.bin_s * 1e9),
-            flow_bins=min(MAX_BINS, round((factors.duration_s + waits_s) / factors.bin_s) + 2),
-        )
+            bin_s=factors.bin_s,
+            bins=round((factors.duration_s + waits_s) / factors.bin_s) + 2,
+        )  # fmt: skip
 
     def _watched(self, senders: Sequence[FlowSender], indices: Mapping[int, str]) -> AbstractContextManager[None]:
         """Meanwhile whoever watches sees what each guest sends."""

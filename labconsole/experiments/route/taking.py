@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from dataclasses import dataclass
 
 from labconsole.contracts.crew import StandingCrew, StandingMember
@@ -19,17 +19,16 @@ from labconsole.engine.crew_attempt import CrewAttempt
 from labconsole.engine.crew_sink import counters, counters_at_rest, mac_of_sink
 from labconsole.engine.crew_taking import held, unless_stopped
 from labconsole.engine.crew_watch import CountingWatch
+from labconsole.engine.sink_capture import SinkCapture, captured_at_sink
 from labconsole.engine.trial.sources import START_LEAD_S
-from labconsole.errors import MeasurementError, NodeError, NodeLost
+from labconsole.errors import MeasurementError, NodeError
 from labconsole.experiments.route.addresses import FIRST_SOURCE_PORT, SINK_PORT, SOURCE, inbound_mac
 from labconsole.experiments.route.loading import Loaded, RouteLoad, count, first_destination, give, nic_line
 from labconsole.experiments.route.window import Router, RouteWindow
 from labconsole.model.design_point import FCS_BYTES, PREAMBLE_AND_GAP_BYTES
 from labconsole.model.plan.routes import BIN_S, RouteFactors, RoutePoint
 from labconsole.network.bridge import BridgeStation
-from labconsole.packets.flows import MAX_BINS
 from labconsole.verdict.changes import Port
-from labconsole.wire.capture import StartCapture, StopCapture
 from labconsole.wire.changes import AnyChange
 from labconsole.wire.counters import CountersSampled
 from labconsole.wire.execution import Execute
@@ -44,12 +43,8 @@ from labconsole.wire.links import ReadLinks
 from labconsole.wire.stream_spec import StreamSpec
 
 CAPTURE, TOKEN = "routes", "route"
-SNAP_BYTES = 64
 LONGER_S = 60.0
 """How much later than it should the source may say that it has sent all."""
-
-CLOSE_S = 300.0
-"""How long a sink may take to count what its capture still holds."""
 
 MOST_PACKETS = 2**40
 """Time ends a stream, not a count."""
@@ -186,9 +181,7 @@ class RouteTaking:
 
     async def _forward(self, routers: Sequence[Router], loaded: Mapping[str, Loaded]) -> RouteWindow:
         crew = self._crew
-        await crew.timekeeper.ask(self._capture(len(routers)))
-        over = False
-        try:
+        async with self._capture() as capture:
             before = await counters(self._crew)
             self._seen.before = dict(zip((crew.uut.name, crew.timekeeper.name), before, strict=True))
             with self._watched(routers, await self._indices(routers)):
@@ -196,28 +189,17 @@ class RouteTaking:
             after = await counters_at_rest(self._crew, self._bench.inventory.defaults.drain_s, self._seen)
             self._seen.after = dict(zip((crew.uut.name, crew.timekeeper.name), after, strict=True))
             had = await count(crew.uut, [self._standing[router.name] for router in routers])
-            over = True
-            failure, capture = "", None
-            try:
-                capture = await crew.timekeeper.ask(StopCapture(capture=CAPTURE), timeout_s=CLOSE_S)
-            except NodeLost:
-                raise
-            except NodeError as exc:
-                failure = exc.message
-            return RouteWindow(
-                sent=sent,
-                before=before,
-                after=after,
-                stat=stat,
-                loaded=loaded,
-                loaded_after=had,
-                capture=capture,
-                capture_failure=failure,
-            )
-        finally:
-            if not over:
-                with suppress(NodeError):
-                    await crew.timekeeper.ask(StopCapture(capture=CAPTURE), timeout_s=CLOSE_S)
+            await capture.close()
+        return RouteWindow(
+            sent=sent,
+            before=before,
+            after=after,
+            stat=stat,
+            loaded=loaded,
+            loaded_after=had,
+            capture=capture.found,
+            capture_failure=capture.failure,
+        )
 
     async def _send(self, streams: list[StreamSpec]) -> tuple[tuple[str, str], Sequence[SentStream]]:
         source, limit_s = self._source, self._factors.duration_s + LONGER_S
@@ -236,23 +218,17 @@ class RouteTaking:
     async def _stat(self) -> str:
         return (await self._crew.uut.ask(Execute(argv=["cat", "/proc/stat"], timeout_s=5))).stdout
 
-    def _capture(self, routers: int) -> StartCapture:
-        """Of every packet that comes to the sink: who else sends there is to be seen."""
-        crew, factors, point, inventory = self._crew, self._factors, self._point, self._bench.inventory
+    def _capture(self) -> AbstractAsyncContextManager[SinkCapture]:
+        crew, factors, point = self._crew, self._factors, self._point
         wire_bits = 8 * (point.frame_bytes + PREAMBLE_AND_GAP_BYTES)
         most_pps = crew.stream.link_speed_bps / wire_bits
         wanted_pps = most_pps if point.target == "max" else min(most_pps, point.target)
-        return StartCapture(
-            capture=CAPTURE,
-            interface=crew.stream.sink.interface,
-            filter="",
-            snap_bytes=SNAP_BYTES,
-            buffer_kib=inventory.defaults.capture_buffer_kib,
-            directory=inventory.nodes[crew.timekeeper.name].capture_dir,
+        return captured_at_sink(
+            crew, self._bench.inventory, CAPTURE,
             expected_packets=round(wanted_pps * factors.duration_s),
-            flow_bin_ns=round(BIN_S * 1e9),
-            flow_bins=min(MAX_BINS, round(factors.duration_s / BIN_S) + 20),
-        )
+            bin_s=BIN_S,
+            bins=round(factors.duration_s / BIN_S) + 20,
+        )  # fmt: skip
 
     async def _indices(self, routers: Sequence[Router]) -> dict[int, str]:
         """Of the interfaces on the UUT at which routers hand over what they forwarded."""
