@@ -83,6 +83,15 @@ EVALUATIONS = {
         tables=("flow-weights", "flow-sharing"),
         references=(("adamczyk", None),),
     ),
+    "flows": Evaluation(
+        document="evaluation-flows",
+        plans=("local-flow", "local-inbound"),
+        platforms="raw,container,lxc,uml",
+        lab=("--link-speed", "100Mbit", "--jobs"),
+        figures=("mattos-3", "mattos-4a", "adamczyk-5", "adamczyk-6", "adamczyk-7"),
+        tables=("flow-sharing", "flow-received"),
+        references=(("mattos", None), ("adamczyk", None)),
+    ),
     "ring": Evaluation(
         document="evaluation-ring",
         plans=("local-ring",),
@@ -91,6 +100,15 @@ EVALUATIONS = {
         figures=("quetier-15",),
         tables=("flow-ring",),
         references=(("quetier", None),),
+    ),
+    "routes": Evaluation(
+        document="evaluation-routes",
+        plans=("local-route",),
+        platforms="container,lxc",
+        lab=("--jobs",),
+        figures=("mattos-routes", "mattos-4b"),
+        tables=("routers", "route-changes", "route-findings"),
+        references=(("mattos", None),),
     ),
 }  # fmt: skip
 

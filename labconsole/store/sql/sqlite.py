@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TextIO
 from urllib.parse import quote
 
 from sqlalchemy import URL, Connection, Engine, Integer, create_engine, event, literal_column, select
@@ -126,17 +127,15 @@ class SqliteBackend(Backend):
     def hold(self, what: str, holder: str) -> Iterator[None]:
         """By a lock on a file beside the database, which the kernel releases whatever becomes of the process."""
         path = self.path.with_name(f"{self.path.name}.{what}.lock")
-        with path.open("a+", encoding="utf-8") as stream:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                stream.seek(0)
-                raise StoreHeld(what, stream.read(200).strip() or "another process") from None
+        with _locked(path, what) as stream:
             stream.seek(0)
             stream.truncate()
             stream.write(holder)
             stream.flush()
-            yield
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
 
     def driver_errors(self) -> tuple[type[Exception], ...]:
         """See Backend."""
@@ -153,6 +152,24 @@ class SqliteBackend(Backend):
         if "locked" in text:
             return f"another process has kept it locked for {BUSY_TIMEOUT_S:g} s"
         return text
+
+
+def _locked(path: Path, what: str) -> TextIO:
+    """The file, held. Raises StoreHeld when another process holds it."""
+    while True:
+        stream = path.open("a+", encoding="utf-8")
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(path.stat(), os.fstat(stream.fileno())):
+                return stream
+        except FileNotFoundError:
+            pass
+        except BlockingIOError:
+            stream.seek(0)
+            holder = stream.read(200).strip() or "another process"
+            stream.close()
+            raise StoreHeld(what, holder) from None
+        stream.close()  # its holder has just removed it: what is held is no file of that name any more
 
 
 def _open_engine(path: Path, *, write: bool) -> Engine:

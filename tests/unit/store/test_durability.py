@@ -328,3 +328,14 @@ def as_nobody(work) -> str:
         text = stream.read()
     os.waitpid(child, 0)
     return text
+
+
+def test_what_was_held_leaves_no_file(tmp_path: Path):
+    path = tmp_path / "runs.sqlite"
+    with open_store(str(path)) as store:
+        with pytest.raises(KeyboardInterrupt), store.hold("replay-t", "me"):
+            assert [each.read_text() for each in tmp_path.glob("*.lock")] == ["me"]
+            raise KeyboardInterrupt
+        with store.hold("replay-t", "me"):
+            pass
+    assert not list(tmp_path.glob("*.lock"))
