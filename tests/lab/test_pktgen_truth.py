@@ -14,6 +14,8 @@ import pytest
 
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
+from labconsole.model.record.flow import FlowRecord
+from labconsole.model.record.route import RouteRecord
 from support.live_lab import labconsole, processes, records
 from support.requirements import require
 
@@ -24,7 +26,7 @@ pytestmark = [pytest.mark.alone, pytest.mark.slow, pytest.mark.pktgen]
 def testbed(lab_home: Path) -> Iterator[lab.LabStatus]:
     require("qemu-system-x86_64", "busybox")
     name = f"pktgen{os.getpid()}"
-    yield lab.up(LabSpec(name=name, sources=1, generator="pktgen", loss={"uut/out": 0.07}))
+    yield lab.up(LabSpec(name=name, sources=1, generator="pktgen", loss={"uut/out": 0.07}, jobs=True))
     lab.down(name)
 
 
@@ -67,6 +69,30 @@ def test_flat_out_sends_as_fast_as_pktgen_can_and_stops_in_time(testbed, lab_hom
     assert run["streams"][0]["intended_packets"] is None
     assert run["streams"][0]["offered_packets"] > 1000
     assert run["streams"][0]["offered_duration_s"] < 2
+
+
+def test_it_sends_to_a_router_and_through_it_to_many_addresses(testbed, lab_home: Path):
+    before = dropped(testbed.spec.name)
+    done = labconsole(
+        "experiment", "route", "--platforms", "container", "--guests", "1", "--destinations", "16", "--targets", "max",
+        "--duration", "2", "--json", hosts=testbed.hosts_file, store=lab_home / "pktgen.sqlite",
+    )  # fmt: skip
+    (said,) = records(done)
+    route = RouteRecord.model_validate(said["route"])
+    (router,) = route.routers
+    assert (router.generator, router.routes) == ("pktgen", 16)
+    assert (router.sent_packets or 0) - router.packets == dropped(testbed.spec.name) - before > 0
+
+
+def test_it_sends_to_guests_that_count_to_the_packet(testbed, lab_home: Path):
+    done = labconsole(
+        "experiment", "flow", "--platforms", "container", "--pattern", "in", "--guests", "2", "--offered", "2Mbit",
+        "--duration", "3", "--json", hosts=testbed.hosts_file, store=lab_home / "pktgen.sqlite",
+    )  # fmt: skip
+    (said,) = records(done)
+    flow = FlowRecord.model_validate(said["flow"])
+    assert len(flow.receivers) == 2, flow.verdict
+    assert all(each.sent_packets == each.udp_packets > 100 for each in flow.receivers)
 
 
 def test_after_the_runs_pktgen_holds_nothing_of_ours(testbed, lab_home: Path):

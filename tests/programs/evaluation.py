@@ -92,6 +92,15 @@ EVALUATIONS = {
         tables=("flow-sharing", "flow-received"),
         references=(("mattos", None), ("adamczyk", None)),
     ),
+    "isolation": Evaluation(
+        document="evaluation-isolation",
+        plans=("local-greedy", "local-disk"),
+        platforms="container,lxc,uml",
+        lab=("--link-speed", "20Mbit", "--jobs"),
+        figures=("adamczyk-8", "adamczyk-9"),
+        tables=("flow-sharing",),
+        references=(("adamczyk", None),),
+    ),
     "ring": Evaluation(
         document="evaluation-ring",
         plans=("local-ring",),

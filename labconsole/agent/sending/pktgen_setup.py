@@ -122,18 +122,21 @@ def sentence_of(exc: OSError) -> str:
 
 
 def choose_threads(specs: List[StreamSpec], cpus: List[int]) -> List[int]:
-    """A CPU for each stream: the first one asked for, else one of its own, CPU 0 last, which serves most interrupts."""
+    """A CPU for each stream: of those asked for the one with the fewest, else one of its own, CPU 0 last, which serves
+    most interrupts.
+    """
     chosen: List[int] = []
     free = sorted(cpus, key=lambda cpu: (cpu == 0, cpu))
     for spec in specs:
         if spec.cpus is not None:
-            if spec.cpus[0] not in cpus:
+            missing = [cpu for cpu in spec.cpus if cpu not in cpus]
+            if missing:
                 raise WireError(
                     "bad_request",
-                    "stream %s: no pktgen thread runs on CPU %d, only on %s" % (spec.stream, spec.cpus[0], cpus),
+                    "stream %s: no pktgen thread runs on CPU %d, only on %s" % (spec.stream, missing[0], cpus),
                     {"stream": spec.stream, "field": "cpus"},
                 )
-            chosen.append(spec.cpus[0])
+            chosen.append(min(spec.cpus, key=chosen.count))
         else:
             taken = chosen + [other.cpus[0] for other in specs if other.cpus]
             chosen.append(min(free, key=taken.count))

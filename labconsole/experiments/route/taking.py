@@ -20,6 +20,7 @@ from labconsole.engine.crew_sink import counters, counters_at_rest, mac_of_sink
 from labconsole.engine.crew_taking import held, unless_stopped
 from labconsole.engine.crew_watch import CountingWatch
 from labconsole.engine.sink_capture import SinkCapture, captured_at_sink
+from labconsole.engine.trial.setup import MAX_COUNT
 from labconsole.engine.trial.sources import START_LEAD_S
 from labconsole.errors import MeasurementError, NodeError
 from labconsole.experiments.route.addresses import FIRST_SOURCE_PORT, SINK_PORT, SOURCE, inbound_mac
@@ -45,9 +46,6 @@ from labconsole.wire.stream_spec import StreamSpec
 CAPTURE, TOKEN = "routes", "route"
 LONGER_S = 60.0
 """How much later than it should the source may say that it has sent all."""
-
-MOST_PACKETS = 2**40
-"""Time ends a stream, not a count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,9 +155,14 @@ class RouteTaking:
             crew.loaded = load.word
         return found
 
+    @property
+    def _line_pps(self) -> float:
+        return self._crew.stream.link_speed_bps / (8 * (self._point.frame_bytes + PREAMBLE_AND_GAP_BYTES))
+
     def _streams(self, routers: Sequence[Router]) -> list[StreamSpec]:
         point = self._point
         each_pps = None if point.target == "max" else point.target / len(routers)
+        cpus = self._bench.inventory.nodes[self._source.name].generator_cpus
         return [
             StreamSpec(
                 stream=router.name,
@@ -173,7 +176,8 @@ class RouteTaking:
                 pkt_size_bytes=point.frame_bytes - FCS_BYTES,
                 delay_ns=0 if each_pps is None else round(1e9 / each_pps),
                 duration_s=self._factors.duration_s,
-                max_count=MOST_PACKETS,
+                max_count=min(2 * round(self._line_pps * self._factors.duration_s), MAX_COUNT),
+                cpus=list(cpus) if cpus else None,
                 destinations=None if point.destinations == 1 else point.destinations,
             )
             for router in routers
@@ -220,9 +224,7 @@ class RouteTaking:
 
     def _capture(self) -> AbstractAsyncContextManager[SinkCapture]:
         crew, factors, point = self._crew, self._factors, self._point
-        wire_bits = 8 * (point.frame_bytes + PREAMBLE_AND_GAP_BYTES)
-        most_pps = crew.stream.link_speed_bps / wire_bits
-        wanted_pps = most_pps if point.target == "max" else min(most_pps, point.target)
+        wanted_pps = self._line_pps if point.target == "max" else min(self._line_pps, point.target)
         return captured_at_sink(
             crew, self._bench.inventory, CAPTURE,
             expected_packets=round(wanted_pps * factors.duration_s),

@@ -133,6 +133,12 @@ def test_a_stream_runs_on_the_cpu_that_was_asked_for_and_the_others_avoid_it() -
     assert [row["cpus"] for row in prepared] == [[0], [1]]
 
 
+def test_streams_are_spread_over_the_cpus_that_were_asked_for() -> None:
+    specs = [spec(stream=f"s{number}", cpus=[1, 2], udp_sink_port=9 + number) for number in range(3)]
+    prepared = asyncio.run(_prepare_and_close(FakePktgen(cpus=3), specs))
+    assert [row["cpus"] for row in prepared] == [[1], [2], [1]]
+
+
 def test_two_streams_on_one_interface_are_two_devices() -> None:
     specs = [spec(stream="a"), spec(stream="b", udp_sink_port=9)]
     prepared = asyncio.run(_prepare_and_close(FakePktgen(), specs))
