@@ -14,7 +14,7 @@ from labconsole.text.harmless import harmless, harmless_output
 
 EPILOG = """\
 exit status: 0 done; 1 done, but a run is invalid or a check failed; 2 bad usage or bad file;
-             3 testbed unreachable or lost; 130 interrupted
+             3 a node is out of reach, lost, or cannot do its part; 130 interrupted
 """
 
 

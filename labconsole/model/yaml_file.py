@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,6 +15,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.scalarbool import ScalarBoolean
 
 from labconsole.errors import SHOWN_CHARACTERS, ConfigError
+from labconsole.model.complaint import complaint
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -37,7 +39,8 @@ def load_yaml(path: Path) -> CommentedMap:
     except FileNotFoundError:
         raise ConfigError("no such file", file=str(path)) from None
     except (OSError, UnicodeDecodeError) as exc:
-        raise ConfigError(f"cannot be read: {exc}", file=str(path)) from exc
+        words = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
+        raise ConfigError(f"cannot be read: {words}", file=str(path)) from exc
     try:
         data = YAML(typ="rt", pure=True).load(StringIO(text))
     except MarkedYAMLError as exc:
@@ -75,6 +78,23 @@ def line_of(data: Any, location: Sequence[str | int]) -> int | None:
         except (KeyError, AttributeError, TypeError):
             break
     return line
+
+
+@contextmanager
+def about(path: Path) -> Iterator[None]:
+    """What is refused meanwhile under a key of this file, and without a place, gets file and line."""
+    try:
+        yield
+    except ConfigError as exc:
+        steps = (exc.key or "").split(".")
+        data = node = load_yaml(path) if exc.file is None else None
+        for step in steps:
+            if not isinstance(node, CommentedMap) or step not in node:
+                raise
+            node = node[step]
+        raise ConfigError(
+            exc.message, file=str(path), line=line_of(data, steps), key=exc.key, value=exc.value, allowed=exc.allowed
+        ) from None
 
 
 def key_text(location: Sequence[str | int]) -> str:
@@ -147,7 +167,7 @@ def config_error(exc: ValidationError, data: CommentedMap, path: Path) -> Config
     elif kind in ("literal_error", "enum"):
         message, allowed = "is not one of the allowed words", str(context.get("expected"))
     else:
-        message = problem["msg"].removeprefix("Input ").removeprefix("Value error, ")
+        message, allowed = complaint(problem)
         if isinstance(value, (dict, list)):
             value = None
     return ConfigError(

@@ -18,7 +18,7 @@ from labconsole.report.digest import Digest
 from labconsole.report.evaluation import Evaluation, evaluate
 from labconsole.report.judged_by import Unusual, judged_by, unusual
 from labconsole.report.material import Material, Unit
-from labconsole.report.planned_trials import PlannedTrials
+from labconsole.report.planned_trials import PlannedTrials, trials_of
 from labconsole.report.points import platform_order
 from labconsole.report.reference import PaperTables, matched
 from labconsole.report.sample import Coverage, KeptRuns, missing_words, sample
@@ -106,7 +106,7 @@ def assemble(
                 (*found, *planned),
                 chosen,
                 unreadable=digest.unreadable,
-                of_runs=bool(kept.run_ids),
+                trials=None if kept.run_ids else trials_of(each for of in (experiments or {}).values() for each in of),
                 judged=judged_by([*digest.unusual, *_unusual(experiments or {})]),
             )
         ),

@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from labconsole.measure.statistics.effects import MINIMUM_BLOCKS
+from labconsole.measure.trials_of_guests import newest_trials
 from labconsole.model.plan.claims import CLAIMS
 from labconsole.report.claims import NO_MARGIN, Family
 from labconsole.report.evaluation import Evaluation
+from labconsole.report.planned_trials import TrialOfPlan, enters
 from labconsole.report.sample import Planned, missing_words
 from labconsole.report.selection import Selection
 from labconsole.report.words import count, number
@@ -21,14 +23,14 @@ ONE_SET_UP = (
 
 def conclusions(
     made: Evaluation, found: Sequence[Planned], selection: Selection, *, unreadable: Sequence[str] = (),
-    of_runs: bool = True, judged: Sequence[str] = (),
+    trials: Sequence[TrialOfPlan] | None = None, judged: Sequence[str] = (),
 ) -> list[str]:  # fmt: skip
     """Sentences, most important first. ``unreadable``: runs of which only the columns of the store can be read;
-    ``of_runs``: whether the report is of any; ``judged``: by which tolerances, in sentences.
+    ``trials``: what the report is of where it is of no run; ``judged``: by which tolerances, in sentences.
     """
     words = [*selection.warnings, *judged]
-    if not of_runs:
-        return words + _family(made.claims, 0) + _missing(found)
+    if trials is not None:
+        return words + _of_guests(trials, made.claims) + _family(made.claims, 0) + _missing(found)
     if unreadable:
         words.append(
             f"The {'record' if len(unreadable) == 1 else 'records'} of {', '.join(unreadable[:5])}"
@@ -47,6 +49,20 @@ def conclusions(
         )
     words += _unclaimed(made)
     return words + _missing(found)
+
+
+def _of_guests(trials: Sequence[TrialOfPlan], family: Family) -> list[str]:
+    entered = [trial for trial in newest_trials(trials) if enters(trial)]
+    if not entered:
+        return ["No trial enters a mean."] if trials else []
+    blocks = len({(trial.testbed_fingerprint, trial.plan.name, trial.plan.block) for trial in entered})
+    words = [f"{count(len(entered), 'trial')} of {len(trials)} enter, of {count(blocks, 'block')}."]
+    if not family.size:
+        words.append(
+            "No comparison was tested, so nothing is claimed, and a difference between means may be chance: a test "
+            f"needs two points that both have trials in the same {MINIMUM_BLOCKS} blocks."
+        )
+    return words
 
 
 def _missing(found: Sequence[Planned]) -> list[str]:

@@ -28,6 +28,7 @@ HATCHES = ("", "///", "...", "xxx", "\\\\\\", "+++", "ooo", "***")
 FORMATS = ("svg", "pdf", "png")
 PNG_DPI = 150
 TITLE_CHARACTERS_PER_INCH = 10
+MARGIN_RATIO = 0.05
 MOST_COUNTED = 20
 """Up to here whole numbers along x are counts, such as sources and guests, and so are the ticks."""
 
@@ -136,7 +137,13 @@ def _curves(figure: Figure, panel: Panel, ax: Axes) -> None:
         ax.locator_params(axis="x", integer=True)
     ax.set_xlim(left=0)
     if figure.from_zero:
-        ax.set_ylim(bottom=0)
+        _from_zero(ax)
+
+
+def _from_zero(ax: Axes) -> None:
+    """Room above is a share of what is between the values, which may be little beside what is below them."""
+    top = max(ax.get_ylim()[1], (1 + MARGIN_RATIO) * ax.dataLim.y1)
+    ax.set_ylim(0, top if math.isfinite(top) and top > 0 else None)
 
 
 def _dots(ax: Axes, found: Sequence[tuple[float, tuple[float, ...]]], colour: str) -> None:
@@ -175,4 +182,4 @@ def _bars(figure: Figure, panel: Panel, ax: Axes) -> None:
         for label in ax.get_xticklabels():
             label.set(horizontalalignment="right", rotation_mode="anchor")  # a name ends at its bars
     ax.set(xlabel=figure.x_label, ylabel=figure.y_label)
-    ax.set_ylim(bottom=0)
+    _from_zero(ax)

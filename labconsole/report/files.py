@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import csv
+import io
+from collections.abc import Collection, Sequence
 from dataclasses import fields
 from pathlib import Path
 
+from labconsole.contracts.report import Cell
 from labconsole.errors import ConfigError
 from labconsole.model.record.summary import RunSummary
+from labconsole.report import listed_trials
 from labconsole.report.assembly import Report
 from labconsole.report.draw import FORMATS as DRAWN
 from labconsole.report.draw import draw, require_matplotlib
@@ -46,6 +50,8 @@ def write(made: Report, out: Path, formats: Collection[str] = FORMATS) -> list[P
                     written.append(_file(out / f"{table.name}.{suffix}", writers[suffix](table).encode()))
         if "csv" in formats:
             written.append(_file(out / "runs.csv", _runs_csv(made).encode()))
+            if listed := listed_trials.rows(made.material.experiments):
+                written.append(_file(out / "trials.csv", _trials_csv(listed).encode()))
         if "html" in formats:
             written.append(_file(out / "report.html", render(made, drawings=drawings).encode()))
     except OSError as exc:
@@ -65,6 +71,15 @@ def _runs_csv(made: Report) -> str:
         rows.append([why is None, why or "", *cells, " ".join(run.reason_codes)])
     frame = pd.DataFrame(rows, columns=["enters", "why_not", *columns, "reason_codes"], dtype=object)
     return str(frame.to_csv(index=False, lineterminator="\n"))
+
+
+def _trials_csv(listed: Sequence[Sequence[Cell]]) -> str:
+    """The same of trials that are no runs."""
+    stream = io.StringIO()
+    csv.writer(stream, lineterminator="\n").writerows(
+        [listed_trials.COLUMNS, *([harmless_cell(cell) for cell in row] for row in listed)]
+    )
+    return stream.getvalue()
 
 
 def _file(path: Path, content: bytes) -> Path:

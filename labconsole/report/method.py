@@ -56,8 +56,8 @@ def method(
     if not of_runs:
         claims = (
             "Claims",
-            f"one family of {family.size} for the whole report, adjusted by Holm (Scand. J. Statist. 6, 1979) at 0.05; "
-            "ratios are paired by block, on the logarithm (Student's t). Only valid trials enter",
+            f"{_one_family(family)}; ratios are paired by block, on the logarithm (Student's t). Only valid trials "
+            "enter",
         )
         return [("Trials", [*((note.heading, note.words) for note in notes), claims])]
     return [
@@ -67,6 +67,11 @@ def method(
         ("Statistics", _statistics(family, notes)),
         ("Departures", _departures(digest)),
     ]
+
+
+def _one_family(family: Family) -> str:
+    size = f"one family of {family.size}" if family.size else "none was tested; they would be one family"
+    return f"{size} for the whole report, adjusted by Holm (Scand. J. Statist. 6, 1979) at 0.05"
 
 
 def _load(digest: Digest) -> list[Words]:
@@ -223,8 +228,8 @@ def _statistics(family: Family, notes: Sequence[MethodNote]) -> list[Words]:
         ),
         (
             "Claims",
-            f"one family of {family.size} for the whole report, adjusted by Holm (Scand. J. Statist. 6, 1979) at 0.05: "
-            "backgrounds, pairs of platforms, collapses (one-sided, 2 %), second guests that lose (one-sided, 1 %), "
+            f"{_one_family(family)}: backgrounds, pairs of platforms, "
+            "collapses (one-sided, 2 %), second guests that lose (one-sided, 1 %), "
             "unequal streams, what guests add to jobs, starts and routers compared. Equivalence: two one-sided tests "
             "(Schuirmann, J. Pharmacokinet. Biopharm. 15, 1987) within the declared margin, Holm over the rows so "
             "tested",

@@ -84,6 +84,7 @@ def render(report: Report, *, drawings: Mapping[str, str]) -> str:
         tables=report.tables,
         labelled=labelled,
         references=report.references,
+        tested=report.material.evaluation.claims.size,
         method=method(
             digest,
             material.evaluation.points,

@@ -157,7 +157,7 @@ def _lists(
         yield _entry(node, "guests", f"other guests run here: {', '.join(names)}", guests=names)
     sessions = sorted({pid for side in (first, last) if side is not None for pid in side.sessions})
     if sessions:
-        detail = f"{len(sessions)} other labconsole session{'s' if len(sessions) > 1 else ''} on this node"
+        detail = f"{len(sessions)} other labconsole session{'s' if len(sessions) > 1 else ''} on {node}"
         yield _entry(node, "sessions", detail, pids=sessions)
 
 

@@ -70,7 +70,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--margin", metavar="RATIO", help="largest difference that does not matter, such as 2%% (default: the plan's)"
     )
-    parser.add_argument("--reference", metavar="PAPER", help="show a paper's published tables next to these: schlosser")
+    parser.add_argument(
+        "--reference", metavar="PAPER",
+        help="show a paper's published tables next to these: schlosser, mattos, quetier or adamczyk",
+    )  # fmt: skip
     parser.add_argument(
         "--reference-map", type=comma_separated, metavar="OWN=THEIRS",
         help="platforms that have other names in the paper, such as qemu-virtio=KVM,vmw=VM-E1000",

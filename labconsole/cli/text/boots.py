@@ -50,7 +50,7 @@ def boot_lines(record: BootRecord) -> list[str]:
     if record.memory is not None:
         told = record.memory
         lines.append(
-            f"  memory after {told.quiet_s:g} s of quiet: {_mib(told.used_bytes)} less available; their processes "
+            f"  memory after {told.quiet_s:g} s of quiet: {_less(told.used_bytes)}; their processes "
             f"{_mib(told.pss_bytes)}, their control groups {_mib(told.cgroup_bytes)}"
         )
         if told.hypervisor_command is not None:
@@ -63,6 +63,13 @@ def boot_lines(record: BootRecord) -> list[str]:
     lines += [f"  {record.verdict.status}", *reason_lines(record.verdict.reasons)]
     lines += [f"  note: {note['detail']}" for note in record.influences if isinstance(note.get("detail"), str)]
     return lines
+
+
+def _less(used_bytes: int | None) -> str:
+    """What of the memory is used now, by what is available."""
+    if used_bytes is not None and used_bytes < 0:
+        return f"{_mib(-used_bytes)} more available"
+    return f"{_mib(used_bytes)} less available"
 
 
 def _guest_line(guest: GuestBooted) -> str:
@@ -106,7 +113,7 @@ def summary_lines(summary: BootsSummary) -> list[str]:
             lines.append(f"{title}; p adjusted by Holm over all that is compared here")
         for claim in compared:
             p = "" if claim.adjusted_p is None else f", p {claim.adjusted_p:.2g}"
-            pair = f"{names[claim.key]} than {names[claim.than]}, {_guests(claim.guests)}"
+            pair = f"{names[claim.key]}, beside {names[claim.than]}, {_guests(claim.guests)}"
             times = "" if claim.effect.ci_low is None else " times"
             lines.append(f"  {pair}: {ratio_words(claim.effect)}{times}, {claim.effect.blocks} blocks{p}: {claim.word}")
     return lines

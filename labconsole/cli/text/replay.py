@@ -46,7 +46,8 @@ class ReplayScreen:
     def over(self, executions: Sequence[PlanExecution]) -> Iterator[None]:
         """The bar, while these run."""
         self._executions = executions
-        self._show()
+        if any(execution.plan.grid for execution in executions):
+            self._show()
         try:
             yield
         finally:

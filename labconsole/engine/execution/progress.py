@@ -83,6 +83,17 @@ class StepsOutcome:
     cut: bool = False
 
     @property
+    def verdicts(self) -> dict[str, int]:
+        """Of those that are trials themselves, how many came to each verdict."""
+        verdicts = [getattr(record, "verdict", None) for record in self.made]
+        return dict(sorted(Counter(str(each.status) for each in verdicts if each is not None).items()))
+
+    @property
+    def doubtful(self) -> int:
+        """How many of those are not simply valid."""
+        return sum(number for word, number in self.verdicts.items() if word != "valid")
+
+    @property
     def failed(self) -> list[StepRecord]:
         """Those that did not come to their end."""
         return [record for record in self.made if record.status == "failed"]

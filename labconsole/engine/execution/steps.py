@@ -7,7 +7,7 @@ node, is taken again, and goes on from its stored trials.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -20,13 +20,12 @@ from labconsole.engine.execution.attempts import ENDS_ALL, Attempts, Running
 from labconsole.engine.execution.conditions import StopConditions
 from labconsole.engine.execution.pending import ExecutionSession
 from labconsole.engine.execution.progress import StepProgress
+from labconsole.engine.execution.steps_estimate import estimate_steps
 from labconsole.engine.trial.order import Take
 from labconsole.errors import Aborted, ConfigError, LabError
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory
-from labconsole.model.plan.estimate import PLATFORM_SWITCH_S, TRIAL_OVERHEAD_S, boot_s
-from labconsole.model.plan.order import configuration, set_up_key
-from labconsole.model.plan.plan import Plan
+from labconsole.model.plan.order import configuration
 from labconsole.model.record.run import PlanRef, Role, RunRecord, Status
 
 
@@ -43,7 +42,8 @@ class StepState(StrEnum):
 @dataclass(slots=True)
 class StepSeen:
     """A step as it is seen. ``shown``: how far it says that it has come; ``why``: what went wrong; ``estimate_s``: what
-    it takes on a unit that behaves; ``begun_s``: what the execution had spent when it was first begun.
+    it takes on a unit that behaves; ``begun_s``: what the execution had spent when it was first begun; ``took_s``: once
+    it is done, what it spent on it.
     """
 
     step: Step
@@ -53,6 +53,7 @@ class StepSeen:
     why: str = ""
     estimate_s: float = 0.0
     begun_s: float | None = None
+    took_s: float | None = None
     _drawn: tuple[StepRecord, StepPicture] | None = None
 
     @property
@@ -64,37 +65,6 @@ class StepSeen:
         if self._drawn is None or self._drawn[0] is not record:
             self._drawn = record, self.step.picture(record)
         return self._drawn[1]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepsEstimate:
-    """What steps take on units that behave: noisy ones need more. ``each_s``: of every step."""
-
-    trials: int
-    each_s: tuple[float, ...]
-
-    @property
-    def total_s(self) -> float:
-        """All of them."""
-        return sum(self.each_s)
-
-
-def estimate_steps(
-    plan: Plan, steps: Sequence[Step], inventory: Inventory, boots_s: Mapping[str, float]
-) -> StepsEstimate:
-    """Traffic, waits, platforms set up and warm-ups of these steps of a plan that is resolved for its testbed."""
-    around_s = (plan.drain_s or 0.0) + (plan.settle_s or 0.0) + TRIAL_OVERHEAD_S
-    trials, each_s, stands = 0, [], None
-    for step in steps:
-        durations_s = step.durations_s(inventory)
-        trials += len(durations_s)
-        took_s = sum(durations_s) + len(durations_s) * around_s
-        if stands != (stands := set_up_key(step.request, inventory)):
-            took_s += PLATFORM_SWITCH_S + boot_s(step.request, boots_s)
-            if plan.warm_up is not None and durations_s:
-                took_s += around_s + (plan.warm_up.duration_s or durations_s[0])
-        each_s.append(took_s)
-    return StepsEstimate(trials=trials, each_s=tuple(each_s))
 
 
 class HasExperiments(Running, Protocol):
@@ -189,14 +159,22 @@ class Steps:
 
     @property
     def left_s(self) -> float:
-        """By the estimate; of one under way that tells how many trials it still takes, by how long these have taken."""
+        """By the estimate, at the pace of those that are done; of one under way that tells how many trials it still
+        takes, by how long these have taken.
+        """
         return sum(map(self._left_of_s, self.rest))
+
+    @property
+    def _pace(self) -> float:
+        """How long those that are done took, of what was reckoned."""
+        done = [each for each in self._asked if each.took_s is not None and each.estimate_s > 0]
+        return sum(each.took_s or 0.0 for each in done) / sum(each.estimate_s for each in done) if done else 1.0
 
     def _left_of_s(self, seen: StepSeen) -> float:
         spent_s, taken, left = self.spent_s(seen), len(seen.picture.trials), seen.picture.left_trials
         if spent_s > 0 and taken and left is not None:
             return spent_s / taken * left
-        return max(0.0, seen.estimate_s - spent_s)
+        return max(0.0, self._pace * seen.estimate_s - spent_s)
 
     def spent_s(self, seen: StepSeen) -> float:
         """On one of them, since it was first begun."""
@@ -239,6 +217,7 @@ class Steps:
             else:
                 outcome.steps.made.append(record)
                 seen.record, seen.why = record, record.failure or ""
+                seen.took_s = self.spent_s(seen)
                 self._say(seen, StepState.DONE if record.status == "done" else StepState.FAILED)
                 self.tell(seen, record=record)
 

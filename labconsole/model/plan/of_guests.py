@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from labconsole.errors import ConfigError
+from labconsole.model.complaint import complaint
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.plan import FactorsOfGuests, Plan, planned
@@ -59,7 +60,7 @@ def asked_factors(of: type[Factors], given: dict[str, Any]) -> Factors:
         return of.model_validate({key: value for key, value in given.items() if value is not None})
     except ValidationError as exc:
         problem = exc.errors(include_url=False)[0]
-        message, _, allowed = problem["msg"].removeprefix("Value error, ").partition(" | allowed: ")
+        message, allowed = complaint(problem)
         value = problem["input"] if isinstance(problem["input"], (str, int, float)) else None
         names = [step for step in problem["loc"] if isinstance(step, str)]
-        raise ConfigError(message, key=".".join(names) or None, value=value, allowed=allowed or None) from None
+        raise ConfigError(message, key=".".join(names) or None, value=value, allowed=allowed) from None

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from labconsole.errors import ConfigError
+from labconsole.model.complaint import complaint
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.plan import Plan
@@ -64,7 +65,7 @@ def asked_search(
     except ValidationError as exc:
         problem = exc.errors(include_url=False)[0]
         steps = [str(step) for step in problem["loc"] if isinstance(step, str)]
-        message, _, allowed = problem["msg"].removeprefix("Value error, ").partition(" | allowed: ")
+        message, allowed = complaint(problem)
         key = steps[-1] if steps else "duration_sum_s" if "duration_sum_s" in message else "goals"
         value = problem["input"] if isinstance(problem["input"], (str, int, float)) else None
-        raise ConfigError(message, key=key, value=value, allowed=allowed or None) from None
+        raise ConfigError(message, key=key, value=value, allowed=allowed) from None

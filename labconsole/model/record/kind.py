@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
@@ -90,7 +90,8 @@ class RecordKind(Generic[R]):
     """A kind, as its file in ``kinds`` declares it.
 
     ``name`` stands in the store, in exported lines and in sentences; ``plural`` where several are counted. ``format``:
-    the newest that is known. ``run_ids``: the runs that are its trials.
+    the newest that is known. ``run_ids``: the runs that are its trials. ``measured``: of each quantity that means are
+    of, by its name with the unit, the values guest by guest; None: not known.
     """
 
     name: str
@@ -99,3 +100,4 @@ class RecordKind(Generic[R]):
     format: int
     columns: Callable[[R], ExperimentColumns]
     run_ids: Callable[[R], Collection[str]]
+    measured: Callable[[R], Mapping[str, Sequence[float | None]]] = lambda record: {}

@@ -33,8 +33,11 @@ def ending(plan: Plan, outcome: Outcome) -> str:
         refused = f", {len(steps.refused)} not searched" if steps.refused else ""
         words.append(f"{len(steps.made)} searches made{failed}{refused}, {steps.skipped} stored before")
     if plan.of_guests is not None:
-        invalid = f", {len(steps.failed)} of them invalid" if steps.failed else ""
+        told = ", ".join(f"{number} {word}" for word, number in steps.verdicts.items())
+        counts = f" ({told})" if told else ""
         refused = f", {len(steps.refused)} not measured" if steps.refused else ""
         noun = plan.of_guests.noun + ("" if len(steps.made) == 1 else "s")
-        words.append(f"{len(steps.made)} {noun} taken{invalid}{refused}, {steps.skipped} stored before")
+        words.append(f"{len(steps.made)} {noun} taken{counts}{refused}, {steps.skipped} stored before")
+        if steps.doubtful:
+            words.append("only valid ones enter a mean")
     return f"{word}; " + "; ".join(words)

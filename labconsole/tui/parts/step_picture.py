@@ -9,12 +9,15 @@ from typing import ClassVar
 
 from textual import events
 
+from labconsole.contracts.experiment import StepRecord
 from labconsole.contracts.picture import Between, PicturePart, PictureTrial, StepPicture
 from labconsole.engine.execution.steps import StepSeen, StepState
+from labconsole.model.record.run import Verdict
 from labconsole.text.axis import Axis, fit_axis
 from labconsole.text.cells import count, percent, safe
 from labconsole.text.narrowing import STROKES, axis_title, narrowing
 from labconsole.tui.console.picture_words import bounds_words, coming_words
+from labconsole.tui.console.state import VERDICT_GLYPHS, VERDICT_TONE
 from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.lines import Lines, Span, entitle, field
 from labconsole.tui.parts.table import Column, LineTable
@@ -196,6 +199,17 @@ def zoomed(part: PicturePart, bounds: tuple[Between, ...]) -> tuple[float, float
     return max(part.low, min(lows) - margin), min(part.high, max(highs) + margin)
 
 
+def ended_words(record: StepRecord, trials: int) -> tuple[str, str]:
+    """How a step ended, and in which tone: of one that is a trial itself its verdict, with the first doubt."""
+    if record.failure:
+        return f"{FAILED} {record.failure}", "bad"
+    verdict: Verdict | None = getattr(record, "verdict", None)
+    if verdict is None:
+        return f"{PASSED} {count(trials)} trials", "good"
+    words = f"{VERDICT_GLYPHS[verdict.status]} {verdict.status}"
+    return f"{words}: {verdict.reasons[0].detail}" if verdict.reasons else words, VERDICT_TONE[verdict.status]
+
+
 class StepWords(Lines):
     """The bounds of each criterion, the trial under way, what comes next and how many more that takes."""
 
@@ -231,9 +245,8 @@ class StepWords(Lines):
             rows += field(label, f"{words}, {now.duration_s:.3g} s", width, "accent", rows=2, label_cells=LABEL_CELLS)
             rows += field("then", coming_words(picture), width, rows=2, label_cells=LABEL_CELLS)
         elif seen.record is not None:
-            trials = f"{count(len(picture.trials))} trials"
-            words = f"{FAILED} {seen.record.failure}" if seen.record.failure else f"{PASSED} {trials}"
-            rows += field("ended", words, width, "bad" if seen.record.failure else "good", label_cells=LABEL_CELLS)
+            words, told = ended_words(seen.record, len(picture.trials))
+            rows += field("ended", words, width, told, rows=2, label_cells=LABEL_CELLS)
         elif seen.why:
             rows += field("but", seen.why, width, "warn", label_cells=LABEL_CELLS)
         if any(trial.missing_ratio for trial in picture.trials):

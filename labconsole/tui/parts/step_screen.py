@@ -9,12 +9,15 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 
+from labconsole.contracts.picture import StepPicture
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import ExecutionStatus
 from labconsole.engine.execution.steps import StepSeen
 from labconsole.tui.parts.action import Action, HasActions
+from labconsole.tui.parts.guests_table import GuestsTable
 from labconsole.tui.parts.key_bar import KeyBar
 from labconsole.tui.parts.measuring_line import MeasuringLine
+from labconsole.tui.parts.over_time_chart import OverTimeChart
 from labconsole.tui.parts.screen import Application, frames_per_second
 from labconsole.tui.parts.step_picture import StepTrials, StepWords
 
@@ -45,8 +48,8 @@ class StepScreen(HasActions, ModalScreen[None]):
     ACTIONS: ClassVar = (
         Action("enter", "open", "Open run", "Open the trial under the cursor in Runs.", id="step-open", common=True),
         Action("a", "abort", "Abort", "Abort what runs, after asking.", id="step-abort", common=True),
-        Action("left,h", "step(-1)", "Previous", "Show the search before.", id="step-previous", common=True),
-        Action("right,l", "step(1)", "Next", "Show the next search.", id="step-next", common=True),
+        Action("left,h", "step(-1)", "Previous", "Show the search or trial before.", id="step-previous", common=True),
+        Action("right,l", "step(1)", "Next", "Show the next search or trial.", id="step-next", common=True),
         Action("escape,q", "dismiss", "Close", "Close it; what runs goes on.", id="step-close", common=True),
     )  # fmt: skip
 
@@ -58,6 +61,8 @@ class StepScreen(HasActions, ModalScreen[None]):
         with Vertical(id="step-box"):
             yield MeasuringLine(self.console_app.state, "")
             yield StepTrials(id="step-trials")
+            yield OverTimeChart(id="step-over-time")
+            yield GuestsTable(id="step-guests")
             yield StepWords(id="step-words")
             yield KeyBar()
 
@@ -77,7 +82,17 @@ class StepScreen(HasActions, ModalScreen[None]):
             place = f"{number} of {total}, " if total > 1 else ""
             when = f", {seen.record.started_at[:16].replace('T', ' ')} UTC" if seen.record is not None else ""
             title = f"{there.name}: {place}{seen.step.describe()}{when}"
-        self.query_one(StepTrials).show(seen, title)
+        picture = seen.picture if seen is not None else StepPicture()
+        trials, guests = self.query_one(StepTrials), self.query_one(GuestsTable)
+        over_time = self.query_one(OverTimeChart)
+        trials.show(seen, title)
+        of_guests = bool(picture.guests or picture.over_time)
+        if of_guests is not guests.display:
+            guests.display, trials.display = of_guests, not of_guests
+            self.set_focus(guests if of_guests else trials)
+        over_time.display = picture.over_time is not None
+        guests.show(picture)
+        over_time.show(picture)
         self.query_one(StepWords).show(seen, held=there.held)
 
     def _seen(self, there: SeenSteps) -> StepSeen | None:

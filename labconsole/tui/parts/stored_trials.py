@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
@@ -131,7 +132,9 @@ class _StoredWords(Lines):
     def lines(self, width: int) -> list[list[Span]]:
         room = max(8, width - 1)
         return [
-            [(safe(line[at : at + room], room), "")] for line in self.told for at in range(0, max(1, len(line)), room)
+            [(safe(row, room), "")]
+            for line in self.told
+            for row in textwrap.wrap(line, room, subsequent_indent="  ", break_on_hyphens=False) or [""]
         ]
 
 

@@ -129,7 +129,7 @@ def test_what_no_search_could_be_set_up_for_is_told_before_the_replay_ends_with_
     monkeypatch.setattr(execution, "drive", lambda session, nodes, work, *_, **__: asyncio.run(work(session)))
     args = argparse.Namespace(json=True, take_over=False, verbose=0, retake=False)
     with pytest.raises(LabError, match="the guest does not boot"):
-        execution._replay(args, script.inventory, script, [searching()], [None])
+        execution._replay(args, script, [searching()], [None])
     last = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (last["event"], last["made"], last["exit_status"]) == ("searches_finished", 0, 1)
     assert "the guest does not boot" in last["refused"][0]

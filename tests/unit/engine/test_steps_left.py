@@ -19,6 +19,14 @@ def left_s(*seen: StepSeen, spent_s: float) -> float:
     return steps.left_s
 
 
+def test_others_go_at_the_pace_of_those_that_are_done():
+    done = [step(), step()]
+    for each, took_s in zip(done, (6.0, 9.0), strict=True):
+        each.state, each.took_s = StepState.DONE, took_s
+    assert left_s(*done, step(), step(), spent_s=15.0) == pytest.approx(2 * 7.5)
+    assert left_s(*done, step(begun_s=13.0), step(), spent_s=15.0) == pytest.approx(2 * 7.5 - 2.0)
+
+
 def step(*, trials: int = 0, left: int | None = None, begun_s: float | None = None) -> StepSeen:
     nothing: Any = None
     taken = tuple(PictureTrial(part=0, at=1.0, duration_s=1.0) for _ in range(trials))

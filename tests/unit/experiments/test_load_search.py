@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from labconsole.engine.execution.steps import estimate_steps
+from labconsole.engine.execution.steps_estimate import estimate_steps
 from labconsole.errors import ConfigError, NodeLost
 from labconsole.experiments.search.goals import LoadTrial, goals_of
 from labconsole.experiments.search.load_class import relevant_bounds

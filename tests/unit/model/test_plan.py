@@ -179,7 +179,7 @@ REFUSED = [
     (BASE.replace("1Gbit", "0.01Gbit"), 6, "targets[1]", "repeats targets[0]", "'10Mbit'"),
     (BASE.replace("[raw, kvm]", "[raw, raw]"), 2, "platforms[1]", "repeats platforms[0]", "'raw'"),
     (BASE.replace("[raw, kvm]", "[]"), 2, "platforms", "has 0 entries", "1 or more"),
-    (BASE.replace("[raw, kvm]", "raw"), 2, "platforms", "valid tuple", "'raw'"),
+    (BASE.replace("[raw, kvm]", "raw"), 2, "platforms", "is not a list", "'raw'"),
     (BASE.replace("repetitions: 3", "repetitions: true"), 9, "repetitions", "integer", "True"),
     (BASE.replace("repetitions: 3", "repetitions: 0"), 9, "repetitions", "greater than or equal to 1", "0"),
     (BASE.replace("duration_s: 10", "duration_s: .inf"), 8, "duration_s", "", "inf"),

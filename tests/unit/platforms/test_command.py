@@ -142,7 +142,7 @@ def test_a_command_that_fails_is_said_with_what_it_printed() -> None:
         ({"state": {"argv": ["x"], "regex": "(a)"}}, "platforms.pve.state: must produce: state"),
         ({"nics_of": {"argv": ["x"], "json": {"each": "*"}}}, "platforms.pve.nics_of: must produce: mac"),
         ({"start": []}, "platforms.pve.start"),
-        ({"start": "qm start 101"}, "platforms.pve.start: should be a valid list, got 'qm start 101'"),
+        ({"start": "qm start 101"}, "platforms.pve.start: is not a list, got 'qm start 101'"),
         ({"start": ["qm", "{name}"]}, "has an unknown placeholder {name}; allowed: {guest}"),
         ({"host_interface": "tap{vm}"}, "platforms.pve.host_interface: has an unknown placeholder"),
         ({"restart": ["qm"]}, "platforms.pve.restart: unknown option of driver command"),

@@ -27,10 +27,10 @@ from labconsole.engine.execution.runner import PlanRunner
 from labconsole.engine.testbed import Testbed
 from labconsole.errors import Aborted, ConfigError, LabError, StoreHeld
 from labconsole.model.identity import operator_name
-from labconsole.model.inventory import Inventory
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.run import RunRecord
+from labconsole.model.yaml_file import about
 from labconsole.store.location import would_make
 from labconsole.store.writing import RunStore
 
@@ -56,6 +56,10 @@ def _replay_into(args: argparse.Namespace, place: str | None) -> int:
         raise ConfigError(
             "names no platform of the plan", key="--platforms", value=",".join(args.platforms), allowed=", ".join(known)
         )
+    for path, plan in zip(args.plan, plans, strict=True):
+        for experiment in session.experiments:
+            with about(Path(path)):
+                experiment.refuse(plan, inventory, session.stage)
     if args.dry_run:
         for plan, only in zip(plans, chosen, strict=True):
             trials_dry_run(plan, only, session, as_json=args.json)
@@ -75,12 +79,11 @@ def _replay_into(args: argparse.Namespace, place: str | None) -> int:
             held.enter_context(store.hold(f"replay-{inventory.fingerprint()[:12]}", holder))
         except StoreHeld as exc:
             raise StoreHeld("replaying into this store on this testbed", exc.holder) from None
-        return _replay(args, inventory, session, plans, chosen)
+        return _replay(args, session, plans, chosen)
 
 
 def _replay(
     args: argparse.Namespace,
-    inventory: Inventory,
     session: Testbed[RunStore],
     plans: Sequence[Plan],
     chosen: Sequence[frozenset[int] | None],
@@ -90,9 +93,6 @@ def _replay(
         for point in plan.points:
             if only is None or point.index in only:
                 needed += session.nodes_of(point.request)
-    for plan in plans:
-        for experiment in session.experiments:
-            experiment.refuse(plan, inventory, session.stage)
     screen = ReplayScreen(plans, as_json=args.json)
 
     def tell_step(progress: StepProgress) -> None:
@@ -133,7 +133,7 @@ def _replay(
         stopped = any(execution.outcome.stopped for execution in executions)
         return max(status, Aborted.exit_code) if stopped else status
 
-    nodes = list(dict.fromkeys(needed)) or [inventory.uut]
+    nodes = list(dict.fromkeys(needed)) or [session.inventory.uut]
     return drive(session, nodes, work, [narrator(args, quiet=True)], finish=runner.finish)
 
 

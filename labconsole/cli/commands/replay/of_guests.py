@@ -5,7 +5,6 @@ or machines.
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from typing import Any
 
 from labconsole.cli.commands.replay.steps import Chosen, exit_status, how_ended, left_of
@@ -36,17 +35,11 @@ def tell_trial(kind: KindShown, progress: StepProgress, *, as_json: bool) -> Non
         )
 
 
-def verdict_of(record: Any) -> str:
-    """Of a trial of guests."""
-    return str(record.verdict.status)
-
-
 def tell_trials(kind: KindShown, plan: Plan, outcome: Outcome, *, as_json: bool) -> int:
     """How a plan's trials ended, and the exit status that goes with it."""
     steps = outcome.steps
     failed: list[Any] = [record for record in steps.failed if kind.has(record)]
     status = exit_status(outcome)
-    verdicts = dict(sorted(Counter(verdict_of(record) for record in steps.made if kind.has(record)).items()))
     if as_json:
         json_line(
             {
@@ -54,7 +47,7 @@ def tell_trials(kind: KindShown, plan: Plan, outcome: Outcome, *, as_json: bool)
                 "at": now(),
                 "plan": plan.name,
                 "taken": len(steps.made),
-                "verdicts": verdicts,
+                "verdicts": steps.verdicts,
                 "failed": [kind.id_of(record) for record in failed],
                 "skipped": steps.skipped,
                 "refused": steps.refused,
@@ -64,10 +57,10 @@ def tell_trials(kind: KindShown, plan: Plan, outcome: Outcome, *, as_json: bool)
             }
         )
         return status
-    counts = f" ({', '.join(f'{count} {word}' for word, count in verdicts.items())})" if verdicts else ""
+    counts = f" ({', '.join(f'{count} {word}' for word, count in steps.verdicts.items())})" if steps.verdicts else ""
     ended = f"{plan.name}: {kind.plural} {how_ended(outcome)}"
     plain_lines(f"{ended}; {len(steps.made)} taken{counts}, {steps.skipped} stored before")
-    if verdicts.keys() - {"valid"}:
+    if steps.doubtful:
         plain_lines("  only valid ones enter a mean; --retake takes the blocks of the others again")
     for why in steps.refused:
         plain_lines(f"  not measured: {why}")

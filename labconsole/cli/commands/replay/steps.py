@@ -9,7 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from labconsole.contracts.experiment import Stage, Step
 from labconsole.engine.crew_step import in_whole_blocks
 from labconsole.engine.execution.progress import Outcome
-from labconsole.engine.execution.steps import StepsEstimate, estimate_steps
+from labconsole.engine.execution.steps_estimate import StepsEstimate, estimate_steps
 from labconsole.engine.testbed import Testbed
 from labconsole.errors import Aborted
 from labconsole.model.inventory import Inventory

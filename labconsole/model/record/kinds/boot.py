@@ -12,4 +12,9 @@ KIND = RecordKind(
     format=BOOT_FORMAT,
     columns=lambda record: columns_of(record.boot_id, record),
     run_ids=lambda record: [],
+    measured=lambda record: {
+        "startup_s": [each.mark_s for each in record.guests],
+        "ready_s": [each.ready_s for each in record.guests],
+        "used_bytes": [None if record.memory is None else record.memory.used_bytes],
+    },
 )

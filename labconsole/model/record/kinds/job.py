@@ -12,4 +12,5 @@ KIND = RecordKind(
     format=JOB_FORMAT,
     columns=lambda record: columns_of(record.job_id, record),
     run_ids=lambda record: [],
+    measured=lambda record: {"seconds": [copy.seconds for copy in record.copies]},
 )

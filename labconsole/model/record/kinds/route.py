@@ -12,4 +12,5 @@ KIND = RecordKind(
     format=ROUTE_FORMAT,
     columns=lambda record: columns_of(record.route_id, record),
     run_ids=lambda record: [],
+    measured=lambda record: {"forwarded_pps": [router.forwarded_pps for router in record.routers]},
 )

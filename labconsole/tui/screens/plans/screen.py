@@ -270,7 +270,8 @@ class PlansScreen(ConsoleScreen):
         except LabError as exc:
             self._over(PlanOver(clock.wall_s(), "error", f"plan {name} failed: {exc}", failed=True))
         else:
-            lacking = outcome.doubtful or outcome.refused or outcome.steps.failed or outcome.steps.refused
+            steps = outcome.steps
+            lacking = outcome.doubtful or outcome.refused or steps.doubtful or steps.failed or steps.refused
             severity = "warning" if lacking or outcome.stopped or outcome.ended_by else "information"
             self._over(PlanOver(clock.wall_s(), severity, f"plan {name}: {ending(execution.plan, outcome)}"))
         finally:

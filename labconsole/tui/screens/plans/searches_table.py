@@ -147,7 +147,8 @@ class SearchesTable(LineTable):
             return safe(seen.why, width), "bad" if seen.state is StepState.FAILED else "warn"
         words, verdict = "; ".join(seen.picture.found), _verdict(seen)
         if verdict is not None and verdict.reasons and verdict.status in DOUBTED:
-            return safe(f"{TITLES_OF_CODES[verdict.reasons[0].code]}: {words}", width), "warn"
+            # Its glyph says that there is a doubt: where not all fits, what it came to stands first.
+            return safe("; ".join(filter(None, (words, TITLES_OF_CODES[verdict.reasons[0].code]))), width), "warn"
         return safe(words, width), ""
 
     @property

@@ -1,0 +1,16 @@
+"""A complaint of pydantic's in our words."""
+
+from __future__ import annotations
+
+from pydantic_core import ErrorDetails
+
+LISTS = ("tuple_type", "list_type", "set_type")
+
+
+def complaint(problem: ErrorDetails) -> tuple[str, str | None]:
+    """What is wrong, without the value, and what is allowed, where that is told."""
+    if problem["type"] in LISTS:
+        return "is empty" if problem["input"] is None else "is not a list", "a list in brackets, such as [a, b]"
+    text = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    message, _, allowed = text.partition(" | allowed: ")
+    return message, allowed or None
