@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 DEMO_PACKAGES := python3-venv iproute2 nftables tcpdump stress
 TEST_PACKAGES := $(DEMO_PACKAGES) openssh-server openssh-client ethtool tmux procps qemu-system-x86 busybox-static lxc libvirt-clients user-mode-linux build-essential postgresql pi mbw stress-ng bonnie++ iperf fio e2fsprogs util-linux-extra openssl curl
 SCREENSHOT_PACKAGES := $(DEMO_PACKAGES) openssh-client ethtool librsvg2-bin pngquant fonts-dejavu-core
-BENCH_PACKAGES := $(TEST_PACKAGES) netsniff-ng wireshark-common
+BENCH_PACKAGES := $(TEST_PACKAGES) netsniff-ng tshark wireshark-common
 
 .PHONY: demo test quick test-platforms bench screenshots soak validate evaluation clean packages-demo packages-test packages-bench packages-screenshots
 
