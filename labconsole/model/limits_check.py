@@ -86,7 +86,7 @@ def refusals(request: DesignPoint, inventory: Inventory, *, where: str = "") -> 
                 f"is above the line rate of stream {stream.name}",
                 format_target(request.paced_bps),
                 f"at most {format_rate_bps(stream.link_speed_bps)} "
-                f"({request.frame.rate_pps(stream.link_speed_bps):.0f} packets/s at this frame size), max, or 1ns",
+                f"({request.frame.rate_pps(stream.link_speed_bps):.0f} packets/s at this size), max or 1ns",
             )
     if request.paced_bps is not None and lasts and (request.paced_bps < 1 or not request.intended_packets):
         # A count of 0 is pktgen's word for "without end".
