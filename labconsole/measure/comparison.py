@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from labconsole.measure.ledger_picture import hop_words
 from labconsole.model.design_point import INCLUDES_FCS
-from labconsole.model.record.run import RunRecord, StreamRecord
+from labconsole.model.record.run import Requested, RunRecord, StreamRecord
 
 Kind = Literal["text", "packets", "pps", "bps", "ratio", "seconds", "bytes", "count"]
 
@@ -79,8 +79,9 @@ def _asked(left: RunRecord, right: RunRecord) -> Iterator[Pair]:
     for name in type(left.requested).model_fields:
         a, b = getattr(left.requested, name), getattr(right.requested, name)
         kind = kinds.get(name, "text")
-        if name == "target_bps" and "max" not in (a, b):
-            kind = "bps"
+        if name == "target_bps":
+            a, b = (_target(each.requested) for each in (left, right))
+            kind = "text" if isinstance(a, str) or isinstance(b, str) else "bps"
         label = "with_fcs" if name == INCLUDES_FCS else name
         yield Pair("Asked", label.removesuffix("_bytes").removesuffix("_bps").removesuffix("_s"), a, b, kind)
     for name in ("testbed", "testbed_fingerprint", "operator", "labconsole_version"):
@@ -88,6 +89,10 @@ def _asked(left: RunRecord, right: RunRecord) -> Iterator[Pair]:
     plans = [None if r.plan is None else f"{r.plan.name} {r.plan.hash}" for r in (left, right)]
     yield Pair("Asked", "plan", plans[0], plans[1])
     yield Pair("Asked", "started", left.started_at, right.started_at, expected=True)
+
+
+def _target(asked: Requested) -> int | str:
+    return asked.target_bps if asked.frame is None else asked.frame.wish(asked.target_bps)
 
 
 def _result(left: RunRecord, right: RunRecord) -> Iterator[Pair]:

@@ -115,7 +115,7 @@ class CurveData:
             key: tuple[object, ...] = tuple(_FACTORS[factor](design) for factor in spec.lines_by if factor != x)
             key += (apart[design.platform, _told(design)],)
             if x in X_FACTORS and spec.y != "maximum":  # else a line would jump between targets
-                key += (_by_rate(design.target_bps),)
+                key += (_by_rate(design.frame.wish(design.target_bps)),)
             lines.setdefault(key, []).append(CurvePoint(where, what, design, _replicates(repetitions.values[quantity])))
         made = [
             Curve(_label(spec, key, points[0].design), _arranged(spec, points)) for key, points in sorted(lines.items())
@@ -153,8 +153,8 @@ def _words(factor: str, value: tuple[int | str, ...]) -> str:
 
 
 def _by_rate(target: int | str) -> tuple[int, int]:
-    """Sorts targets by their rate, max last."""
-    return (1, 0) if isinstance(target, str) else (0, target)
+    """Sorts targets by their rate, then 1ns, which is one target at all sizes, and max."""
+    return (1, int(target == "max")) if isinstance(target, str) else (0, target)
 
 
 def _label(spec: CurveSpec, key: tuple[object, ...], design: Alike) -> str:

@@ -75,7 +75,7 @@ K = TypeVar("K", bound=PointOfHypervisor)
 def newest_trials(every: Iterable[T]) -> list[T]:
     """Of the trials that a plan knows by one hash the last that can be stood behind, or else the last."""
     found: dict[tuple[str, str], T] = {}
-    for record in every:
+    for record in sorted(every, key=lambda each: each.started_at):
         key = record.testbed_fingerprint, record.plan.hash
         if key not in found or record.status == "done" or found[key].status != "done":
             found[key] = record

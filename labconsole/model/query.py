@@ -94,8 +94,14 @@ def _attribute(name: str) -> Callable[[Any], Any]:
     return operator.attrgetter(name)
 
 
+NO_PACE = ("max", "1ns")
+"""Targets that are no rates."""
+
+
 def _target(run: Any) -> Any:
-    return "max" if run.target_bps is None else run.target_bps
+    if run.target_bps is None:
+        return "max"
+    return run.target_bps if run.frame is None else run.frame.wish(run.target_bps)
 
 
 def _codes(run: Any) -> str:
@@ -106,7 +112,7 @@ FIELDS: dict[str, Askable] = {
     "platform": Askable("text", _attribute("platform"), "the platform"),
     "size": Askable("number", _attribute("frame_size_bytes"), "frame size in bytes"),
     "sources": Askable("number", _attribute("sources"), "number of sources"),
-    "target": Askable("target", _target, "requested bandwidth per source, such as 100Mbit, or max"),
+    "target": Askable("target", _target, "requested bandwidth per source, such as 100Mbit, or max or 1ns"),
     "background": Askable("text", _attribute("background"), "background load"),
     "duration": Askable("number", _attribute("duration_s"), "seconds of traffic"),
     "verdict": Askable("text", _attribute("verdict"), "valid, suspect or invalid"),
@@ -194,8 +200,8 @@ def _limit(name: str, field: Askable, text: str) -> Any:
     if field.kind in ("text", "bool"):
         raise QueryError(f"{name} cannot be compared by size; allowed: {name}=…, {name}!=…, {name}~…")
     limit = _value(name, field, text)
-    if limit == "max":
-        raise QueryError("'max' is not a number; allowed: target=max, target!=max")
+    if limit in NO_PACE:
+        raise QueryError(f"{limit!r} is not a number; allowed: target={limit}, target!={limit}")
     return limit
 
 
@@ -203,13 +209,12 @@ def _anywhere(sought: str) -> Test:
     """A plain word: anywhere in what is text."""
 
     def test(run: Any) -> bool:
-        target = run.target_bps
         return (
             sought
             in (
                 f"{run.run_id} {run.platform} {run.verdict} {' '.join(run.reason_codes)} {run.background} "
                 f"{run.generator} {run.testbed} {run.plan_name or ''} {run.note or ''} "
-                f"{'max' if target is None else format_target(target)}"
+                f"{format_target(_target(run))}"
             ).casefold()
         )
 
@@ -267,8 +272,8 @@ def _value(name: str, field: Askable, text: str) -> Any:
         if text.casefold() not in ("yes", "no", "true", "false"):
             raise QueryError(f"{name}: {text!r}; allowed: {field.words}")
         return text.casefold() in ("yes", "true")
-    if field.kind == "target" and text.casefold() == "max":
-        return "max"
+    if field.kind == "target" and text.casefold() in NO_PACE:
+        return text.casefold()
     if field.kind in ("target", "rate") and "b" in text:
         try:
             return parse_rate_bps(text)

@@ -82,19 +82,30 @@ def line_of(data: Any, location: Sequence[str | int]) -> int | None:
 
 @contextmanager
 def about(path: Path) -> Iterator[None]:
-    """What is refused meanwhile under a key of this file, and without a place, gets file and line."""
+    """What is refused meanwhile under a key of this file or of a section of it, without a place, gets file and line."""
     try:
         yield
     except ConfigError as exc:
-        steps = (exc.key or "").split(".")
-        data = node = load_yaml(path) if exc.file is None else None
-        for step in steps:
-            if not isinstance(node, CommentedMap) or step not in node:
-                raise
-            node = node[step]
+        if exc.file is not None or not exc.key:
+            raise
+        data, steps = load_yaml(path), exc.key.split(".")
+        sections = [[name] for name, value in data.items() if isinstance(value, CommentedMap)]
+        found = [place for place in ([], *sections) if _is_there(data, [*place, *steps])]
+        if len(found) != 1:
+            raise
+        place = [*found[0], *steps]
         raise ConfigError(
-            exc.message, file=str(path), line=line_of(data, steps), key=exc.key, value=exc.value, allowed=exc.allowed
-        ) from None
+            exc.message, file=str(path), line=line_of(data, place), key=".".join(place), value=exc.value,
+            allowed=exc.allowed,
+        ) from None  # fmt: skip
+
+
+def _is_there(node: Any, steps: Sequence[str]) -> bool:
+    for step in steps:
+        if not isinstance(node, CommentedMap) or step not in node:
+            return False
+        node = node[step]
+    return True
 
 
 def key_text(location: Sequence[str | int]) -> str:

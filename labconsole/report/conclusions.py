@@ -55,12 +55,14 @@ def _of_guests(trials: Sequence[TrialOfPlan], family: Family) -> list[str]:
     entered = [trial for trial in newest_trials(trials) if enters(trial)]
     if not entered:
         return ["No trial enters a mean."] if trials else []
-    blocks = len({(trial.testbed_fingerprint, trial.plan.name, trial.plan.block) for trial in entered})
-    words = [f"{count(len(entered), 'trial')} of {len(trials)} enter, of {count(blocks, 'block')}."]
+    plans = [(each.testbed_fingerprint, each.plan.name, each.plan.plan_hash, each.plan.block) for each in entered]
+    verb = "enters" if len(entered) == 1 else "enter"
+    words = [f"{count(len(entered), 'trial')} of {len(trials)} {verb}, of {count(len(set(plans)), 'block')}."]
     if not family.size:
         words.append(
-            "No comparison was tested, so nothing is claimed, and a difference between means may be chance: a test "
-            f"needs two points that both have trials in the same {MINIMUM_BLOCKS} blocks."
+            "No comparison was tested, so nothing is claimed, and a difference between means may be chance. A test "
+            f"needs both points in the same {MINIMUM_BLOCKS} blocks, in an order that was drawn, or each in "
+            f"{MINIMUM_BLOCKS} boots of its own."
         )
     return words
 

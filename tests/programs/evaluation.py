@@ -96,7 +96,7 @@ EVALUATIONS = {
         document="evaluation-isolation",
         plans=("local-greedy", "local-disk"),
         platforms="container,lxc,uml",
-        lab=("--link-speed", "20Mbit", "--jobs"),
+        lab=("--link-speed", "100Mbit", "--jobs"),
         figures=("adamczyk-8", "adamczyk-9"),
         tables=("flow-sharing",),
         references=(("adamczyk", None),),
@@ -116,7 +116,7 @@ EVALUATIONS = {
         platforms="container,lxc",
         lab=("--jobs",),
         figures=("mattos-routes", "mattos-4b"),
-        tables=("routers", "route-changes", "route-findings"),
+        tables=("routers", "route-changes"),
         references=(("mattos", None),),
     ),
 }  # fmt: skip

@@ -32,7 +32,7 @@ about = About(
     "optionally run RFC 2544's frame loss, back-to-back and latency tests as well. Every trial is saved as an "
     "ordinary run, and the result is saved with them. The search key of a plan does the same for every configuration "
     "and can be resumed. Exit status: 0 found; 1 a goal has no lower bound, or the search did not complete; 2 bad "
-    "usage; 3 testbed unreachable; "
+    "usage; 3 a node is out of reach, lost or cannot do its part; "
     "130 interrupted.",
 )
 

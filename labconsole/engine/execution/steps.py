@@ -162,7 +162,8 @@ class Steps:
         """By the estimate, at the pace of those that are done; of one under way that tells how many trials it still
         takes, by how long these have taken.
         """
-        return sum(map(self._left_of_s, self.rest))
+        pace = self._pace
+        return sum(self._left_of_s(seen, pace) for seen in self.rest)
 
     @property
     def _pace(self) -> float:
@@ -170,11 +171,11 @@ class Steps:
         done = [each for each in self._asked if each.took_s is not None and each.estimate_s > 0]
         return sum(each.took_s or 0.0 for each in done) / sum(each.estimate_s for each in done) if done else 1.0
 
-    def _left_of_s(self, seen: StepSeen) -> float:
+    def _left_of_s(self, seen: StepSeen, pace: float) -> float:
         spent_s, taken, left = self.spent_s(seen), len(seen.picture.trials), seen.picture.left_trials
         if spent_s > 0 and taken and left is not None:
             return spent_s / taken * left
-        return max(0.0, self._pace * seen.estimate_s - spent_s)
+        return max(0.0, pace * seen.estimate_s - spent_s)
 
     def spent_s(self, seen: StepSeen) -> float:
         """On one of them, since it was first begun."""
@@ -217,7 +218,8 @@ class Steps:
             else:
                 outcome.steps.made.append(record)
                 seen.record, seen.why = record, record.failure or ""
-                seen.took_s = self.spent_s(seen)
+                if record.status == "done":
+                    seen.took_s = self.spent_s(seen)
                 self._say(seen, StepState.DONE if record.status == "done" else StepState.FAILED)
                 self.tell(seen, record=record)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from labconsole.contracts.crew import StandingCrew
 from labconsole.contracts.experiment import Bench
-from labconsole.engine.crew_sink import counters, counters_at_rest, mac_of_sink
+from labconsole.engine.crew_sink import MOST_DRAIN_S, counters, counters_at_rest, mac_of_sink
 from labconsole.engine.crew_taking import unless_stopped
 from labconsole.engine.sink_capture import SinkCapture, captured_at_sink
 from labconsole.errors import MeasurementError, NodeError, NodeLost
@@ -229,7 +229,7 @@ class FlowTaking(FramedTaking):
             crew, self._bench.inventory, CAPTURE,
             expected_packets=round(frames_bps * factors.duration_s / (8 * (payload_bytes + HEADER_BYTES))),
             bin_s=factors.bin_s,
-            bins=round((factors.duration_s + waits_s) / factors.bin_s) + 2,
+            bins=round((factors.duration_s + waits_s + MOST_DRAIN_S) / factors.bin_s) + 2,
         )  # fmt: skip
 
     def _watched(self, senders: Sequence[FlowSender], indices: Mapping[int, str]) -> AbstractContextManager[None]:

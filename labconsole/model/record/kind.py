@@ -91,7 +91,7 @@ class RecordKind(Generic[R]):
 
     ``name`` stands in the store, in exported lines and in sentences; ``plural`` where several are counted. ``format``:
     the newest that is known. ``run_ids``: the runs that are its trials. ``measured``: of each quantity that means are
-    of, by its name with the unit, the values guest by guest; None: not known.
+    of, by its name with the unit, the values of the guests, or the one of all together; None: not known.
     """
 
     name: str

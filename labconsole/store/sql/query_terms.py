@@ -31,6 +31,7 @@ from sqlalchemy import cast as as_type
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
+from labconsole.model.design_point import FCS_BYTES, INCLUDES_FCS, PREAMBLE_AND_GAP_BYTES
 from labconsole.model.query import FIELDS, Query, Term
 from labconsole.store.sql.schema import notes, runs
 
@@ -74,8 +75,18 @@ _COLUMNS: dict[str, ColumnElement[Any]] = {
 }
 """Where each of model.query.FIELDS is kept."""
 
-_OF_TARGETS = set("0123456789.kmgtbiax")
+_OF_TARGETS = set("0123456789.kmgtbiaxns")
 """All that targets are written with."""
+
+_WIRE_BYTES = runs.c.frame_size_bytes + case(
+    (runs.c[INCLUDES_FCS], PREAMBLE_AND_GAP_BYTES), else_=PREAMBLE_AND_GAP_BYTES + FCS_BYTES
+)
+_SHORTEST_DELAY: Condition = and_(
+    runs.c.target_bps.is_not(None),
+    runs.c.frame_size_bytes.is_not(None),
+    runs.c.target_bps == literal(8 * 10**9, BigInteger) * _WIRE_BYTES,
+)
+"""Whether a delay of 1 ns was asked for: see FrameSize.shortest_delay_bps."""
 
 _COMPARED: dict[str, Callable[[Any, Any], Condition]] = {
     "<": lambda one, other: one < other,
@@ -118,7 +129,8 @@ def _known(term: Term) -> Condition:
     if kind == "time":
         limit = term.values[0]
         return _COMPARED[term.sign](func.substr(column, 1, len(limit)), literal(limit, Text))
-    return and_(column.is_not(None), _COMPARED[term.sign](column, _number(term.values[0])))
+    known = and_(column.is_not(None), _COMPARED[term.sign](column, _number(term.values[0])))
+    return and_(known, not_(_SHORTEST_DELAY)) if kind == "target" else known
 
 
 def _equals(name: str, kind: str, column: ColumnElement[Any], value: Any) -> Condition:
@@ -126,6 +138,9 @@ def _equals(name: str, kind: str, column: ColumnElement[Any], value: Any) -> Con
         return func.substr(column, 1, len(value)) == literal(value, Text)
     if kind == "target" and value == "max":
         return column.is_(None)
+    if kind == "target":
+        rate = and_(column.is_not(None), not_(_SHORTEST_DELAY))
+        return _SHORTEST_DELAY if value == "1ns" else and_(rate, column == _number(value))
     if kind == "bool":
         return column.is_(value)
     if kind != "text":
@@ -190,13 +205,14 @@ def _target_words(target: ColumnElement[Any]) -> ColumnElement[Any]:
 
     units = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
     choices = [(target >= literal(scale, BigInteger), scaled(scale, suffix)) for scale, suffix in units]
-    return case((target.is_(None), "max"), *choices, else_=as_type(target, Text).op("||")("bit"))
+    named = (target.is_(None), "max"), (_SHORTEST_DELAY, "1ns")
+    return case(*named, *choices, else_=as_type(target, Text).op("||")("bit"))
 
 
 def _as_text(name: str, kind: str, column: ColumnElement[Any]) -> ColumnElement[Any]:
     """What str() makes of a value."""
     if kind == "target":
-        return func.coalesce(as_type(column, Text), "max")
+        return case((column.is_(None), "max"), (_SHORTEST_DELAY, "1ns"), else_=as_type(column, Text))
     if kind == "bool":
         return case((column.is_(True), "True"), else_="False")
     if name == "reason":

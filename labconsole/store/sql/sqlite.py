@@ -135,7 +135,8 @@ class SqliteBackend(Backend):
             try:
                 yield
             finally:
-                path.unlink(missing_ok=True)
+                with suppress(OSError):  # it may be somebody else's file
+                    path.unlink()
 
     def driver_errors(self) -> tuple[type[Exception], ...]:
         """See Backend."""

@@ -216,11 +216,11 @@ class StepWords(Lines):
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
         self._seen: StepSeen | None = None
-        self._held = False
+        self._held, self._title = False, ""
 
-    def show(self, seen: StepSeen | None, *, held: bool = False) -> None:
-        """Take a step as it is now; ``held``: no trial is begun, the plan is paused."""
-        self._seen, self._held = seen, held
+    def show(self, seen: StepSeen | None, *, held: bool = False, title: str = "") -> None:
+        """Take a step as it is now; ``held``: no trial is begun, it is paused; ``title``: where no table has it."""
+        self._seen, self._held, self._title = seen, held, title
         self.paint()
 
     def lines(self, width: int) -> list[list[Span]]:
@@ -228,6 +228,8 @@ class StepWords(Lines):
             return []
         seen, picture = self._seen, self._seen.picture
         rows: list[list[Span]] = []
+        if self._title:
+            rows += field("trial", self._title, width, "strong", rows=2, label_cells=LABEL_CELLS)
         for number, part in enumerate(picture.parts):
             pairs = zip(part.criteria, picture.bounds_of(number), strict=True)
             for order, (criterion, bounds) in enumerate(pairs):

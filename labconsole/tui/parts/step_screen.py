@@ -90,10 +90,11 @@ class StepScreen(HasActions, ModalScreen[None]):
         if of_guests is not guests.display:
             guests.display, trials.display = of_guests, not of_guests
             self.set_focus(guests if of_guests else trials)
+            self.refresh_bindings()
         over_time.display = picture.over_time is not None
         guests.show(picture)
         over_time.show(picture)
-        self.query_one(StepWords).show(seen, held=there.held)
+        self.query_one(StepWords).show(seen, held=there.held, title=title if of_guests else "")
 
     def _seen(self, there: SeenSteps) -> StepSeen | None:
         steps = there.steps
@@ -102,6 +103,10 @@ class StepScreen(HasActions, ModalScreen[None]):
         if self._index is not None:
             return steps[min(self._index, len(steps) - 1)]
         return there.current or next((each for each in reversed(steps) if each.record is not None), steps[0])
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """A trial of guests is no run that could be opened."""
+        return action != "open" or self.query_one(StepTrials).display
 
     def action_step(self, by: int) -> None:
         there = self._look()

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from labconsole.measure.curves import CurveData, CurveSpec
+from labconsole.model.design_point import FrameSize
 from labconsole.model.record.run import PlanRef, Total, Verdict
 from labconsole.model.record.summary import RunSummary
 from labconsole.store.records import record_text
@@ -153,6 +154,12 @@ def test_over_a_factor_every_target_has_its_own_line_and_max_is_the_last():
     made = data.curves(CurveSpec(x="sources", y="loss"))
     assert [c.label for c in made.curves] == ["raw 64 B at 100Mbit", "raw 64 B at 1Gbit", "raw 64 B at max"]
     assert all([p.x for p in c.points] == [1, 2] for c in made.curves)
+
+
+def test_a_delay_of_1_ns_is_one_target_at_all_sizes():
+    runs = [run(frame_size_bytes=size, target_bps=FrameSize(size, False).shortest_delay_bps) for size in (64, 500)]
+    curves = CurveData(runs).curves(CurveSpec(x="size", lines_by=("platform",)))
+    assert [(curve.label, len(curve.points)) for curve in curves.curves] == [("raw at 1ns", 2)]
 
 
 def test_bandwidths_and_loss_can_be_drawn():

@@ -43,3 +43,19 @@ def test_every_trial_is_listed_with_what_means_are_of(tmp_path: Path, capsys: py
     assert json.loads(first["measured"]) == {"seconds": [2.0, 3.0]}
     assert json.loads(first["asked"])["guests"] == 2
     assert (second["enters"], second["why_not"], second["reason_codes"]) == ("False", jobs[1].verdict.status, "swapped")
+
+
+def test_a_trial_that_was_taken_again_counts_by_its_newest_attempt(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    first = taken((2.0, 3.0), codes=("swapped",))
+    again = first.model_copy(
+        update={
+            "job_id": "20261124T000000Z-again",
+            "started_at": "2026-11-24T00:00:00.000Z",
+            "verdict": taken((2.0, 3.0)).verdict,
+        }
+    )
+    said, out = reported(tmp_path, capsys, [first, again])
+    assert "1 trial of 2 enters, of 1 block." in said
+    with (out / "trials.csv").open() as file:
+        why = {row["id"]: row["why_not"] for row in csv.DictReader(file)}
+    assert why == {first.job_id: "superseded", again.job_id: ""}

@@ -16,7 +16,17 @@ from labconsole.store.open import open_store
 from support.store_samples import sample_record
 
 WORDS = ("raw", "KVM-virtio", "Straße", "STRASSE", "İstanbul", "ﬁber", "100%", "under_score", "back\\slash", "ΣΑΣ", "kelvin \u212a")  # fmt: skip
-TARGETS = ("max", 100_000_000, 1_500_000, 999, 1_000_000_001, 10**12, 2 * 10**12 + 5, 64_000)
+TARGETS = (
+    "max",
+    100_000_000,
+    1_500_000,
+    999,
+    1_000_000_001,
+    10**12,
+    2 * 10**12 + 5,
+    64_000,
+    *(8 * 10**9 * (size + 24) for size in (64, 500)),
+)
 REASONS = ("below_target", "not_drained", "lost_trailer")
 NUMBERS = (None, 0.0, 0.1, 1e-05, 142_045.5, 1e8, 1e15 / 3)
 
@@ -51,7 +61,7 @@ VALUES = (
     "100Mbit", "999bit", "1.000000001Gbit", "2.000000000005Tbit", "64", "64.5", "64,500", "5", "0", "0.1", "1e-05", "1%", "333333333333333.3",
     "100000000.0", "1e8", "2026-11", "2026-11-21", "2026-11-21T03", "2026-11-21T0", "yes", "no", "true", "False", "valid,suspect",
     "lost_trailer,below_target", "below_target not", "fan WAR", "9007199254740992", "e+1", ".0", ",", "below_target,", "\0", "\ud800", "None",
-    "1e999", "run-", "Mbit", "x" * 200,
+    "1e999", "run-", "Mbit", "x" * 200, "1ns", "1ns,max", "704Gbit", "4.192Tbit", "ns",
 )  # fmt: skip
 
 

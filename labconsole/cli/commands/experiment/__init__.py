@@ -13,7 +13,7 @@ about = About(
     description="Experiments with any number of guests side by side, whose times are taken, and whose packets are "
     "counted, outside of them: at the sink of the first stream. Keys of a plan do the same for every combination of "
     "factors and can be resumed. Exit status: 0 no trial is invalid; 1 one is; 2 bad usage; 3 a node "
-    "cannot do its part; 130 interrupted.",
+    "is out of reach, lost or cannot do its part; 130 interrupted.",
 )
 
 

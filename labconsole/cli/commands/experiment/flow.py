@@ -23,7 +23,7 @@ DESCRIPTION = (
     "interface on the unit under test, too. Guests may be held to rates, begin later, or have several flows. With "
     "--pattern in the source sends to the guests instead, and what they read is counted inside. The flow "
     "key of a plan does the same for every combination of factors and can be resumed. Exit status: 0 no trial "
-    "is invalid; 1 one is; 2 bad usage; 3 a node cannot do its part; 130 interrupted."
+    "is invalid; 1 one is; 2 bad usage; 3 a node is out of reach, lost or cannot do its part; 130 interrupted."
 )
 
 

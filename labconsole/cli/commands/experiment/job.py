@@ -22,7 +22,7 @@ DESCRIPTION = (
     "the time by a clock outside of them: the sink of the first stream, which sees a ping before and one after the "
     "work. Times of jobs that do nothing are taken off. The job key of a plan does the same for every combination of "
     "factors and can be resumed. Exit status: 0 no trial is invalid; 1 one is; 2 bad usage; 3 a node "
-    "cannot do its part; 130 interrupted."
+    "is out of reach, lost or cannot do its part; 130 interrupted."
 )
 
 

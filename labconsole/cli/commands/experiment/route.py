@@ -21,7 +21,7 @@ DESCRIPTION = (
     "its own, and count what of each comes to the sink of the first stream. The first stream's source sends a flow "
     "to each router's own MAC address; what goes into a router and comes out of it is counted at the unit under test. "
     "The route key of a plan does the same for every combination of factors and can be resumed. Exit status: 0 no "
-    "trial is invalid; 1 one is; 2 bad usage; 3 a node cannot do its part; 130 interrupted."
+    "trial is invalid; 1 one is; 2 bad usage; 3 a node is out of reach, lost or cannot do its part; 130 interrupted."
 )
 
 

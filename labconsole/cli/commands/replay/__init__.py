@@ -13,7 +13,8 @@ about = About(
     "run or resume plans without the console",
     description="Measure what is still missing of every plan, one after the other, holding the testbed once. TERM "
     "lets the running trial end and leaves; Ctrl-C stops it. Exit status: 0 everything is there; 1 not everything, "
-    "or a run is invalid; 2 bad usage or bad file; 3 testbed unreachable, lost or held; 130 interrupted.",
+    "or a run is invalid; 2 bad usage or bad file; 3 a node is out of reach, lost, "
+    "held or cannot do its part; 130 interrupted.",
 )
 
 

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from labconsole.contracts.report import Cell, Figure, Mark, Panel, PlottedCurve, ReportUnit, Table
 from labconsole.experiments.flow.figures import bin_rates
 from labconsole.experiments.flow.shown import MEGA, interval, records_of, summary_of, words
-from labconsole.experiments.flow.summary import FlowPointFound
+from labconsole.experiments.flow.summary import FlowPointFound, FlowPointKey, FlowsSummary
 from labconsole.model.weights import weights_text
 from labconsole.report.captions import caption, mark_of
 from labconsole.report.material import Material
 from labconsole.report.tested_on import TESTED_ON, tested_on
-from labconsole.report.words import UNKNOWN
+from labconsole.report.words import UNKNOWN, count
 
 PAPER = "adamczyk"
 Y_LABEL = "Mbit/s of payload"
@@ -64,6 +64,13 @@ def _scheduled_alone(point: FlowPointFound) -> bool:
     return _scheduled(point) and not point.key.limits_bps
 
 
+def _panel_title(summary: FlowsSummary, key: FlowPointKey) -> str:
+    """With the number of guests where there are several."""
+    several = len({each.key.guests for each in summary.points if each.key.scenario == key.scenario}) > 1
+    guests = f", {count(key.guests, 'guest')}" if several else ""
+    return f"{summary.name_of(key)}{guests}, {key.scenario}"
+
+
 def over_time(material: Material, name: str, title: str, of: Callable[[FlowPointFound], bool]) -> Figure | None:
     """A panel a point, a curve a guest: the mean of every bin over the trials, with its interval."""
     summary = summary_of(material)
@@ -77,7 +84,7 @@ def over_time(material: Material, name: str, title: str, of: Callable[[FlowPoint
             for guest in point.guests
         )
         if curves:
-            panels.append(Panel(f"{summary.name_of(point.key)}, {point.key.scenario}", curves))
+            panels.append(Panel(_panel_title(summary, point.key), curves))
     if not panels:
         return None
     return Figure(
@@ -114,7 +121,7 @@ def one_path(material: Material, name: str, title: str, of: Callable[[FlowPointF
             )
             for sender in record.senders
         )
-        panels.append(Panel(f"{summary.name_of(point.key)}, {point.key.scenario}", curves))
+        panels.append(Panel(_panel_title(summary, point.key), curves))
     if not panels:
         return None
     return Figure(

@@ -34,7 +34,7 @@ from labconsole.tui.screens.runs.listed import MOST_ROWS, ROWS_AT_ONCE, ListedRu
 from labconsole.tui.screens.runs.taking import Taking
 
 NOTHING_SAVED = (
-    "No runs saved yet. Press {go-bench} for the Bench, where they are taken, {runs-crews} for trials of guests."
+    "No runs saved yet. Press {go-bench} for the Bench, where they are taken, or {runs-crews} to see trials of guests."
 )
 NOTHING_FOUND = "No runs match this filter. Press esc to clear it."
 
