@@ -92,6 +92,7 @@ def summary_lines(summary: BootsSummary) -> list[str]:
     names = {key: f"{name}, {key.start}" for key, name in summary.names.items()}
     lines = ["until all guests are up, in s by the clock outside, and their memory in MiB; mean over trials with its "
              "95 % interval; only valid trials enter"]  # fmt: skip
+    lines += [f"testbed {', '.join(sorted(set(summary.testbeds.values())))}"] if summary.testbeds else []
     for each in summary.points:
         lines.append(f"  {_point_words(each, names[each.key])}")
     fitted = [each for each in summary.lines if each.startup_s is not None]
