@@ -28,7 +28,7 @@ ARGUMENTS = [
         2,
         r"--target: is above the line rate of stream s1, got '2Gbit'; allowed: at most 1 Gbit/s",
     ),
-    (["--target", "fast"], 2, r"--target: is not a valid rate, got 'fast'; allowed: .*10Mbit.* or max"),
+    (["--target", "fast"], 2, r"--target: is not a valid target, got 'fast'; allowed: .*10Mbit.* or max"),
     (
         ["--frame-size", "59"],
         2,
