@@ -195,6 +195,7 @@ class RunningCapture:
                 sampling_seed=self._sampling_seed,
                 digest=True,
                 flows=None if self._flow_bins is None else FlowBins(*self._flow_bins),
+                streams=self._flow_bins is None,
             )
         return self._follower
 

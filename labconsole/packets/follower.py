@@ -23,6 +23,7 @@ class CaptureFollower:
         sampling_seed: int = 0,
         digest: bool = False,
         flows: Optional[FlowBins] = None,
+        streams: bool = True,
     ) -> None:
         self.path = os.fspath(path)
         self.sha256: Optional[str] = None
@@ -31,7 +32,7 @@ class CaptureFollower:
         self.flows = flows
         """Counts the same packets, flow by flow; None: nobody asked for it."""
         runs = RecordRuns() if runs is None else runs
-        self.analysis = CaptureAnalysis(runs, spacing_gap_ns, sending_ns, sampling_seed)
+        self.analysis = CaptureAnalysis(runs, spacing_gap_ns, sending_ns, sampling_seed, streams)
         self._buffer = bytearray(runs.buffer_bytes)
         self._kept = 0
         self._file: Any = None

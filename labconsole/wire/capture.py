@@ -192,7 +192,7 @@ class StartCapture(Request[CaptureStarted], op="capture.start"):
 
     ``spacing_gap_ns``: also measure spacing, relative to this gap; 0: to the median gap. ``sampling_seed``: chooses
     the frames whose delay is measured; 0 when left out. ``directory`` defaults to the node's $TMPDIR or /var/tmp.
-    ``flow_bin_ns``: also count flows, in at most ``flow_bins`` bins of that length.
+    ``flow_bin_ns``: count flows instead of streams, in at most ``flow_bins`` bins of that length.
     """
 
     capture: Word
@@ -234,7 +234,7 @@ class DrainCapture(Request[CountedSoFar], op="capture.drain"):
 class CaptureResult(Message):
     """None: tcpdump did not say. ``sha256``: of the file as it was counted; None: the file was not fully readable.
 
-    ``flows`` if they were asked for.
+    ``flows`` if they were asked for; then ``analysis`` tells no streams apart.
     """
 
     captured_packets: Optional[Count]

@@ -176,6 +176,17 @@ def test_finishing_a_file_that_ends_within_a_record_says_truncated(tmp_path):
     assert report["read_bytes"] == 24 + 80
 
 
+def test_where_only_flows_are_asked_for_no_frame_is_looked_at_for_whose_it_is(tmp_path, monkeypatch):
+    path = tmp_path / "many.pcap"
+    path.write_bytes(pcap(traffic(Random(5), 3000, streams=5, trouble=0.05)))
+    told = analyze_file(path)
+    monkeypatch.setattr(node_side, "dissect", lambda *_: pytest.fail("a frame was taken apart"))
+    untold = CaptureFollower(path, streams=False).finish()
+    alike = ("packets", "bytes", "first_at_ns", "last_at_ns", "untimed_packets", "truncated", "pps")
+    assert {name: untold[name] for name in alike} == {name: told[name] for name in alike}
+    assert (untold["streams"], untold["other_packets"]) == ([], 3000)
+
+
 def test_more_streams_than_are_listed_are_counted_apart(monkeypatch):
     monkeypatch.setattr(node_side, "MAX_STREAMS", 3)
     packets = [Packet(k, k, sink_port=1000 + k % 5) for k in range(100)]
