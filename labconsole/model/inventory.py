@@ -18,6 +18,7 @@ from labconsole.model.yaml_file import key_text, line_of, load_yaml, register_ke
 from labconsole.units import parse_rate_bps
 
 Role = Literal["source", "uut", "sink"]
+DropReasons = Literal["auto", "on", "off"]
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
 INTERFACE = re.compile(r"[^\s/:\x00-\x1f\x7f]{1,15}\Z")
 NO_LOGIN = frozenset(" '`\"$\\;&<>|(){}")
@@ -148,6 +149,7 @@ class Defaults(StrictModel):
 
     generator: Literal["auto", "pktgen", "afpacket"] = "auto"
     observe: Literal["quiet", "live"] = "quiet"
+    drop_reasons: DropReasons = "off"
     settle_s: float = Field(default=5.0, ge=0, le=600)
     drain_s: float = Field(default=2.0, ge=0.1, le=60)
     ssh_config: str = "~/.ssh/config"

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from labconsole.errors import CounterInconsistency
 from labconsole.measure.counts import counter_difference
 from labconsole.measure.ledger import HopCount
+from labconsole.verdict.kernel_drops import hop_drops
 from labconsole.verdict.observed import StreamObservations, TrialObservations
 from labconsole.wire.capture import CaptureResult
 from labconsole.wire.codec import STAT_NAMES
@@ -91,7 +92,8 @@ def hop_counts(seen: TrialObservations, raw: StreamObservations, uut: str) -> li
     sent = raw.generated.sent_packets if raw.generated is not None else None
     counts = [HopCount("generator", stream.source.node, stream.source.interface, sent)]
     previous: Place | None = None
-    for place in places(raw, uut):
+    way, flow = places(raw, uut), seen.flows.index(raw)
+    for place in way:
         packets = growth(seen, place.node, place.namespace, place.interface, place.statistic)
         drops = dict(_port_drops(seen, place, previous))
         before = next((c.packets for c in reversed(counts) if c.packets is not None), None)
@@ -99,6 +101,7 @@ def hop_counts(seen: TrialObservations, raw: StreamObservations, uut: str) -> li
             # What counts for a whole node speaks for a stream only where that stream lost something.
             drops |= _node_drops(seen, place, previous)
         counts.append(HopCount(place.hop, place.node, place.label, packets, drops))
+        drops |= hop_drops(seen.kernel, flow, way, uut, place)
         previous = place
     if raw.capture is not None:
         counts.append(

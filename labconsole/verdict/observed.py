@@ -14,8 +14,23 @@ from labconsole.wire.capture import CaptureResult
 from labconsole.wire.counters import InterfaceCounters
 from labconsole.wire.drops import DropCounters
 from labconsole.wire.generator import PreparedStream, SentStream
+from labconsole.wire.kernel_drops import KernelDrops, KernelDropsStarted
 from labconsole.wire.settings import InterfaceSettings, NodeSettings
 from labconsole.wire.surroundings import NodeSurroundings
+
+
+@dataclass(slots=True)
+class KernelWitness:
+    """What the unit under test's kernel said of the packets it dropped. ``asked``: auto or on; ``budget_ns`` of a
+    processor's time. ``refused``: a word and a sentence why it does not say.
+    """
+
+    asked: str
+    budget_ns: int | None
+    started: KernelDropsStarted | None = None
+    refused: tuple[str, str] | None = None
+    drops: KernelDrops | None = None
+
 
 Snapshot = dict[tuple[str, str], CounterSample]
 """(namespace, interface) to its counters, of one node at one instant."""
@@ -100,6 +115,9 @@ class TrialObservations:
 
     foreign: dict[tuple[str, str], Tapped] = field(default_factory=dict)
     """(node, interface) to what passed there that is not the streams'; a port that was not watched is not there."""
+
+    kernel: KernelWitness | None = None
+    """None: it was not asked why it drops packets."""
 
     start_skew_s: float | None = None
     drained: bool | None = None

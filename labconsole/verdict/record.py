@@ -37,8 +37,9 @@ from labconsole.model.record.run import (
 )
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.calibrated import doubted, instrument_reasons
-from labconsole.verdict.hops import capture_complete, growth, hop_counts, moved
+from labconsole.verdict.hops import capture_complete, growth, hop_counts, moved, places
 from labconsole.verdict.influences import influences
+from labconsole.verdict.kernel_drops import extension
 from labconsole.verdict.observed import StreamObservations, TrialObservations
 from labconsole.verdict.timing import with_timing
 from labconsole.verdict.verdict import judge
@@ -102,6 +103,7 @@ def build_record(
         set_up=set_up,
         conditions=seen_conditions(environment, inventory.uut),
         in_force=in_force,
+        extensions=extension(seen, [places(raw, inventory.uut) for raw in seen.flows], inventory.uut),
     )
 
 

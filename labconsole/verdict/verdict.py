@@ -19,6 +19,7 @@ from labconsole.verdict.consequences import weighed
 from labconsole.verdict.held_back import coarse, held_back
 from labconsole.verdict.hops import capture_drops
 from labconsole.verdict.influences import doubts, unobserved
+from labconsole.verdict.kernel_drops import judged
 from labconsole.verdict.observed import StreamObservations, TrialObservations
 from labconsole.verdict.reasons import reason
 from labconsole.verdict.shortfall import why_short
@@ -60,6 +61,7 @@ def judge(
             )
     reasons += unobserved(seen)
     reasons += doubts(seen, streams, limits, inventory.uut, emulated=inventory.emulated)
+    reasons += judged(seen, streams, request.duration_s)
     reasons += seen.doubts
     return weighed(reasons)
 

@@ -14,6 +14,7 @@ from labconsole.wire import (
     foreign,
     generator,
     guests,
+    kernel_drops,
     lease,
     links,
     marks,
@@ -29,8 +30,8 @@ from labconsole.wire import (
 from labconsole.wire.message import AgentEvent
 
 _TOPICS = (
-    session, facts, links, settings, survey, lease, counters, processors, drops, surroundings, generator, capture,
-    foreign, marks, changes, queues, guests, usage, memory, execution,
+    session, facts, links, settings, survey, lease, counters, processors, drops, kernel_drops, surroundings, generator,
+    capture, foreign, marks, changes, queues, guests, usage, memory, execution,
 )  # fmt: skip
 
 

@@ -93,6 +93,8 @@ async def measure(session: Session, name: str, platform: str) -> dict[Case, tupl
 def measured(lab_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Case, tuple[RunRecord, int]]]:
     name = f"places{os.getpid()}"
     testbed = lab.up(LabSpec(name=name, sources=1, link_speed_bps=None))
+    hosts = Path(testbed.hosts_file)
+    hosts.write_text(hosts.read_text().replace("defaults:\n", "defaults:\n  drop_reasons: auto\n"))
 
     async def every_case() -> dict[Case, tuple[RunRecord, int]]:
         store = tmp_path_factory.mktemp("places") / "s.sqlite"
@@ -121,6 +123,11 @@ def test_the_ledger_names_the_hop_to_the_packet(measured, case: Case):
     (known,) = (each.drops for each in stream.ledger if each.hop == hop)
     names = {"ingress": f"{interface}.nft.{TABLE}.loss", "egress": f"nft.{TABLE}.loss", "": "qdisc_tbf"}
     assert known[names[hook]] == truth
+    # So does the kernel, of what was dropped in the unit under test, with a reason and a function.
+    told = {name: packets for name, packets in known.items() if "kernel." in name}
+    if os.geteuid() == 0:
+        assert sum(told.values()) == (0 if case[2] == "src1" else truth)
+        assert record.extensions["kernel_drops"]["elsewhere"] == []
     assert not any(each.drops for each in stream.ledger if each.hop != hop)
 
 

@@ -51,6 +51,7 @@ class Net:
         self.prefix = ["nsenter", "-t", str(self._holder.pid), "-n"]
         if not root:
             self.prefix += ["-U", "--preserve-credentials"]
+        self.pid = self._holder.pid
         self.inode = os.stat(f"/proc/{self._holder.pid}/ns/net").st_ino
 
     def run(self, *argv: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from labconsole.model.design_point import DesignPoint
-from labconsole.model.inventory import Inventory, Stream
+from labconsole.model.inventory import DropReasons, Inventory, Stream
 from labconsole.wire.capture import StartCapture
 from labconsole.wire.stream_spec import StreamSpec
 
@@ -34,6 +34,9 @@ class TrialSettings:
     sample_interval_s: float
     capture_buffer_kib: int
     capture_directories: dict[str, str | None] = field(default_factory=dict)
+    drop_reasons: DropReasons = "off"
+    """Whether the unit under test's kernel is asked why it drops packets; auto: as far as it costs next to nothing."""
+
     spacing: bool = False
     """Look at how evenly frames arrive, too: in calibrations."""
 
@@ -46,6 +49,7 @@ class TrialSettings:
             sample_interval_s=defaults.sample_interval_s,
             capture_buffer_kib=defaults.capture_buffer_kib,
             capture_directories={name: node.capture_dir for name, node in inventory.nodes.items()},
+            drop_reasons=defaults.drop_reasons,
         )
 
 

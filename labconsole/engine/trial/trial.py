@@ -21,6 +21,7 @@ from labconsole.engine.live.samples import LiveStreams
 from labconsole.engine.trial.background import BackgroundLoad
 from labconsole.engine.trial.captures import TrialCaptures
 from labconsole.engine.trial.foreign_taps import ForeignTaps
+from labconsole.engine.trial.kernel_drops import KernelDropWatch
 from labconsole.engine.trial.second_guest import SecondGuestSetup
 from labconsole.engine.trial.setup import Flow, TrialSettings, longest_s, stream_spec
 from labconsole.engine.trial.sources import Sources
@@ -91,6 +92,8 @@ class Trial:
         ports = [port for stream in self.seen.flows for port in data_ports(stream, self._uut)]
         pids = [prepared.second.pid] if prepared.second is not None and prepared.second.pid is not None else []
         self._readings = Readings(self.seen, links, ports_by_node(self._nodes(), ports), guests, {self._uut: pids})
+        sinks = [flow.stream.sink_ip for flow in self._flows]
+        self._kernel = KernelDropWatch(self.seen, links[self._uut], sinks, settings.drop_reasons, request)
         self._sources = Sources(self.seen.flows, links, live)
         self._captures = TrialCaptures(self.seen, self._flows, links, settings, self._let_go)
 
@@ -172,6 +175,8 @@ class Trial:
             stack.push_async_callback(self._end_load)
             await self._load.start()
             self._operation = "arm"
+        stack.push_async_callback(self._kernel.stop)
+        await self._kernel.start()
         await together([self._count_before(), self._readings.drops(begin=True)])
         if self._request.observe == "quiet":
             await self._quiet(stack)
@@ -190,6 +195,7 @@ class Trial:
         await together([self._captures.stop(), self._readings.close(), self._attest()])
         # After the captures, so that nothing the NIC counted while they were open is missing from the difference.
         await together([self._count_after(), self._readings.drops(begin=False)])
+        await self._kernel.stop()
         clock.lap("count_s")
 
     async def _count_before(self) -> None:

@@ -55,6 +55,8 @@ WEIGHT: dict[str, Literal["invalid", "suspect"]] = {
     "other_cpu": "suspect",
     "unseen_cpu": "suspect",
     "cpu_stolen": "suspect",
+    "tracing_cost": "suspect",
+    "kernel_drops_disagree": "suspect",
     "guests_changed": "suspect",
     "generator_errors": "suspect",
     "duration_stretched": "suspect",
@@ -118,6 +120,8 @@ TITLES: dict[str, str] = {
     "other_cpu": "busy with other programs",
     "unseen_cpu": "unseen processor load",
     "cpu_stolen": "processor time stolen",
+    "tracing_cost": "tracing took too much",
+    "kernel_drops_disagree": "kernel drops disagree",
     "guests_changed": "other guests started or ended",
     "generator_errors": "generator reported errors",
     "duration_stretched": "sending took too long",
@@ -187,6 +191,9 @@ WHAT_TO_DO: dict[str, str] = {
     "other_cpu": "stop these programs on the node, or wait until they end; then repeat the run",
     "unseen_cpu": "look at what runs on the machine itself, outside its containers (top); stop it and repeat the run",
     "cpu_stolen": "give the node dedicated processors on its hypervisor, or measure on a machine that is not a guest",
+    "tracing_cost": "leave drop_reasons at auto for this load, or measure it once more without them",
+    "kernel_drops_disagree": "look for a loop, flooding or a mirror on the unit under test: copies that it drops were "
+    "never offered",
     "guests_changed": "make sure that no guest starts or ends on the node during a measurement; repeat the run",
     "generator_errors": "look for pktgen's errors in the source's kernel log; repeat the run",
     "duration_stretched": "offer less, or give the source a dedicated processor: its rate is averaged over the time "

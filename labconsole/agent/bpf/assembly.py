@@ -1,0 +1,144 @@
+"""Instructions for the kernel's virtual machine, put together by name, with labels to jump to.
+
+Registers are numbers: 0 what a call returns, 1 to 5 its arguments (gone afterwards), 6 to 9 kept, 10 the top of the
+stack (512 bytes, addressed downwards). Jumps go forward only. Kernel documentation: bpf/standardization.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Dict, List, Tuple, Union
+
+RESULT, CONTEXT, STACK = 0, 1, 10
+
+LOOK_UP, UPDATE, MONOTONIC_NS, LOAD_PACKET, READ_KERNEL = 1, 2, 5, 26, 113
+"""Helpers of the kernel, by their numbers."""
+
+_LOAD, _LOADX, _STORE, _STOREX, _WORD_ALU, _JUMP, _, _ALU = range(8)
+_BY_REGISTER = 0x08
+_MEMORY = 0x60
+_SIZES = {1: 0x10, 2: 0x08, 4: 0x00, 8: 0x18}
+_ADD, _SUBTRACT, _MULTIPLY, _SHIFT_LEFT, _SHIFT_RIGHT = 0, 0x10, 0x20, 0x60, 0x70
+_NEGATE, _MOVE, _ORDER = 0x80, 0xB0, 0xD0
+_CONDITIONS = {
+    "==": 0x10, ">": 0x20, ">=": 0x30, "!=": 0x50, "signed >": 0x60, "signed >=": 0x70,
+    "<": 0xA0, "<=": 0xB0, "signed <": 0xC0, "signed <=": 0xD0,
+}  # fmt: skip
+_CALL, _EXIT = 0x80, 0x90
+
+_Instruction = Tuple[int, int, int, Union[int, str], int]
+
+
+class Assembly:
+    """A program in the making."""
+
+    def __init__(self) -> None:
+        self._instructions: List[_Instruction] = []
+        self._labels: Dict[str, int] = {}
+
+    def _put(self, code: int, to: int = 0, source: int = 0, offset: Union[int, str] = 0, value: int = 0) -> None:
+        self._instructions.append((code, to, source, offset, value))
+
+    def load(self, to: int, base: int, offset: int, size_bytes: int) -> None:
+        """to = what lies ``offset`` behind base; the rest of the register is 0."""
+        self._put(_LOADX | _MEMORY | _SIZES[size_bytes], to, base, offset)
+
+    def store(self, base: int, offset: int, source: int, size_bytes: int) -> None:
+        """Put the lower bytes of a register there."""
+        self._put(_STOREX | _MEMORY | _SIZES[size_bytes], base, source, offset)
+
+    def store_value(self, base: int, offset: int, value: int, size_bytes: int) -> None:
+        """Put a number there, of 32 bits with sign."""
+        self._put(_STORE | _MEMORY | _SIZES[size_bytes], base, 0, offset, value)
+
+    def move(self, to: int, source: int) -> None:
+        """to = source."""
+        self._put(_ALU | _MOVE | _BY_REGISTER, to, source)
+
+    def set(self, to: int, value: int) -> None:
+        """to = a number from 0 to 2^64 - 1, or down to -2^31."""
+        if -(1 << 31) <= value < 1 << 31:
+            self._put(_ALU | _MOVE, to, 0, 0, value)
+        elif 0 <= value < 1 << 32:
+            self._put(_WORD_ALU | _MOVE, to, 0, 0, value)
+        else:
+            self._put(_LOAD | _SIZES[8], to, 0, 0, value & 0xFFFFFFFF)
+            self._put(0, 0, 0, 0, value >> 32)
+
+    def table(self, to: int, descriptor: int) -> None:
+        """to = a map."""
+        self._put(_LOAD | _SIZES[8], to, 1, 0, descriptor)
+        self._put(0)
+
+    def on_stack(self, to: int, offset: int) -> None:
+        """to = an address on the stack."""
+        self.move(to, STACK)
+        self.add_value(to, offset)
+
+    def add(self, to: int, source: int) -> None:
+        """to += source."""
+        self._put(_ALU | _ADD | _BY_REGISTER, to, source)
+
+    def add_value(self, to: int, value: int) -> None:
+        """to += a number of 32 bits with sign."""
+        self._put(_ALU | _ADD, to, 0, 0, value)
+
+    def subtract(self, to: int, source: int) -> None:
+        """to -= source."""
+        self._put(_ALU | _SUBTRACT | _BY_REGISTER, to, source)
+
+    def multiply_value(self, to: int, value: int) -> None:
+        """to *= a number of 32 bits with sign."""
+        self._put(_ALU | _MULTIPLY, to, 0, 0, value)
+
+    def shift_left(self, to: int, bits: int) -> None:
+        """to <<= bits."""
+        self._put(_ALU | _SHIFT_LEFT, to, 0, 0, bits)
+
+    def shift_right(self, to: int, bits: int) -> None:
+        """to >>= bits, filled with 0."""
+        self._put(_ALU | _SHIFT_RIGHT, to, 0, 0, bits)
+
+    def negate(self, to: int) -> None:
+        """to = -to."""
+        self._put(_ALU | _NEGATE, to)
+
+    def from_network_order(self, to: int, bits: int) -> None:
+        """Read the lower bits as a big-endian number."""
+        self._put(_WORD_ALU | _ORDER | _BY_REGISTER, to, 0, 0, bits)
+
+    def jump(self, label: str) -> None:
+        """Go on there."""
+        self._put(_JUMP, 0, 0, label)
+
+    def jump_if(self, left: int, condition: str, right: int, label: str) -> None:
+        """Go on there if the registers compare so."""
+        self._put(_JUMP | _CONDITIONS[condition] | _BY_REGISTER, left, right, label)
+
+    def jump_if_value(self, left: int, condition: str, value: int, label: str) -> None:
+        """Go on there if a register compares so with a number of 32 bits with sign."""
+        self._put(_JUMP | _CONDITIONS[condition], left, 0, label, value)
+
+    def call(self, helper: int) -> None:
+        """Call a helper."""
+        self._put(_JUMP | _CALL, 0, 0, 0, helper)
+
+    def leave(self, result: int) -> None:
+        """End the program with this result."""
+        self.set(RESULT, result)
+        self._put(_JUMP | _EXIT)
+
+    def label(self, name: str) -> None:
+        """Here go on those who jump to it."""
+        if name in self._labels:
+            raise ValueError("label %s already exists" % name)
+        self._labels[name] = len(self._instructions)
+
+    def code(self) -> bytes:
+        """The program as the kernel takes it. Raises KeyError for a label that is nowhere."""
+        made = bytearray()
+        for place, (code, to, source, offset, value) in enumerate(self._instructions):
+            if isinstance(offset, str):
+                offset = self._labels[offset] - place - 1
+            made += struct.pack("=BBhI", code, source << 4 | to, offset, value & 0xFFFFFFFF)
+        return bytes(made)

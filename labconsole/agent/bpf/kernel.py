@@ -1,0 +1,148 @@
+"""The few commands of bpf(2) that the agent needs, by ctypes: programs, maps and attachments, each a descriptor.
+
+Nothing has a name in the file system. When the process ends, however it ends, its descriptors are closed, and the
+kernel takes away what they held.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+import re
+import resource
+import struct
+from typing import Iterator, List, Optional, Tuple
+
+_NUMBERS = {"x86_64": 321, "aarch64": 280, "riscv64": 280, "ppc64le": 361, "s390x": 351}
+"""Of the system call, by machine: libc has no function for it."""
+
+_MAP_CREATE, _MAP_LOOKUP, _MAP_UPDATE, _, _MAP_NEXT, _PROGRAM_LOAD = range(6)
+_INFORMATION, _TRACEPOINT_OPEN = 15, 17
+
+HASH, ARRAY, HASH_BY_PROCESSOR, ARRAY_BY_PROCESSOR = 1, 2, 5, 6
+SOCKET_FILTER, RAW_TRACEPOINT, TRACING = 1, 17, 26
+_TRACED_TRACEPOINT = 23
+
+_LICENCE = b"Dual BSD/GPL"
+"""Of the loaded instructions: the helper that reads kernel memory is for such only."""
+
+_ATTRIBUTE_BYTES = 144
+_LOG_BYTES = 1 << 18
+
+_syscall = ctypes.CDLL(None, use_errno=True).syscall
+
+
+def _bpf(command: int, attributes: bytes) -> int:
+    number = _NUMBERS.get(platform.machine())
+    if number is None or struct.calcsize("P") != 8:
+        raise OSError(errno.ENOSYS, "the number of bpf(2) on %s is not known" % platform.machine())
+    data = ctypes.create_string_buffer(attributes, _ATTRIBUTE_BYTES)
+    result = int(_syscall(number, command, data, _ATTRIBUTE_BYTES))
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return result
+
+
+def possible_processors() -> int:
+    """How many processors may ever be there: a value by processor has a part for each of them."""
+    with open("/sys/devices/system/cpu/possible", encoding="ascii") as source:
+        return 1 + max(int(number) for number in re.findall(r"\d+", source.read()))
+
+
+class Map:
+    """A table that programs and the agent share. Raises OSError, as everything here does."""
+
+    def __init__(self, kind: int, key_bytes: int, value_bytes: int, entries: int, name: str) -> None:
+        parts = possible_processors() if kind in (HASH_BY_PROCESSOR, ARRAY_BY_PROCESSOR) else 1
+        if parts > 1 and value_bytes % 8:
+            raise ValueError("a value by processor is a multiple of 8 bytes")
+        self._key_bytes, self._value_bytes, self._parts = key_bytes, value_bytes, parts
+        attributes = struct.pack("=7I16s", kind, key_bytes, value_bytes, entries, 0, 0, 0, name.encode("ascii"))
+        try:
+            self.descriptor = _bpf(_MAP_CREATE, attributes)
+        except PermissionError:
+            # Before 5.11 a map counted as locked memory, of which little is allowed.
+            resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+            self.descriptor = _bpf(_MAP_CREATE, attributes)
+
+    def set(self, key: bytes, value: bytes) -> None:
+        """Put a value that is not by processor."""
+        self._at(_MAP_UPDATE, key, ctypes.create_string_buffer(value, len(value)))
+
+    def get(self, key: bytes) -> List[bytes]:
+        """The value of a key, by processor. Raises KeyError."""
+        value = ctypes.create_string_buffer(self._value_bytes * self._parts)
+        try:
+            self._at(_MAP_LOOKUP, key, value)
+        except FileNotFoundError:
+            raise KeyError(key) from None
+        size = self._value_bytes
+        return [value.raw[at : at + size] for at in range(0, len(value), size)]
+
+    def listed(self) -> Iterator[bytes]:
+        """All that are there; those that come meanwhile may be among them."""
+        key: Optional[bytes] = None
+        while True:
+            following = ctypes.create_string_buffer(self._key_bytes)
+            try:
+                self._at(_MAP_NEXT, key, following)
+            except FileNotFoundError:
+                return
+            key = following.raw
+            yield key
+
+    def _at(self, command: int, key: Optional[bytes], value: "ctypes.Array[ctypes.c_char]") -> None:
+        held = None if key is None else ctypes.create_string_buffer(key, len(key))
+        key_at = 0 if held is None else ctypes.addressof(held)
+        _bpf(command, struct.pack("=IIQQQ", self.descriptor, 0, key_at, ctypes.addressof(value), 0))
+
+    def close(self) -> None:
+        """Let it go; it is gone when no program uses it either."""
+        os.close(self.descriptor)
+
+
+def load_program(kind: int, code: bytes, name: str, traced: int = 0) -> int:
+    """The descriptor of a loaded program; ``traced``: the number of the tracepoint's type, for TRACING."""
+    held = ctypes.create_string_buffer(code, len(code))
+    licence = ctypes.create_string_buffer(_LICENCE)
+    log = ctypes.create_string_buffer(_LOG_BYTES)
+
+    def load(log_bytes: int) -> int:
+        log_at = ctypes.addressof(log) if log_bytes else 0
+        head = (kind, len(code) // 8, ctypes.addressof(held), ctypes.addressof(licence), min(log_bytes, 1), log_bytes)
+        rest = (log_at, 0, 0, name.encode("ascii"), 0, _TRACED_TRACEPOINT if kind == TRACING else 0)
+        return _bpf(_PROGRAM_LOAD, struct.pack("=IIQQIIQII16sII", *head, *rest) + struct.pack("=36xI", traced))
+
+    try:
+        return load(0)
+    except OSError as exc:
+        if exc.errno not in (errno.EINVAL, errno.EACCES):
+            raise
+        first = exc
+    try:
+        return load(_LOG_BYTES)  # once more, for what the verifier has to say
+    except OSError:
+        said = log.value.decode("ascii", "replace").strip().splitlines()
+        reason = ": %s" % said[-1] if said else ""
+        raise OSError(first.errno, "%s%s" % (first.strerror, reason)) from None
+
+
+def attach_tracepoint(program: int, name: str = "") -> int:
+    """The descriptor that keeps a program at a raw tracepoint; ``name`` of it where the program does not say."""
+    held = ctypes.create_string_buffer(name.encode("ascii"))
+    return _bpf(_TRACEPOINT_OPEN, struct.pack("=QI", ctypes.addressof(held) if name else 0, program))
+
+
+def missed_runs(program: int) -> int:
+    """How often a program did not run because it ran already on that processor; 0 where the kernel does not count."""
+    return _information(program, 208)[0]
+
+
+def _information(descriptor: int, at: int) -> Tuple[int]:
+    info = ctypes.create_string_buffer(256)
+    _bpf(_INFORMATION, struct.pack("=IIQ", descriptor, len(info), ctypes.addressof(info)))
+    found: Tuple[int] = struct.unpack_from("=Q", info, at)
+    return found

@@ -1,0 +1,184 @@
+"""The operations kernel_drops.*: where and why the kernel drops test packets, for one trial at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+import time
+from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
+
+from labconsole.agent.operations.answering import answers
+from labconsole.agent.processes import linux
+from labconsole.agent.processes.namespaces import Namespaces
+from labconsole.wire.codec import WireError
+from labconsole.wire.kernel_drops import (
+    KernelDrop,
+    KernelDrops,
+    KernelDropsStarted,
+    StartKernelDrops,
+    StopKernelDrops,
+)
+
+if TYPE_CHECKING:
+    from labconsole.agent.reading.kernel_drops import DropCounter, KernelLayout  # imported when it is first asked for
+
+LOCKDOWN = "/sys/kernel/security/lockdown"
+USUAL_LOOK_S = 0.1
+
+_Place = Tuple[str, Optional[str], Optional[int], Optional[str], Optional[str]]
+
+
+class Tracing:
+    """The counting of a session, which follows the namespaces that it began with."""
+
+    def __init__(self, namespaces: Namespaces) -> None:
+        self._namespaces = namespaces
+        self._layout: Optional[KernelLayout] = None
+        self._counter: Optional[DropCounter] = None
+        self._names: Dict[int, str] = {}
+        self._begun_ns = self._ended_ns = 0
+        self._budget_ns: Optional[int] = None
+        self._look_every_s = USUAL_LOOK_S
+        self._looking: Optional[asyncio.TimerHandle] = None
+
+    @answers(StartKernelDrops)
+    async def start(self, request: StartKernelDrops) -> KernelDropsStarted:
+        from labconsole.agent.reading import kernel_drops
+
+        if self._counter is not None:
+            raise WireError("exists", "dropped packets are being counted already")
+        for sink in request.sinks:
+            try:
+                socket.inet_pton(socket.AF_INET, sink)
+            except OSError:
+                raise WireError("bad_request", "sinks: %r is not an IPv4 address" % sink) from None
+        loop = asyncio.get_running_loop()
+        try:
+            if self._layout is None:
+                self._layout = await loop.run_in_executor(None, kernel_drops.read_layout)
+            self._names = {self._inode(name): name for name in self._namespaces.names}
+            self._counter = counter = self._attach(self._layout, list(self._names), request.sinks)
+        except kernel_drops.NotTold as exc:
+            raise WireError(exc.code, str(exc)) from None
+        except OSError as exc:
+            raise _refused(exc) from None
+        self._begun_ns, self._ended_ns = time.monotonic_ns(), 0
+        self._budget_ns, self._look_every_s = request.budget_ns, request.look_every_s or USUAL_LOOK_S
+        if self._budget_ns is not None:
+            self._looking = loop.call_later(self._look_every_s, self._look)
+        mode = "raw_tp" if counter.by_helper else "tp_btf"
+        return KernelDropsStarted(mode=mode, tells_reasons=self._layout.tells_reasons)
+
+    @staticmethod
+    def _attach(layout: KernelLayout, inodes: List[int], sinks: List[str]) -> DropCounter:
+        from labconsole.agent.reading.kernel_drops import DropCounter
+
+        try:
+            return DropCounter(layout, inodes, sinks)
+        except OSError as exc:
+            if exc.errno in (errno.EPERM, errno.ENOSYS):
+                raise
+        return DropCounter(layout, inodes, sinks, by_helper=True)  # a kernel that does not let programs follow pointers
+
+    def _inode(self, name: str) -> int:
+        descriptor = self._namespaces.resolve(name)
+        return os.stat("/proc/self/ns/net" if descriptor is None else descriptor).st_ino
+
+    def _look(self) -> None:
+        from labconsole.agent.reading.kernel_drops import cost_ns
+
+        if self._counter is None or self._budget_ns is None:
+            return
+        if cost_ns(self._counter.totals()) > self._budget_ns:
+            self._counter.detach()
+            self._ended_ns = time.monotonic_ns()
+            return
+        self._looking = asyncio.get_running_loop().call_later(self._look_every_s, self._look)
+
+    @answers(StopKernelDrops)
+    async def stop(self, request: StopKernelDrops) -> KernelDrops:
+        counter = self._counter
+        if counter is None:
+            raise WireError("not_counting", "dropped packets are not being counted")
+        early = not counter.attached
+        counter.detach()
+        try:
+            return await asyncio.get_running_loop().run_in_executor(None, self._told, counter, early)
+        finally:
+            self.close()
+
+    def _told(self, counter: DropCounter, early: bool) -> KernelDrops:
+        ended_ns = self._ended_ns or time.monotonic_ns()
+        totals = counter.totals()
+        return KernelDrops(
+            rows=self._rows(counter),
+            passed_packets=totals["passed_packets"],
+            looked_packets=totals["looked_packets"],
+            unreadable_packets=totals["unreadable_packets"],
+            unlisted_packets=totals["unlisted_packets"],
+            missed_packets=counter.missed_packets,
+            counted_ns=ended_ns - self._begun_ns,
+            ended_early=early,
+        )
+
+    def _rows(self, counter: DropCounter) -> List[KernelDrop]:
+        """By words instead of numbers; functions that the compiler has cut in two are one."""
+        from labconsole.agent.bpf.symbols import Symbols, read_symbols
+        from labconsole.agent.reading import kernel_drops
+
+        assert self._layout is not None
+        found = list(counter.rows())
+        symbols = read_symbols() if found else Symbols(())
+        interfaces = {inode: self._interfaces(name) for inode, name in self._names.items()} if found else {}
+        packets: Dict[_Place, int] = {}
+        for row in found:
+            place = (
+                self._names[row.inode],
+                interfaces[row.inode].get(row.interface_index),
+                row.stream if row.stream < kernel_drops.UNREADABLE else None,
+                kernel_drops.reason_name(self._layout, row.reason),
+                symbols.function(row.address),
+            )
+            if row.stream != kernel_drops.UNREADABLE:
+                packets[place] = packets.get(place, 0) + row.packets
+        return [
+            KernelDrop(namespace=name, interface=interface, stream=stream, reason=reason, function=function, packets=n)
+            for (name, interface, stream, reason, function), n in packets.items()
+        ]
+
+    def _interfaces(self, name: str) -> Dict[int, str]:
+        try:
+            return dict(linux.in_namespace(self._namespaces.resolve(name), socket.if_nameindex))
+        except (LookupError, OSError):
+            return {}  # the namespace is gone, and its interfaces with it
+
+    def close(self) -> None:
+        """Count no more, and forget what was counted."""
+        if self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
+        if self._counter is not None:
+            self._counter.close()
+            self._counter = None
+
+
+def _refused(exc: OSError) -> WireError:
+    """Why the kernel does not take the program, as one of three words."""
+    said = {"errno": exc.errno}
+    if _locked_down():
+        return WireError("locked_down", "the kernel is locked down and lets nobody read its memory", said)
+    if exc.errno == errno.EPERM:
+        return WireError(
+            "no_permission", "programs in the kernel are for root in the first user namespace: %s" % exc.strerror, said
+        )
+    return WireError("not_supported", "the kernel does not take the program: %s" % exc.strerror, said)
+
+
+def _locked_down() -> bool:
+    try:
+        with open(LOCKDOWN, encoding="ascii") as source:
+            return "[confidentiality]" in source.read()
+    except OSError:
+        return False

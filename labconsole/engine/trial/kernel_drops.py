@@ -1,0 +1,63 @@
+"""Having the unit under test's kernel say where and why it drops test packets, for as long as a trial's counters count.
+
+Nothing of it is needed to count packets: a kernel that does not say it does not end a trial, and its word why is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from labconsole.contracts.ports import AgentLink
+from labconsole.errors import NodeError, NodeLost, NodeUnreachable
+from labconsole.model.design_point import DesignPoint
+from labconsole.model.inventory import DropReasons
+from labconsole.verdict.observed import KernelWitness, TrialObservations
+from labconsole.wire.kernel_drops import StartKernelDrops, StopKernelDrops
+
+BUDGET_RATIO = 0.01
+"""Of one processor for the time of the traffic, what counting may take where it was not asked for."""
+
+LOOKS = 150
+SHORTEST_LOOK_S, LONGEST_LOOK_S = 0.01, 0.25
+"""How often in a trial it is looked what counting took."""
+
+TIMEOUT_S = 10.0
+
+
+class KernelDropWatch:
+    """The counting of one trial, on the unit under test; what it found is in ``seen.kernel`` once it has stopped."""
+
+    def __init__(
+        self, seen: TrialObservations, link: AgentLink, sinks: Sequence[str], wanted: DropReasons, request: DesignPoint
+    ) -> None:
+        self._seen, self._link, self._sinks, self._wanted = seen, link, list(sinks), wanted
+        self._duration_s = request.duration_s
+        self._counting = False
+
+    async def start(self) -> None:
+        """Begin to count: before the counters are read the first time."""
+        if self._wanted == "off":
+            return
+        budget_ns = round(BUDGET_RATIO * self._duration_s * 1e9) if self._wanted == "auto" else None
+        look_s = min(max(self._duration_s / LOOKS, SHORTEST_LOOK_S), LONGEST_LOOK_S)
+        asked = StartKernelDrops(sinks=self._sinks, budget_ns=budget_ns, look_every_s=look_s)
+        self._seen.kernel = witness = KernelWitness(asked=self._wanted, budget_ns=budget_ns)
+        try:
+            witness.started = await self._link.ask(asked, timeout_s=TIMEOUT_S)
+            self._counting = True
+        except (NodeLost, NodeUnreachable):
+            return  # the trial hears of that by itself
+        except NodeError as exc:
+            witness.refused = (getattr(exc, "code", None) or "failed", exc.message)
+
+    async def stop(self) -> None:
+        """Take what was counted: after the counters were read the last time. Safe to call twice."""
+        if not self._counting or self._seen.kernel is None:
+            return
+        self._counting = False
+        try:
+            self._seen.kernel.drops = await self._link.ask(StopKernelDrops(), timeout_s=TIMEOUT_S)
+        except (NodeLost, NodeUnreachable):
+            return
+        except NodeError as exc:
+            self._seen.kernel.refused = (getattr(exc, "code", None) or "failed", exc.message)

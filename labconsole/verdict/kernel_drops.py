@@ -1,0 +1,146 @@
+"""What the unit under test's kernel says it dropped, hop by hop, held against what the counters say was lost. Pure.
+
+A packet is dropped at the interface it came in by until it has been handed to the one it shall leave by. So what was
+dropped at an interface where a stream's packets are sent belongs to that hop, and what was dropped where they are
+received to the next one; but a sender's own check of the other end's ring stands under the receiving end, which has not
+counted the packet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from labconsole.model.record.run import Figures, Reason, StreamRecord
+from labconsole.verdict.observed import KernelWitness, TrialObservations
+from labconsole.verdict.reasons import reason
+from labconsole.wire.kernel_drops import COST_NS, KernelDrop, KernelDrops
+
+COST_RATIO = 0.01
+"""Of a processor over the trial, beyond which counting may have moved what was measured."""
+
+_BEFORE_THE_RECEIVER = ("veth_xmit",)
+_NO_LOSS = ("pktgen_",)
+"""Functions of the generator, which gives back its own reference to a packet where the packet went."""
+
+VERSION = 1
+
+
+class HopPlace(Protocol):
+    """Where a hop counts."""
+
+    @property
+    def hop(self) -> str: ...
+    @property
+    def node(self) -> str: ...
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def interface(self) -> str: ...
+    @property
+    def statistic(self) -> str: ...
+
+
+def drops_of(kernel: KernelWitness | None, stream: int) -> list[KernelDrop]:
+    """The rows of one stream that are losses."""
+    if kernel is None or kernel.drops is None:
+        return []
+    return [row for row in kernel.drops.rows if row.stream == stream and not (row.function or "").startswith(_NO_LOSS)]
+
+
+def hop_of(row: KernelDrop, way: Sequence[HopPlace], uut: str) -> HopPlace | None:
+    """The hop that a dropped packet did not reach; None: the interface is not on the stream's way."""
+    for at, place in enumerate(way):
+        if place.node != uut or (place.namespace, place.interface) != (row.namespace, row.interface):
+            continue
+        if not place.statistic.startswith("rx") or row.function in _BEFORE_THE_RECEIVER:
+            return place
+        if at + 1 < len(way):
+            return way[at + 1]
+    return None
+
+
+def label(row: KernelDrop, place: HopPlace) -> str:
+    """``kernel.REASON@function``, behind the interface that had received the packet where that is another one."""
+    reason_word = row.reason or "NOT_TOLD"
+    words = f"kernel.{reason_word}@{row.function}" if row.function else f"kernel.{reason_word}"
+    return words if row.interface == place.interface else f"{row.interface}.{words}"
+
+
+def hop_drops(
+    kernel: KernelWitness | None, stream: int, way: Sequence[HopPlace], uut: str, hop: HopPlace
+) -> dict[str, int]:
+    """What the kernel says of one hop of one stream, by label."""
+    found: dict[str, int] = {}
+    for row in drops_of(kernel, stream):
+        if hop_of(row, way, uut) is hop:
+            name = label(row, hop)
+            found[name] = found.get(name, 0) + row.packets
+    return found
+
+
+def complete(drops: KernelDrops) -> bool:
+    """Whether everything was counted from begin to end."""
+    return not (drops.ended_early or drops.unlisted_packets or drops.missed_packets or drops.unreadable_packets)
+
+
+def cost_ns(drops: KernelDrops) -> int:
+    """What counting took of a processor."""
+    return sum(each_ns * getattr(drops, name) for name, each_ns in COST_NS.items())
+
+
+def judged(seen: TrialObservations, streams: Sequence[StreamRecord], duration_s: float) -> Iterator[Reason]:
+    """Doubts: the kernel names more packets than went missing, or asking it took too much."""
+    kernel = seen.kernel
+    if kernel is None or kernel.drops is None:
+        return
+    share = cost_ns(kernel.drops) / (duration_s * 1e9)
+    if kernel.asked == "on" and share > COST_RATIO:
+        yield reason(
+            "tracing_cost",
+            f"counting dropped packets in the kernel took {share:.1%} of a processor of the unit under test",
+            cost_ratio=share,
+            looked_packets=kernel.drops.looked_packets,
+            passed_packets=kernel.drops.passed_packets,
+        )
+    if seen.aborted or seen.failure is not None:
+        return
+    for place, record in enumerate(streams):
+        dropped = sum(row.packets for row in drops_of(kernel, place))
+        lost = record.uut_lost_packets
+        if lost is not None and dropped > max(lost, 0):
+            yield reason(
+                "kernel_drops_disagree",
+                f"{record.name}: the kernel dropped {dropped} packets, and {lost} were lost in the unit under test",
+                stream=record.name,
+                kernel_drops_packets=dropped,
+                uut_lost_packets=lost,
+            )
+
+
+def _elsewhere(
+    seen: TrialObservations, drops: KernelDrops, ways: Sequence[Sequence[HopPlace]], uut: str
+) -> Iterator[Figures]:
+    """Rows that stand at no hop: test packets of none of the streams, and at interfaces that are not on the way."""
+    for row in drops.rows:
+        stream = row.stream if row.stream is not None and row.stream < len(ways) else None
+        if (row.function or "").startswith(_NO_LOSS) or (stream is not None and hop_of(row, ways[stream], uut)):
+            continue
+        yield {**row.to_wire(), "stream": None if stream is None else seen.flows[stream].stream.name}
+
+
+def extension(seen: TrialObservations, ways: Sequence[Sequence[HopPlace]], uut: str) -> dict[str, Figures]:
+    """What the record keeps beside the ledger's rows; empty where the kernel was not asked."""
+    kernel = seen.kernel
+    if kernel is None:
+        return {}
+    told: Figures = {"version": VERSION, "asked": kernel.asked, "budget_ns": kernel.budget_ns}
+    if kernel.started is not None:
+        told |= kernel.started.to_wire()
+    if kernel.refused is not None:
+        told["refused"] = dict(zip(("code", "message"), kernel.refused, strict=True))
+    if kernel.drops is not None:
+        told |= {name: value for name, value in kernel.drops.to_wire().items() if name != "rows"}
+        told |= {"complete": complete(kernel.drops), "cost_ns": cost_ns(kernel.drops)}
+        told["elsewhere"] = list(_elsewhere(seen, kernel.drops, ways, uut))
+    return {"kernel_drops": told}

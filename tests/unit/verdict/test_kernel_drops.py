@@ -1,0 +1,102 @@
+"""Which hop a packet that the kernel dropped belongs to, and what follows when its word and the counters' differ."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from labconsole.verdict.kernel_drops import hop_of, label
+from labconsole.verdict.observed import KernelWitness
+from labconsole.wire.kernel_drops import KernelDrop, KernelDrops, KernelDropsStarted
+from support.observed_trials import SENT, observe, record
+
+COUNTED: dict[str, Any] = {
+    "passed_packets": 0, "looked_packets": 0, "unreadable_packets": 0, "unlisted_packets": 0, "missed_packets": 0,
+    "counted_ns": 10**9, "ended_early": False,
+}  # fmt: skip
+
+
+def row(interface: str | None, packets: int, *, function: str | None = "nft_do_chain", **other: Any) -> KernelDrop:
+    told = {"namespace": "", "stream": 0, "reason": "NETFILTER_DROP", **other}
+    return KernelDrop(interface=interface, function=function, packets=packets, **told)
+
+
+def told(seen: Any, *rows: KernelDrop, asked: str = "auto", **counted: Any) -> Any:
+    """The observations with the kernel's word."""
+    seen.kernel = KernelWitness(asked=asked, budget_ns=None)
+    seen.kernel.started = KernelDropsStarted(mode="tp_btf", tells_reasons=True)
+    seen.kernel.drops = KernelDrops(rows=list(rows), **{**COUNTED, **counted})
+    return seen
+
+
+def codes(run: Any) -> set[str]:
+    return {each.code for each in run.verdict.reasons}
+
+
+def ports(inventory: Any) -> tuple[str, str]:
+    return inventory.streams[0].uut_in, inventory.streams[0].uut_out
+
+
+def test_what_was_dropped_where_it_came_in_belongs_to_the_next_hop(inventory):
+    uut_in, uut_out = ports(inventory)
+    seen = observe(inventory, uut_out=SENT - 30, arrived=SENT - 30)
+    run = record(
+        inventory, told(seen, row(uut_in, 10), row(uut_out, 20, reason="QDISC_DROP", function="__dev_queue_xmit"))
+    )
+    (out,) = (hop for hop in run.streams[0].ledger if hop.hop == "uut_out")
+    assert out.drops == {
+        f"{uut_in}.kernel.NETFILTER_DROP@nft_do_chain": 10,
+        "kernel.QDISC_DROP@__dev_queue_xmit": 20,
+    }
+    assert "kernel_drops_disagree" not in codes(run)
+    assert run.extensions["kernel_drops"]["complete"] is True
+
+
+def test_a_full_ring_stands_under_the_end_that_has_not_received():
+    class Place:
+        node, namespace, statistic = "uut", "", "rx_packets"
+
+        def __init__(self, hop: str, interface: str) -> None:
+            self.hop, self.interface = hop, interface
+
+    way: Any = [Place("uut_in", "eth1"), Place("from_guest", "lcvo1")]
+    assert hop_of(row("lcvo1", 1, function="veth_xmit"), way, "uut") is way[1]
+    assert hop_of(row("eth1", 1), way, "uut") is way[1]
+    assert hop_of(row("lcvo1", 1), way, "uut") is None
+    assert label(row("eth1", 1, function=None, reason=None), way[0]) == "kernel.NOT_TOLD"
+
+
+def test_more_than_was_lost_is_a_doubt(inventory):
+    uut_in, _ = ports(inventory)
+    run = record(inventory, told(observe(inventory, uut_out=SENT - 5, arrived=SENT - 5), row(uut_in, 6)))
+    assert "kernel_drops_disagree" in codes(run)
+
+
+def test_the_generators_own_references_and_rows_of_nobody_are_no_loss(inventory):
+    uut_in, _ = ports(inventory)
+    rows = [
+        row(uut_in, SENT, function="pktgen_xmit"), row(uut_in, 3, stream=None), row("br0", 2), row(None, 1, stream=9),
+    ]  # fmt: skip
+    run = record(inventory, told(observe(inventory), *rows))
+    assert not any(hop.drops for hop in run.streams[0].ledger)
+    kept = run.extensions["kernel_drops"]["elsewhere"]
+    name = inventory.streams[0].name
+    assert [(each["interface"], each["stream"], each["packets"]) for each in kept] == [
+        (uut_in, None, 3), ("br0", name, 2), (None, None, 1),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("asked", "doubted"), [("on", True), ("auto", False)])
+def test_what_was_asked_for_at_any_price_is_marked_when_it_was_dear(inventory, asked: str, doubted: bool):
+    run = record(inventory, told(observe(inventory), asked=asked, looked_packets=100_000))
+    assert ("tracing_cost" in codes(run)) is doubted
+    assert run.extensions["kernel_drops"]["cost_ns"] == 25_000_000
+
+
+def test_a_kernel_that_does_not_say_leaves_the_run_as_it_is(inventory):
+    seen = observe(inventory)
+    seen.kernel = KernelWitness(asked="auto", budget_ns=10_000_000, refused=("no_permission", "for root only"))
+    run = record(inventory, seen)
+    assert run.extensions["kernel_drops"]["refused"] == {"code": "no_permission", "message": "for root only"}
+    assert run.verdict == record(inventory, observe(inventory)).verdict
