@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import platform
+import signal
+import struct
+import sys
 from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 
-from support.agent_process import AgentProcess
+from labconsole.agent.bpf import kernel
+from support.agent_process import AgentProcess, Net, eventually
 from support.drop_chain import CASES, SINK_IP, DropCase, DropChain
 from support.requirements import missing, require
 
@@ -48,3 +54,83 @@ def test_the_kernel_names_every_dropped_packet(chain: DropChain, host: AgentProc
     assert set(found) == set(case.told)
     nothing_else = {"unreadable_packets": 0, "unlisted_packets": 0, "missed_packets": 0, "ended_early": False}
     assert {name: told[name] for name in nothing_else} == nothing_else
+
+
+class InUserNamespace(Net):
+    """A namespace without rights in the machine, as of a lab that has no root."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.prefix = ["unshare", "-Urn"]
+
+
+def test_without_rights_it_says_so_and_counts_nothing():
+    net = InUserNamespace()
+    agent = AgentProcess(net)
+    try:
+        refused = agent.error("kernel_drops.start", sinks=[SINK_IP])
+        assert refused["code"] == "no_permission" and "root" in refused["message"]
+        assert agent.error("kernel_drops.stop")["code"] == "not_counting"
+        assert agent.ok("ping") is not None
+    finally:
+        agent.close()
+        net.close()
+
+
+def test_an_agent_that_is_killed_leaves_no_program(chain: DropChain):
+    agent = AgentProcess(chain.host)
+    before = programs()
+    agent.ok("kernel_drops.start", sinks=[SINK_IP])
+    assert programs() == before + 1
+    os.kill(agent.hello["pid"], signal.SIGKILL)
+    eventually(lambda: programs() == before, "the program is gone")
+    agent.close()
+
+
+def programs() -> int:
+    """How many programs of ours the kernel has, of all it has."""
+    first, found = 0, 0
+    while True:
+        asked = ctypes.create_string_buffer(struct.pack("=II", first, 0), 144)
+        if kernel._syscall(kernel._NUMBERS[platform.machine()], 11, asked, 144) < 0:
+            return found
+        first = int.from_bytes(asked.raw[4:8], sys.byteorder)
+        try:
+            descriptor = kernel._bpf(13, struct.pack("=I", first))
+        except OSError:
+            continue  # it went meanwhile
+        told = ctypes.create_string_buffer(256)
+        kernel._bpf(15, struct.pack("=IIQ", descriptor, 256, ctypes.addressof(told)))
+        os.close(descriptor)
+        found += told.raw[64:80].startswith(b"lc_")
+
+
+def test_beyond_its_budget_it_ends_by_itself_and_says_how_far_it_came(chain: DropChain, host: AgentProcess):
+    host.ok("kernel_drops.start", sinks=[SINK_IP], budget_ns=0, look_every_s=0.01)
+    chain.ip("route", "replace", "blackhole", SINK_IP)
+    sent = chain.send(PACKETS)
+    told = host.ok("kernel_drops.stop")
+    assert told["ended_early"] is True
+    # Packets of other namespaces on this machine cost as well: how many of ours were counted is open.
+    assert 0 < told["looked_packets"] + told["passed_packets"]
+    assert sum(row["packets"] for row in told["rows"]) <= told["looked_packets"] <= sent
+
+
+def test_foreign_traffic_fills_no_table_and_is_told_apart(chain: DropChain, host: AgentProcess):
+    """Addresses are none of what is counted by: a thousand of them are one row."""
+    host.ok("kernel_drops.start", sinks=[SINK_IP])
+    for last in range(1, 31):
+        chain.send(10, sink_ip=f"198.19.7.{last}")
+    told = host.ok("kernel_drops.stop")
+    (row,) = (row for row in told["rows"] if row["function"] == "ip_error")
+    assert (row["stream"], row["packets"]) == (None, 300)
+    assert told["unlisted_packets"] == 0
+
+
+def test_what_cannot_be_asked_is_refused(host: AgentProcess):
+    assert host.error("kernel_drops.start", sinks=["nowhere"])["code"] == "bad_request"
+    assert host.error("kernel_drops.start", sinks=[SINK_IP], look_every_s=0)["code"] == "bad_request"
+    host.ok("kernel_drops.start", sinks=[SINK_IP])
+    assert host.error("kernel_drops.start", sinks=[SINK_IP])["code"] == "exists"
+    assert host.ok("kernel_drops.stop")["rows"] == []
+    assert host.error("kernel_drops.stop")["code"] == "not_counting"

@@ -63,9 +63,12 @@ class Map:
         attributes = struct.pack("=7I16s", kind, key_bytes, value_bytes, entries, 0, 0, 0, name.encode("ascii"))
         try:
             self.descriptor = _bpf(_MAP_CREATE, attributes)
-        except PermissionError:
+        except PermissionError as exc:
             # Before 5.11 a map counted as locked memory, of which little is allowed.
-            resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+            try:
+                resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+            except ValueError:
+                raise exc from None  # who may not raise a limit may not load a program either
             self.descriptor = _bpf(_MAP_CREATE, attributes)
 
     def set(self, key: bytes, value: bytes) -> None:
