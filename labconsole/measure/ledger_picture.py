@@ -36,7 +36,7 @@ def ledger_rows(stream: StreamRecord, width: int) -> list[Row]:
     rows: list[Row] = []
     sent = stream.offered_packets if stream.generator_packets is None else stream.generator_packets
     for hop in stream.ledger:
-        rows += _loss_rows(hop, sent)
+        rows += _loss_rows(hop, sent, width)
         row: Row = [
             (f"{hop_words(hop.hop):<{names}}  ", ""),
             (f"{_place(hop)[:places]:<{places}}  ", "muted"),
@@ -58,12 +58,19 @@ def ledger_rows(stream: StreamRecord, width: int) -> list[Row]:
 
 def drop_words(hop: LedgerHop) -> str:
     """The drop counters that moved at a hop, the largest first, or ""."""
+    return ", ".join(_drops(hop))
+
+
+def _drops(hop: LedgerHop) -> list[str]:
     moved = sorted(hop.drops.items(), key=lambda item: (-item[1], item[0]))
-    return ", ".join(f"{reason} {_count(packets)}" for reason, packets in moved)
+    return [f"{reason} {_count(packets)}" for reason, packets in moved]
 
 
-def _loss_rows(hop: LedgerHop, sent: int | None) -> list[Row]:
-    """The lines between a hop and the one before: nothing when nothing went missing and no counter of drops moved."""
+def _loss_rows(hop: LedgerHop, sent: int | None, width: int) -> list[Row]:
+    """The lines between a hop and the one before: nothing when nothing went missing and no counter of drops moved.
+
+    Counters that have no room beside the loss stand below it, one a line.
+    """
     words = drop_words(hop)
     if not hop.lost_packets:
         return [[("  │  ", "muted"), (f"counted as dropped: {words}", "muted")]] if words else []
@@ -71,7 +78,10 @@ def _loss_rows(hop: LedgerHop, sent: int | None) -> list[Row]:
         return [[("  ├─ ", "muted"), (f"{_signed(-hop.lost_packets)} that are not the stream's joined here", "warn")]]
     share = f" ({100 * hop.lost_packets / sent:.3g} %)" if sent else ""
     lost = f"{_signed(-hop.lost_packets)}{share} lost before {hop_words(hop.hop)}"
-    return [[("  ├─ ", "muted"), (lost, "bad"), (f": {words or 'no counter says why'}", "")]]
+    told: Row = [("  ├─ ", "muted"), (lost, "bad"), (f": {words or 'no counter says why'}", "")]
+    if sum(len(text) for text, _ in told) <= width or not words:
+        return [told]
+    return [told[:2], *([("  │    ", "muted"), (each, "")] for each in _drops(hop))]
 
 
 def _place(hop: LedgerHop) -> str:

@@ -9,9 +9,9 @@ from labconsole.errors import CounterInconsistency
 from labconsole.measure.counts import sample_difference
 from labconsole.model.record.run import Reason
 from labconsole.model.tolerances import Tolerances
-from labconsole.verdict.hops import data_ports, places
 from labconsole.verdict.observed import TrialObservations
 from labconsole.verdict.reasons import reason
+from labconsole.verdict.way import data_ports, places
 from labconsole.wire.settings import InterfaceSettings
 
 ADAPTIVE = {f"coalesce.{way}_{what}": f"adaptive_{way}" for way in ("rx", "tx") for what in ("usecs", "frames")}

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from labconsole.errors import CounterInconsistency
 from labconsole.measure.counts import counter_difference
 from labconsole.measure.ledger import HopCount
 from labconsole.verdict.kernel_drops import hop_drops
 from labconsole.verdict.observed import StreamObservations, TrialObservations
+from labconsole.verdict.way import Place, places
 from labconsole.wire.capture import CaptureResult
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.drops import DropCounters, NamespaceDrops, QdiscCounts
@@ -34,43 +35,6 @@ DROP = re.compile(r"drop|miss|err(?!u)|fifo|no_?buf|no_?mem|discard|over")
 
 _TX = re.compile(r"(?:^|[^a-z])tx")
 _RX = re.compile(r"(?:^|[^a-z])rx")
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a hop counts: ``statistic`` of an interface, in ``namespace`` of ``node``."""
-
-    hop: str
-    node: str
-    namespace: str
-    interface: str
-    statistic: str
-
-    @property
-    def label(self) -> str:
-        """The interface, with its namespace where that is not the node's own."""
-        return f"{self.namespace}/{self.interface}" if self.namespace else self.interface
-
-
-def places(raw: StreamObservations, uut: str) -> list[Place]:
-    """The stream's way from its source's NIC to its sink's."""
-    stream = raw.stream
-    return [
-        Place("source_nic", stream.source.node, "", stream.source.interface, "tx_packets"),
-        *(Place(p.hop, uut, p.namespace, p.interface, p.statistic) for p in raw.path.points),
-        Place("sink_nic", stream.sink.node, "", stream.sink.interface, "rx_packets"),
-    ]
-
-
-def data_ports(raw: StreamObservations, uut: str) -> list[tuple[str, str]]:
-    """(node, interface) of the NICs that the stream uses, in the order in which it passes them."""
-    stream = raw.stream
-    ends = [(uut, stream.uut_in), (uut, stream.uut_out)] if raw.path.points else []
-    return [
-        (stream.source.node, stream.source.interface),
-        *ends,
-        (stream.sink.node, stream.sink.interface),
-    ]
 
 
 def growth(seen: TrialObservations, node: str, namespace: str, interface: str, statistic: str) -> int | None:

@@ -13,11 +13,11 @@ from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.changes import settings_changes
 from labconsole.verdict.foreign import foreign
 from labconsole.verdict.held_back import held_back
-from labconsole.verdict.hops import data_ports
 from labconsole.verdict.machines import Machine, machines, same_machine, unseen
 from labconsole.verdict.observed import TrialObservations
 from labconsole.verdict.reasons import reason
 from labconsole.verdict.shortfall import pauses
+from labconsole.verdict.way import data_ports
 from labconsole.wire.facts import Login
 from labconsole.wire.surroundings import BusyProcess, CpuShares, NodeSurroundings, UsageWindow
 

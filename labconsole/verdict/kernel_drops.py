@@ -9,12 +9,12 @@ counted the packet.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
 
 from labconsole.model.record.run import Figures, Reason, StreamRecord
 from labconsole.verdict.observed import KernelWitness, TrialObservations
 from labconsole.verdict.reasons import reason
-from labconsole.wire.kernel_drops import COST_NS, KernelDrop, KernelDrops
+from labconsole.verdict.way import Place
+from labconsole.wire.kernel_drops import KernelDrop, KernelDrops, estimated_cost_ns
 
 COST_RATIO = 0.01
 """Of a processor over the trial, beyond which counting may have moved what was measured."""
@@ -26,21 +26,6 @@ _NO_LOSS = ("pktgen_",)
 VERSION = 1
 
 
-class HopPlace(Protocol):
-    """Where a hop counts."""
-
-    @property
-    def hop(self) -> str: ...
-    @property
-    def node(self) -> str: ...
-    @property
-    def namespace(self) -> str: ...
-    @property
-    def interface(self) -> str: ...
-    @property
-    def statistic(self) -> str: ...
-
-
 def drops_of(kernel: KernelWitness | None, stream: int) -> list[KernelDrop]:
     """The rows of one stream that are losses."""
     if kernel is None or kernel.drops is None:
@@ -48,7 +33,7 @@ def drops_of(kernel: KernelWitness | None, stream: int) -> list[KernelDrop]:
     return [row for row in kernel.drops.rows if row.stream == stream and not (row.function or "").startswith(_NO_LOSS)]
 
 
-def hop_of(row: KernelDrop, way: Sequence[HopPlace], uut: str) -> HopPlace | None:
+def hop_of(row: KernelDrop, way: Sequence[Place], uut: str) -> Place | None:
     """The hop that a dropped packet did not reach; None: the interface is not on the stream's way."""
     for at, place in enumerate(way):
         if place.node != uut or (place.namespace, place.interface) != (row.namespace, row.interface):
@@ -60,16 +45,14 @@ def hop_of(row: KernelDrop, way: Sequence[HopPlace], uut: str) -> HopPlace | Non
     return None
 
 
-def label(row: KernelDrop, place: HopPlace) -> str:
+def label(row: KernelDrop, place: Place) -> str:
     """``kernel.REASON@function``, behind the interface that had received the packet where that is another one."""
     reason_word = row.reason or "NOT_TOLD"
     words = f"kernel.{reason_word}@{row.function}" if row.function else f"kernel.{reason_word}"
     return words if row.interface == place.interface else f"{row.interface}.{words}"
 
 
-def hop_drops(
-    kernel: KernelWitness | None, stream: int, way: Sequence[HopPlace], uut: str, hop: HopPlace
-) -> dict[str, int]:
+def hop_drops(kernel: KernelWitness | None, stream: int, way: Sequence[Place], uut: str, hop: Place) -> dict[str, int]:
     """What the kernel says of one hop of one stream, by label."""
     found: dict[str, int] = {}
     for row in drops_of(kernel, stream):
@@ -84,9 +67,10 @@ def complete(drops: KernelDrops) -> bool:
     return not (drops.ended_early or drops.unlisted_packets or drops.missed_packets or drops.unreadable_packets)
 
 
-def cost_ns(drops: KernelDrops) -> int:
-    """What counting took of a processor."""
-    return sum(each_ns * getattr(drops, name) for name, each_ns in COST_NS.items())
+def cost_ns(kernel: KernelWitness, drops: KernelDrops) -> int:
+    """What counting took of a processor, as estimated."""
+    mode = kernel.started.mode if kernel.started is not None else ""
+    return estimated_cost_ns(mode, drops.looked_packets, drops.passed_packets)
 
 
 def judged(seen: TrialObservations, streams: Sequence[StreamRecord], duration_s: float) -> Iterator[Reason]:
@@ -94,12 +78,12 @@ def judged(seen: TrialObservations, streams: Sequence[StreamRecord], duration_s:
     kernel = seen.kernel
     if kernel is None or kernel.drops is None:
         return
-    share = cost_ns(kernel.drops) / (duration_s * 1e9)
+    share = cost_ns(kernel, kernel.drops) / (duration_s * 1e9)
     if kernel.asked == "on" and share > COST_RATIO:
         yield reason(
             "tracing_cost",
-            f"counting dropped packets in the kernel took {share:.1%} of a processor of the unit under test",
-            cost_ratio=share,
+            f"counting dropped packets in the kernel took an estimated {share:.1%} of a processor",
+            estimated_cost_ratio=share,
             looked_packets=kernel.drops.looked_packets,
             passed_packets=kernel.drops.passed_packets,
         )
@@ -119,7 +103,7 @@ def judged(seen: TrialObservations, streams: Sequence[StreamRecord], duration_s:
 
 
 def _elsewhere(
-    seen: TrialObservations, drops: KernelDrops, ways: Sequence[Sequence[HopPlace]], uut: str
+    seen: TrialObservations, drops: KernelDrops, ways: Sequence[Sequence[Place]], uut: str
 ) -> Iterator[Figures]:
     """Rows that stand at no hop: test packets of none of the streams, and at interfaces that are not on the way."""
     for row in drops.rows:
@@ -129,7 +113,7 @@ def _elsewhere(
         yield {**row.to_wire(), "stream": None if stream is None else seen.flows[stream].stream.name}
 
 
-def extension(seen: TrialObservations, ways: Sequence[Sequence[HopPlace]], uut: str) -> dict[str, Figures]:
+def extension(seen: TrialObservations, ways: Sequence[Sequence[Place]], uut: str) -> dict[str, Figures]:
     """What the record keeps beside the ledger's rows; empty where the kernel was not asked."""
     kernel = seen.kernel
     if kernel is None:
@@ -141,6 +125,6 @@ def extension(seen: TrialObservations, ways: Sequence[Sequence[HopPlace]], uut: 
         told["refused"] = dict(zip(("code", "message"), kernel.refused, strict=True))
     if kernel.drops is not None:
         told |= {name: value for name, value in kernel.drops.to_wire().items() if name != "rows"}
-        told |= {"complete": complete(kernel.drops), "cost_ns": cost_ns(kernel.drops)}
+        told |= {"complete": complete(kernel.drops), "estimated_cost_ns": cost_ns(kernel, kernel.drops)}
         told["elsewhere"] = list(_elsewhere(seen, kernel.drops, ways, uut))
     return {"kernel_drops": told}

@@ -37,12 +37,13 @@ from labconsole.model.record.run import (
 )
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.calibrated import doubted, instrument_reasons
-from labconsole.verdict.hops import capture_complete, growth, hop_counts, moved, places
+from labconsole.verdict.hops import capture_complete, growth, hop_counts, moved
 from labconsole.verdict.influences import influences
 from labconsole.verdict.kernel_drops import extension
 from labconsole.verdict.observed import StreamObservations, TrialObservations
 from labconsole.verdict.timing import with_timing
 from labconsole.verdict.verdict import judge
+from labconsole.verdict.way import places
 from labconsole.wire.capture import CapturedStream
 from labconsole.wire.codec import STAT_NAMES
 
@@ -67,13 +68,13 @@ def build_record(
     still = [frozen(moved(hops, raw)) for hops, raw in zip(counts, seen.flows, strict=True)]
     requests = [*(request for _ in seen.streams), *(seen.second_request or request for _ in seen.second_streams)]
     flows = tuple(
-        with_timing(_stream_record(seen, raw, without(hops, places), inventory, asked), raw, environment)
-        for raw, hops, places, asked in zip(seen.flows, counts, still, requests, strict=True)
+        with_timing(_stream_record(seen, raw, without(hops, frozen_at), inventory, asked), raw, environment)
+        for raw, hops, frozen_at, asked in zip(seen.flows, counts, still, requests, strict=True)
     )
     streams, second_streams = flows[: len(seen.streams)], flows[len(seen.streams) :]
     stood_still = {
-        raw.stream.name: [hops[place].hop for place in places]
-        for raw, hops, places in zip(seen.flows, counts, still, strict=True)
+        raw.stream.name: [hops[place].hop for place in frozen_at]
+        for raw, hops, frozen_at in zip(seen.flows, counts, still, strict=True)
     }
     seen = replace(seen, background=_background(seen, second_streams, request))
     environment = {**environment, "platform": seen.attestation}

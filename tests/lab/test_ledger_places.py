@@ -128,6 +128,8 @@ def test_the_ledger_names_the_hop_to_the_packet(measured, case: Case):
     if os.geteuid() == 0:
         assert sum(told.values()) == (0 if case[2] == "src1" else truth)
         assert record.extensions["kernel_drops"]["elsewhere"] == []
+    else:
+        assert record.extensions["kernel_drops"]["refused"]["code"] == "no_permission"
     assert not any(each.drops for each in stream.ledger if each.hop != hop)
 
 

@@ -13,7 +13,8 @@ import platform
 import re
 import resource
 import struct
-from typing import Iterator, List, Optional, Tuple
+import sys
+from typing import Iterator, List, Optional
 
 _NUMBERS = {"x86_64": 321, "aarch64": 280, "riscv64": 280, "ppc64le": 361, "s390x": 351}
 """Of the system call, by machine: libc has no function for it."""
@@ -21,8 +22,8 @@ _NUMBERS = {"x86_64": 321, "aarch64": 280, "riscv64": 280, "ppc64le": 361, "s390
 _MAP_CREATE, _MAP_LOOKUP, _MAP_UPDATE, _, _MAP_NEXT, _PROGRAM_LOAD = range(6)
 _INFORMATION, _TRACEPOINT_OPEN = 15, 17
 
-HASH, ARRAY, HASH_BY_PROCESSOR, ARRAY_BY_PROCESSOR = 1, 2, 5, 6
-SOCKET_FILTER, RAW_TRACEPOINT, TRACING = 1, 17, 26
+HASH, HASH_BY_PROCESSOR, ARRAY_BY_PROCESSOR = 1, 5, 6
+RAW_TRACEPOINT, TRACING = 17, 26
 _TRACED_TRACEPOINT = 23
 
 _LICENCE = b"Dual BSD/GPL"
@@ -141,11 +142,6 @@ def attach_tracepoint(program: int, name: str = "") -> int:
 
 def missed_runs(program: int) -> int:
     """How often a program did not run because it ran already on that processor; 0 where the kernel does not count."""
-    return _information(program, 208)[0]
-
-
-def _information(descriptor: int, at: int) -> Tuple[int]:
     info = ctypes.create_string_buffer(256)
-    _bpf(_INFORMATION, struct.pack("=IIQ", descriptor, len(info), ctypes.addressof(info)))
-    found: Tuple[int] = struct.unpack_from("=Q", info, at)
-    return found
+    _bpf(_INFORMATION, struct.pack("=IIQ", program, len(info), ctypes.addressof(info)))
+    return int.from_bytes(info.raw[208:216], sys.byteorder)

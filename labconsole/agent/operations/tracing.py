@@ -68,8 +68,7 @@ class Tracing:
         self._budget_ns, self._look_every_s = request.budget_ns, request.look_every_s or USUAL_LOOK_S
         if self._budget_ns is not None:
             self._looking = loop.call_later(self._look_every_s, self._look)
-        mode = "raw_tp" if counter.by_helper else "tp_btf"
-        return KernelDropsStarted(mode=mode, tells_reasons=self._layout.tells_reasons)
+        return KernelDropsStarted(mode=counter.mode, tells_reasons=self._layout.tells_reasons)
 
     @staticmethod
     def _attach(layout: KernelLayout, inodes: List[int], sinks: List[str]) -> DropCounter:
@@ -87,11 +86,9 @@ class Tracing:
         return os.stat("/proc/self/ns/net" if descriptor is None else descriptor).st_ino
 
     def _look(self) -> None:
-        from labconsole.agent.reading.kernel_drops import cost_ns
-
         if self._counter is None or self._budget_ns is None:
             return
-        if cost_ns(self._counter.totals()) > self._budget_ns:
+        if self._counter.estimated_cost_ns() > self._budget_ns:
             self._counter.detach()
             self._ended_ns = time.monotonic_ns()
             return

@@ -5,8 +5,8 @@ namespace, interface and stream: by nothing that traffic chooses, so that nobody
 packets in the namespaces it was given only: in a lab on one kernel the others' are none of its business, and every
 packet that a sink has seen is freed there.
 
-A packet that costs nothing must not be charged: while nothing is dropped the program does not run. What it took is
-reckoned from how often it did (``COST_NS``), and beyond a budget it is taken away, with the counts kept.
+Where no kernel frees a packet the program does not run. What it took is estimated from how often it did, and beyond a
+budget it is taken away, with the counts kept.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 from labconsole.agent.bpf import assembly, btf, kernel
 from labconsole.agent.bpf.assembly import CONTEXT, RESULT, STACK, Assembly
 from labconsole.packets.pcap import PKTGEN_MAGIC
-from labconsole.wire.kernel_drops import COST_NS
+from labconsole.wire.kernel_drops import estimated_cost_ns
 
 TRACEPOINT = "kfree_skb"
 MAX_ROWS = 1024
@@ -148,6 +148,16 @@ class DropCounter:
     def _hold(self, descriptor: int) -> int:
         self._held.append(descriptor)
         return descriptor
+
+    @property
+    def mode(self) -> str:
+        """How it is attached."""
+        return "raw_tp" if self.by_helper else "tp_btf"
+
+    def estimated_cost_ns(self) -> int:
+        """What it took of a processor so far."""
+        totals = self.totals()
+        return estimated_cost_ns(self.mode, totals["looked_packets"], totals["passed_packets"])
 
     @property
     def attached(self) -> bool:
@@ -330,11 +340,6 @@ class DropCounter:
         p.load(1, _TOTALS_REGISTER, _TOTAL_AT[total], 8)
         p.add_value(1, 1)
         p.store(_TOTALS_REGISTER, _TOTAL_AT[total], 1, 8)
-
-
-def cost_ns(totals: Dict[str, int]) -> int:
-    """What counting took of a processor's time so far, of ``DropCounter.totals``."""
-    return sum(each_ns * totals[name] for name, each_ns in COST_NS.items())
 
 
 def reason_name(layout: KernelLayout, number: int) -> Optional[str]:

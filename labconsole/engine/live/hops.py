@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 
 from labconsole.engine.live.telemetry import FollowedHop, Telemetry
 from labconsole.measure.counts import CounterSample
-from labconsole.verdict.hops import RX_DETAILS, TX_DETAILS, Place
+from labconsole.verdict.hops import RX_DETAILS, TX_DETAILS
+from labconsole.verdict.way import Place
 from labconsole.wire.codec import STAT_NAMES
 
 _DROPS = {"rx": ("rx_dropped", "rx_errors", *RX_DETAILS), "tx": ("tx_dropped", "tx_errors", *TX_DETAILS)}

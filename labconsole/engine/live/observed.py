@@ -19,7 +19,7 @@ from labconsole.measure.alignment import EndCounts, StreamAlignment
 from labconsole.measure.counts import CounterSample
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Endpoint, Inventory, Stream
-from labconsole.verdict.hops import Place
+from labconsole.verdict.way import Place
 from labconsole.wire.codec import STAT_NAMES
 
 _RX_PACKETS, _TX_PACKETS = STAT_NAMES.index("rx_packets"), STAT_NAMES.index("tx_packets")

@@ -16,7 +16,7 @@ from labconsole.measure.alignment import EndCounts, StreamAlignment
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory, Stream
 from labconsole.model.record.run import RunRecord
-from labconsole.verdict.hops import Place
+from labconsole.verdict.way import Place
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.counters import CountersSampled
 from labconsole.wire.generator import GeneratorProgress, SentStream

@@ -14,7 +14,7 @@ from labconsole.engine.live.events import NodeState
 from labconsole.engine.live.history import CommandHistory
 from labconsole.errors import CounterInconsistency
 from labconsole.measure.counts import CounterSample, decreases, interval_rate, interval_rates
-from labconsole.verdict.hops import Place
+from labconsole.verdict.way import Place
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.counters import CountersSampled
 from labconsole.wire.facts import NodeFacts

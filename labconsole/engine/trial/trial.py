@@ -31,8 +31,8 @@ from labconsole.model.design_point import DesignPoint
 from labconsole.model.identity import utc_now
 from labconsole.model.inventory import Inventory
 from labconsole.model.record.run import Failure
-from labconsole.verdict.hops import data_ports, places
 from labconsole.verdict.observed import Snapshot, StreamObservations, TrialObservations, parse_snapshot
+from labconsole.verdict.way import data_ports, places
 from labconsole.wire import capture, counters, generator, message
 from labconsole.wire.stream_spec import StreamSpec
 

@@ -6,7 +6,7 @@ import pytest
 
 from labconsole.engine.live.hops import follow, hops_now
 from labconsole.engine.live.telemetry import NodeLive, Telemetry
-from labconsole.verdict.hops import Place
+from labconsole.verdict.way import Place
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.counters import CountersSampled
 from support.fake_session import link

@@ -39,6 +39,15 @@ def test_what_counters_say_of_a_loss_is_told_with_it():
     assert any("lost before UUT out: qdisc_tbf 49 700, tx_dropped 16" in line for line in shown)
 
 
+def test_counters_without_room_beside_the_loss_stand_below_it_with_their_counts():
+    drops = {"kernel.NETFILTER_DROP@nft_do_chain": 49700, "nft.labconsole.egress-eth5": 49700}
+    shown = lines(hops(uut_out={"drops": drops}), width=80)
+    place = next(number for number, line in enumerate(shown) if line.endswith("lost before UUT out"))
+    assert [line.strip(" │") for line in shown[place + 1 : place + 3]] == [
+        f"{name} 49 700" for name in drops
+    ]  # fmt: skip
+
+
 def test_a_drop_without_a_loss_and_a_hop_without_a_count_are_shown_as_that():
     shown = lines(hops(capture={"packets": None, "lost_packets": None, "drops": {"capture_buffer": 3}}))
     assert any("counted as dropped: capture_buffer 3" in line for line in shown)

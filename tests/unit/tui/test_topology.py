@@ -10,7 +10,7 @@ from labconsole.engine.live.hops import follow
 from labconsole.engine.live.telemetry import Telemetry
 from labconsole.model.inventory import Inventory
 from labconsole.tui.screens.bench.topology import Topology
-from labconsole.verdict.hops import Place
+from labconsole.verdict.way import Place
 from support.driven_console import SIZES, console, settle, text, until
 from support.fake_session import FakeSession
 
