@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,10 @@ pytestmark = [pytest.mark.alone, pytest.mark.platforms]
 GUESTS = ("lxc", "uml", "qemu-virtio")
 SIZE = {"lxc": "3000", "uml": "3000", "qemu-virtio": "600"}
 """Digits that take one to three seconds."""
+ROUNDS = 5
+"""How often times are taken in turn where one is held against another: a processor that is shared with others unseen
+runs by a fifth faster or slower from one second to the next, and the median of ratios within rounds does not.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -65,28 +70,33 @@ def test_a_wait_takes_as_long_as_it_takes(hosts: Path, tmp_path: Path, platform:
 @pytest.mark.parametrize("platform", GUESTS)
 def test_half_a_processor_takes_twice_as_long_and_a_quarter_four_times(hosts: Path, tmp_path: Path, platform: str):
     store = tmp_path / "jobs.sqlite"
-    alone = alone_s(hosts, store, platform)
-    half = alone_s(hosts, store, platform, "--cpu-quota", "0.5")
-    quarter = alone_s(hosts, store, platform, "--cpu-quota", "0.25")
-    assert half / alone == pytest.approx(2, rel=0.15)
-    assert quarter / alone == pytest.approx(4, rel=0.15)
+    halves, quarters = [], []
+    for _ in range(ROUNDS):
+        alone = alone_s(hosts, store, platform)
+        halves.append(alone_s(hosts, store, platform, "--cpu-quota", "0.5") / alone)
+        quarters.append(alone_s(hosts, store, platform, "--cpu-quota", "0.25") / alone)
+    assert statistics.median(halves) == pytest.approx(2, rel=0.15), halves
+    assert statistics.median(quarters) == pytest.approx(4, rel=0.15), quarters
 
 
 @pytest.mark.parametrize("platform", GUESTS)
 def test_weights_share_a_processor_as_reckoned(hosts: Path, tmp_path: Path, platform: str):
     """Two to one: the first guest's copy takes 1.5 times as long as alone, the second's two copies three times."""
     size = ("--jobs", "cpu-sqrt2", "--size", SIZE[platform], "--cpu", "same", "--guests", "2")
-    words = (*size, "--working", "one,one-two", "--cpu-shares", "2048,1024")
-    records = taken(hosts, tmp_path / "jobs.sqlite", platform, *words)
-    by_working = {record["requested"]["working"]: [copy["seconds"] for copy in record["copies"]] for record in records}
-    (alone,) = by_working["one"]
-    first, *second = by_working["one-two"]
-    assert first / alone == pytest.approx(1.5, rel=0.15)
-    assert sum(second) / 2 / alone == pytest.approx(3, rel=0.15)
+    words = (*size, "--working", "one,one-two", "--cpu-shares", "2048,1024", "--set-ups", str(ROUNDS))
+    times_s: dict[str, list[list[float]]] = {"one": [], "one-two": []}
+    for record in taken(hosts, tmp_path / "jobs.sqlite", platform, *words):
+        times_s[record["requested"]["working"]].append([copy["seconds"] for copy in record["copies"]])
+    rounds = [(alone, *shared) for (alone,), shared in zip(*times_s.values(), strict=True)]
+    assert len(rounds) == ROUNDS
+    ratios = [(first / alone, (second + third) / 2 / alone) for alone, first, second, third in rounds]
+    assert statistics.median(first for first, _ in ratios) == pytest.approx(1.5, rel=0.15), ratios
+    assert statistics.median(second for _, second in ratios) == pytest.approx(3, rel=0.15), ratios
 
 
 def test_the_clock_outside_is_right_where_the_guests_own_is_wrong(hosts: Path, tmp_path: Path):
-    store, words = tmp_path / "jobs.sqlite", ("--jobs", "cpu-sqrt2", "--size", SIZE["qemu-virtio"])
+    """Of a job that takes some seconds, so that the few hundredths that a mark takes on its way weigh little."""
+    store, words = tmp_path / "jobs.sqlite", ("--jobs", "cpu-sqrt2", "--size", "1000")
     (record,) = taken(hosts, store, "qemu-icount", *words)
     (copy,) = record["copies"]
     assert abs(copy["clock_ratio"] - 1) > 0.05
