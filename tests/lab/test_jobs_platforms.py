@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.alone, pytest.mark.platforms]
 GUESTS = ("lxc", "uml", "qemu-virtio")
 SIZE = {"lxc": "3000", "uml": "3000", "qemu-virtio": "600"}
 """Digits that take one to three seconds."""
-ROUNDS = 5
+ROUNDS = 3
 """How often times are taken in turn where one is held against another: a processor that is shared with others unseen
 runs by a fifth faster or slower from one second to the next, and the median of ratios within rounds does not.
 """
@@ -46,7 +46,7 @@ def hosts(lab_home: Path) -> Iterator[Path]:
 
 def taken(hosts: Path, store: Path, platform: str, *words: str, status: int = 0) -> list[dict[str, Any]]:
     argv = ["experiment", "job", "--platforms", platform, "--json", *words]
-    done = labconsole(*argv, hosts=hosts, store=store)
+    done = labconsole(*argv, hosts=hosts, store=store, timeout_s=300)
     assert done.returncode == status, done.stderr
     return [json.loads(line)["job"] for line in done.stdout.splitlines()]
 

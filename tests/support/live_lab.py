@@ -25,7 +25,7 @@ ls -A /tmp /var/tmp
 
 
 def labconsole(
-    *words: str, hosts: Path | str | None = None, store: Path | None = None
+    *words: str, hosts: Path | str | None = None, store: Path | None = None, timeout_s: float = 120
 ) -> subprocess.CompletedProcess[str]:
     """Run the command as a user does; no traceback may reach them."""
     argv = [*COMMAND, *words]
@@ -33,7 +33,7 @@ def labconsole(
         argv += ["--hosts", str(hosts)]
     if store is not None:
         argv += ["--store", str(store)]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout_s)
     assert "Traceback" not in done.stderr, done.stderr
     return done
 
