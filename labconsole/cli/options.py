@@ -32,6 +32,11 @@ SHARED: dict[str, dict[str, Any]] = {
         "choices": ("quiet", "live"),
         "help": "whether the UUT reports its counters during a trial (default: the testbed file's)",
     },
+    "--drop-reasons": {
+        "choices": ("auto", "on", "off"),
+        "help": "ask the UUT's kernel why it drops packets; auto: as long as that takes next to nothing (default: the "
+        "testbed file's)",
+    },
 }
 """Options that are the same wherever they are."""
 

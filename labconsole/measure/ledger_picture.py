@@ -6,6 +6,9 @@ style and plain output leaves out, so that no meaning hangs on colour. Rows are 
 
 from __future__ import annotations
 
+from textwrap import wrap
+
+from labconsole.measure.drop_causes import causes_of
 from labconsole.model.record.run import LedgerHop, StreamRecord
 from labconsole.units import format_count
 
@@ -13,6 +16,7 @@ Row = list[tuple[str, str]]
 
 DASH = "–"
 MIN_BAR = 8
+_BELOW = "  │    "
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _HOPS = {"source_nic": "source", "uut_in": "UUT in", "uut_out": "UUT out", "sink_nic": "sink"}
 
@@ -61,15 +65,18 @@ def drop_words(hop: LedgerHop) -> str:
     return ", ".join(_drops(hop))
 
 
+def _moved(hop: LedgerHop) -> list[tuple[str, int]]:
+    return sorted(hop.drops.items(), key=lambda item: (-item[1], item[0]))
+
+
 def _drops(hop: LedgerHop) -> list[str]:
-    moved = sorted(hop.drops.items(), key=lambda item: (-item[1], item[0]))
-    return [f"{reason} {_count(packets)}" for reason, packets in moved]
+    return [f"{reason} {_count(packets)}" for reason, packets in _moved(hop)]
 
 
 def _loss_rows(hop: LedgerHop, sent: int | None, width: int) -> list[Row]:
     """The lines between a hop and the one before: nothing when nothing went missing and no counter of drops moved.
 
-    Counters that have no room beside the loss stand below it, one a line.
+    Counters that have no room beside the loss stand below it, one a line, and then what the kernel's words mean.
     """
     words = drop_words(hop)
     if not hop.lost_packets:
@@ -80,8 +87,14 @@ def _loss_rows(hop: LedgerHop, sent: int | None, width: int) -> list[Row]:
     lost = f"{_signed(-hop.lost_packets)}{share} lost before {hop_words(hop.hop)}"
     told: Row = [("  ├─ ", "muted"), (lost, "bad"), (f": {words or 'no counter says why'}", "")]
     if sum(len(text) for text, _ in told) <= width or not words:
-        return [told]
-    return [told[:2], *([("  │    ", "muted"), (each, "")] for each in _drops(hop))]
+        return [told, *_causes(hop, width)]
+    return [told[:2], *([(_BELOW, "muted"), (each, "")] for each in _drops(hop)), *_causes(hop, width)]
+
+
+def _causes(hop: LedgerHop, width: int) -> list[Row]:
+    room = max(width - len(_BELOW), 20)
+    told = [f"{cause.happened} ({cause.look})" for cause in causes_of(name for name, _ in _moved(hop))]
+    return [[(_BELOW, "muted"), (line, "muted")] for text in told for line in wrap(text, room)]
 
 
 def _place(hop: LedgerHop) -> str:

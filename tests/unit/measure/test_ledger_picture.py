@@ -46,6 +46,16 @@ def test_counters_without_room_beside_the_loss_stand_below_it_with_their_counts(
     assert [line.strip(" │") for line in shown[place + 1 : place + 3]] == [
         f"{name} 49 700" for name in drops
     ]  # fmt: skip
+    assert shown[place + 3].strip(" │") == "a firewall rule dropped it (nft list ruleset, iptables-save -c)"
+
+
+def test_what_a_kernels_word_means_stands_below_it_and_is_never_wider_than_the_screen():
+    drops = {"kernel.CPU_BACKLOG@enqueue_to_backlog": 7, "kernel.IP_INHDR@ip_forward": 4}
+    shown = lines(hops(uut_out={"drops": drops}), width=50)
+    assert max(map(len, shown)) <= 50
+    text = " ".join(line.strip(" │") for line in shown)
+    assert "one processor got more packets than it handled (net.core.netdev_max_backlog;" in text
+    assert "its time to live ended here (a loop," in text
 
 
 def test_a_drop_without_a_loss_and_a_hop_without_a_count_are_shown_as_that():

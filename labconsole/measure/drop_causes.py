@@ -1,0 +1,89 @@
+"""What the kernel's words for a dropped packet mean, and where to look: for people, beside the ledger. Pure.
+
+``docs/drop-reasons.md`` shows the same table, and a test holds it against this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class DropCause(NamedTuple):
+    """What happened to the packet, and where to look."""
+
+    happened: str
+    look: str
+
+
+_NEIGHBOUR = DropCause("the next hop does not answer for its MAC address", "ip neigh; is the sink's port up?")
+_XDP = DropCause("an XDP program dropped it", "ip link, bpftool net")
+_BRIDGE_PORT = DropCause("the bridge's port forwards nothing", "bridge link: its state; STP")
+_BRIDGE_TARGET = DropCause(
+    "the bridge has no port to send it to", "bridge fdb: which port is the sink's address behind?"
+)
+
+CAUSES: dict[tuple[str, str | None], DropCause] = {
+    ("NETFILTER_DROP", None): DropCause("a firewall rule dropped it", "nft list ruleset, iptables-save -c"),
+    ("TC_INGRESS", None): DropCause("a tc filter dropped it on its way in", "tc -s filter show dev PORT ingress"),
+    ("TC_EGRESS", None): DropCause("a tc filter dropped it on its way out", "tc -s filter show dev PORT egress"),
+    ("QDISC_DROP", None): DropCause(
+        "the queue of the port it was to leave by was full", "tc -s qdisc; more was offered than the port sends"
+    ),
+    ("CPU_BACKLOG", None): DropCause(
+        "one processor got more packets than it handled",
+        "net.core.netdev_max_backlog; spread interrupts or RPS over processors",
+    ),
+    ("FULL_RING", None): DropCause("the guest's queue was full", "the guest takes fewer packets than were offered"),
+    ("IP_INNOROUTES", None): DropCause("there is no route to the sink", "ip route get SINK; is the port up?"),
+    ("NOT_SPECIFIED", "ip_error"): DropCause("a route forbids it", "ip route: blackhole, unreachable, prohibit"),
+    ("IP_INADDRERRORS", None): DropCause(
+        "the port does not forward", "net.ipv4.conf.PORT.forwarding, net.ipv4.ip_forward"
+    ),
+    ("IP_RPFILTER", None): DropCause(
+        "no route leads back to the source by that port", "net.ipv4.conf.PORT.rp_filter; routes to the source"
+    ),
+    ("IP_LOCALNET", None): DropCause("its source address is of 127.0.0.0/8", "hosts.yaml: source_ip"),
+    ("IP_INHDR", "ip_forward"): DropCause(
+        "its time to live ended here", "a loop, or one hop more than the frames allow"
+    ),
+    ("IP_INHDR", None): DropCause("its IP header is broken", "something on the way changes frames"),
+    ("IP_CSUM", None): DropCause("its IP checksum is wrong", "something on the way changes frames"),
+    ("OTHERHOST", None): DropCause(
+        "it was sent to another MAC address", "ip neigh at the source; two bridges in a row"
+    ),
+    ("NO_SOCKET", None): DropCause("it was for this machine itself, where nobody waits for it", "hosts.yaml: sink_ip"),
+    ("PKT_TOO_BIG", None): DropCause("it is larger than the MTU of the port it was to leave by", "ip link: mtu"),
+    ("NOT_SPECIFIED", "__dev_forward_skb2"): DropCause("it is larger than the MTU of the other end", "ip link: mtu"),
+    ("NOT_SPECIFIED", "veth_xmit"): DropCause(
+        "the ring of the other end (256 packets) was full", "the receiver's processor has too much to do"
+    ),
+    ("NEIGH_QUEUEFULL", None): _NEIGHBOUR,
+    ("NEIGH_FAILED", None): _NEIGHBOUR,
+    ("BRIDGE_INGRESS_STP_STATE", None): _BRIDGE_PORT,
+    ("NOT_SPECIFIED", "br_handle_frame"): _BRIDGE_PORT,
+    ("NO_TX_TARGET", None): _BRIDGE_TARGET,
+    ("NOT_SPECIFIED", "br_handle_frame_finish"): _BRIDGE_TARGET,
+    ("NOT_SPECIFIED", "tun_queue_purge"): DropCause("the guest ended before it took it", "did the guest crash?"),
+    ("QUEUE_PURGE", None): DropCause("a queue was emptied with the packet in it", "did a guest or a port go away?"),
+    ("XDP", None): _XDP,
+    ("NOT_SPECIFIED", "do_xdp_generic"): _XDP,
+    ("NOT_SPECIFIED", "veth_xdp_rcv_skb"): _XDP,
+    ("DEV_READY", None): DropCause("the port it was to leave by was not up", "ip link; has it a carrier?"),
+}
+"""By the kernel's word and, where the word says too little, the function in which the packet was dropped."""
+
+
+def cause_of(label: str) -> DropCause | None:
+    """Of a counter in the ledger; None: it is not the kernel's word, or no more is known than it says."""
+    _, kernel, words = f".{label}".rpartition(".kernel.")
+    if not kernel:
+        return None
+    reason, _, function = words.partition("@")
+    function = function.partition(".")[0]  # compilers make parts of functions: "name.isra.0"
+    return CAUSES.get((reason, function)) or CAUSES.get((reason, None))
+
+
+def causes_of(labels: Iterable[str]) -> list[DropCause]:
+    """Each once, in the order of the counters."""
+    return list(dict.fromkeys(cause for label in labels if (cause := cause_of(label)) is not None))
