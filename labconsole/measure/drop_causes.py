@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from labconsole.model.record.run import RunRecord
+
 
 class DropCause(NamedTuple):
     """What happened to the packet, and where to look."""
@@ -72,6 +74,24 @@ CAUSES: dict[tuple[str, str | None], DropCause] = {
     ("DEV_READY", None): DropCause("the port it was to leave by was not up", "ip link; has it a carrier?"),
 }
 """By the kernel's word and, where the word says too little, the function in which the packet was dropped."""
+
+
+def kernel_doubt(record: RunRecord) -> str | None:
+    """Why the kernel's words are missing or may be too few, where it was asked; None: it was not, or they are all."""
+    told = record.extensions.get("kernel_drops")
+    if told is None:
+        return None
+    refused = told.get("refused")
+    if isinstance(refused, dict):
+        return f"it did not say why packets were dropped: {refused.get('message')}"
+    if told.get("complete") is not True:
+        return "not every dropped packet was counted with its reason; there may be more than are shown"
+    return None
+
+
+def is_kernels(label: str) -> bool:
+    """Whether a counter in the ledger is the kernel's word for dropped packets."""
+    return ".kernel." in f".{label}"
 
 
 def cause_of(label: str) -> DropCause | None:

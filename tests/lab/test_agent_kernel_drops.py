@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
-import platform
 import signal
-import struct
-import sys
 from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 
-from labconsole.agent.bpf import kernel
 from support.agent_process import AgentProcess, Net, eventually
+from support.bpf_programs import programs
 from support.drop_chain import CASES, SINK_IP, DropCase, DropChain
 from support.requirements import missing, require
 
@@ -85,24 +81,6 @@ def test_an_agent_that_is_killed_leaves_no_program(chain: DropChain):
     os.kill(agent.hello["pid"], signal.SIGKILL)
     eventually(lambda: programs() == before, "the program is gone")
     agent.close()
-
-
-def programs() -> int:
-    """How many programs of ours the kernel has, of all it has."""
-    first, found = 0, 0
-    while True:
-        asked = ctypes.create_string_buffer(struct.pack("=II", first, 0), 144)
-        if kernel._syscall(kernel._NUMBERS[platform.machine()], 11, asked, 144) < 0:
-            return found
-        first = int.from_bytes(asked.raw[4:8], sys.byteorder)
-        try:
-            descriptor = kernel._bpf(13, struct.pack("=I", first))
-        except OSError:
-            continue  # it went meanwhile
-        told = ctypes.create_string_buffer(256)
-        kernel._bpf(15, struct.pack("=IIQ", descriptor, 256, ctypes.addressof(told)))
-        os.close(descriptor)
-        found += told.raw[64:80].startswith(b"lc_")
 
 
 def test_beyond_its_budget_it_ends_by_itself_and_says_how_far_it_came(chain: DropChain, host: AgentProcess):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from labconsole.measure.drop_causes import cause_of, is_kernels, kernel_doubt
 from labconsole.measure.ledger_picture import ledger_rows
 from labconsole.model.design_point import target_words
 from labconsole.model.record.note import RunNote
@@ -58,7 +60,7 @@ def run_lines(record: RunRecord, *, saved: bool, details: bool = False) -> list[
         f"measured {count(total.measured_packets):>12} {rate(total.measured_bps):>14}   "
         f"loss {count(total.loss_packets):>10} {percent(total.loss_ratio):>10}"
     )
-    lines += sides_lines(total)
+    lines += sides_lines(total) + kernel_lines(record, with_counts=not details)
     of_second = record.background.streams if record.background is not None else ()
     if record.background is not None:
         lines += background_lines(record.background)
@@ -104,6 +106,23 @@ def sides_lines(total: Total) -> list[str]:
     )
     forwarded = f"forwarding rate {rate(total.forwarding_bps)}"
     return [f"  {'sides':<8} generator {count(total.generator_packets)}, {lost}; {forwarded}{late}"]
+
+
+def kernel_lines(record: RunRecord, *, with_counts: bool) -> list[str]:
+    """The kernel's words for what the unit under test dropped, with what they mean, or why there are none."""
+    doubt = kernel_doubt(record)
+    lines = [] if doubt is None else [f"  {'kernel':<8} {doubt}"]
+    if not with_counts:
+        return lines
+    dropped: Counter[str] = Counter()
+    for stream in record.streams:
+        for hop in stream.ledger:
+            dropped.update({name: packets for name, packets in hop.drops.items() if is_kernels(name)})
+    for name, packets in dropped.most_common():
+        cause = cause_of(name)
+        meant = f": {cause.happened} ({cause.look})" if cause else ""
+        lines.append(f"  {'kernel':<8} {name} {count(packets)}{meant}")
+    return lines
 
 
 def background_lines(load: Background) -> list[str]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from labconsole.measure.drop_causes import CAUSES, cause_of, causes_of
+from labconsole.measure.drop_causes import CAUSES, cause_of, causes_of, kernel_doubt
+from labconsole.model.record.run import RunRecord
 
+FORMAT = (Path(__file__).parents[3] / "docs" / "data-format.md").read_text()
+EXAMPLE = RunRecord.model_validate(json.loads(FORMAT.partition("```json\n")[2].partition("```")[0]))
 DOCS = (Path(__file__).parents[3] / "docs" / "drop-reasons.md").read_text()
 
 
@@ -48,3 +52,19 @@ def test_the_docs_show_every_word():
     }
     assert shown == {key: tuple(cause) for key, cause in CAUSES.items()}
     assert len(words) >= 20
+
+
+@pytest.mark.parametrize(
+    ("told", "doubt"),
+    [
+        ({}, None),
+        ({"kernel_drops": {"version": 1, "asked": "on", "complete": True}}, None),
+        ({"kernel_drops": {"version": 1, "asked": "auto", "complete": False}}, "there may be more than are shown"),
+        ({"kernel_drops": {"version": 1, "asked": "auto"}}, "there may be more than are shown"),
+        ({"kernel_drops": {"version": 1, "refused": {"code": "no_permission", "message": "needs root"}}}, "needs root"),
+        ({"kernel_drops": {"version": 1, "refused": "what"}}, "there may be more than are shown"),
+    ],
+)
+def test_what_was_not_told_or_not_to_the_end_is_said(told: dict[str, dict[str, object]], doubt: str | None):
+    said = kernel_doubt(EXAMPLE.model_copy(update={"extensions": told}))
+    assert said is None if doubt is None else said is not None and said.endswith(doubt)

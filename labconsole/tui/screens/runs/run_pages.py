@@ -13,6 +13,7 @@ from typing import Any
 from rich.cells import cell_len
 
 from labconsole.measure.comparison import Pair
+from labconsole.measure.drop_causes import kernel_doubt
 from labconsole.measure.ledger_picture import ledger_rows
 from labconsole.model.design_point import target_words
 from labconsole.model.record.note import RunNote
@@ -159,6 +160,9 @@ def words(value: Any) -> str:
 def packets_page(record: RunRecord, width: int) -> list[Row]:
     """Stream by stream: what was sent and received, and where on the way packets went."""
     rows: list[Row] = []
+    doubt = kernel_doubt(record)
+    if doubt is not None:
+        rows += [*field("kernel", doubt, width, "warn"), []]
     for stream in record.streams:
         rows += _stream(stream, width)
         rows.append([])
