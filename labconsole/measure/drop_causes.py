@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -18,7 +19,9 @@ class DropCause(NamedTuple):
     look: str
 
 
-_NEIGHBOUR = DropCause("the next hop does not answer for its MAC address", "ip neigh; is the sink's port up?")
+_NEIGHBOUR = DropCause(
+    "the next hop does not answer for its MAC address", "ip neigh: has it an entry? ip route get SINK"
+)
 _XDP = DropCause("an XDP program dropped it", "ip link, bpftool net")
 _BRIDGE_PORT = DropCause("the bridge's port forwards nothing", "bridge link: its state; STP")
 _BRIDGE_TARGET = DropCause(
@@ -30,7 +33,14 @@ CAUSES: dict[tuple[str, str | None], DropCause] = {
     ("TC_INGRESS", None): DropCause("a tc filter dropped it on its way in", "tc -s filter show dev PORT ingress"),
     ("TC_EGRESS", None): DropCause("a tc filter dropped it on its way out", "tc -s filter show dev PORT egress"),
     ("QDISC_DROP", None): DropCause(
-        "the queue of the port it was to leave by was full", "tc -s qdisc; more was offered than the port sends"
+        "the queue of the port it was to leave by did not take it",
+        "tc -s qdisc: full, or netem? has it a carrier?",
+    ),
+    ("QDISC_OVERLIMIT", None): DropCause(
+        "more was offered than the port it was to leave by sends", "tc -s qdisc; the port's speed"
+    ),
+    ("QDISC_CONGESTED", None): DropCause(
+        "packets waited too long for the port it was to leave by", "tc -s qdisc; the port's speed"
     ),
     ("CPU_BACKLOG", None): DropCause(
         "one processor got more packets than it handled",
@@ -43,20 +53,23 @@ CAUSES: dict[tuple[str, str | None], DropCause] = {
         "the port does not forward", "net.ipv4.conf.PORT.forwarding, net.ipv4.ip_forward"
     ),
     ("IP_RPFILTER", None): DropCause(
-        "no route leads back to the source by that port", "net.ipv4.conf.PORT.rp_filter; routes to the source"
+        "no route leads back to the source by that port", "net.ipv4.conf.{all,PORT}.rp_filter; routes to the source"
     ),
-    ("IP_LOCALNET", None): DropCause("its source address is of 127.0.0.0/8", "hosts.yaml: source_ip"),
+    ("IP_LOCALNET", None): DropCause("an address of it is of 127.0.0.0/8", "something on the way rewrites addresses"),
+    ("IP_LOCAL_SOURCE", None): DropCause("its source address is the UUT's own", "hosts.yaml: source_ip"),
     ("IP_INHDR", "ip_forward"): DropCause(
         "its time to live ended here", "a loop, or one hop more than the frames allow"
     ),
     ("IP_INHDR", None): DropCause("its IP header is broken", "something on the way changes frames"),
     ("IP_CSUM", None): DropCause("its IP checksum is wrong", "something on the way changes frames"),
     ("OTHERHOST", None): DropCause(
-        "it was sent to another MAC address", "ip neigh at the source; two bridges in a row"
+        "it was sent to another MAC address", "a guest's MAC address, a bridge that floods; the UUT's ip neigh"
     ),
     ("NO_SOCKET", None): DropCause("it was for this machine itself, where nobody waits for it", "hosts.yaml: sink_ip"),
     ("PKT_TOO_BIG", None): DropCause("it is larger than the MTU of the port it was to leave by", "ip link: mtu"),
-    ("NOT_SPECIFIED", "__dev_forward_skb2"): DropCause("it is larger than the MTU of the other end", "ip link: mtu"),
+    ("NOT_SPECIFIED", "__dev_forward_skb2"): DropCause(
+        "it is larger than the other end's MTU, or that is down", "ip link"
+    ),
     ("NOT_SPECIFIED", "veth_xmit"): DropCause(
         "the ring of the other end (256 packets) was full", "the receiver's processor has too much to do"
     ),
@@ -83,24 +96,29 @@ def kernel_doubt(record: RunRecord) -> str | None:
         return None
     refused = told.get("refused")
     if isinstance(refused, dict):
-        return f"it did not say why packets were dropped: {refused.get('message')}"
+        return f"it did not say why packets were dropped: {' '.join(str(refused.get('message')).split())}"
     if told.get("complete") is not True:
         return "not every dropped packet was counted with its reason; there may be more than are shown"
     return None
 
 
+_KERNELS = re.compile(r"(?!(?:.+\.)?nft\.)(?:.+\.)?kernel\.[A-Za-z0-9_]+(?:@.+)?")
+"""Behind an interface's name at most, and no rule of a firewall, whose table may have any name."""
+
+
 def is_kernels(label: str) -> bool:
     """Whether a counter in the ledger is the kernel's word for dropped packets."""
-    return ".kernel." in f".{label}"
+    return _KERNELS.fullmatch(label) is not None
 
 
 def cause_of(label: str) -> DropCause | None:
     """Of a counter in the ledger; None: it is not the kernel's word, or no more is known than it says."""
-    _, kernel, words = f".{label}".rpartition(".kernel.")
-    if not kernel:
+    words = label.rpartition("kernel.")[2]
+    if not is_kernels(label):
         return None
     reason, _, function = words.partition("@")
-    function = function.partition(".")[0]  # compilers make parts of functions: "name.isra.0"
+    if reason == "NOT_TOLD":  # before Linux 5.17 the function is all that is known
+        reason = "NOT_SPECIFIED"
     return CAUSES.get((reason, function)) or CAUSES.get((reason, None))
 
 

@@ -2,8 +2,8 @@
 
 A packet is dropped at the interface it came in by until it has been handed to the one it shall leave by. So what was
 dropped at an interface where a stream's packets are sent belongs to that hop, and what was dropped where they are
-received to the next one; but a sender's own check of the other end's ring stands under the receiving end, which has not
-counted the packet.
+received to the next one. A sender's check of the other end's ring stands under the receiving end, but neither end has
+counted the packet: it belongs to where the sender's packets are counted, if they are.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ COST_RATIO = 0.01
 """Of a processor over the trial, beyond which counting may have moved what was measured."""
 
 _BEFORE_THE_RECEIVER = ("veth_xmit",)
-_NO_LOSS = ("pktgen_",)
-"""Functions of the generator, which gives back its own reference to a packet where the packet went."""
+_NO_LOSS = ("pktgen_", "tpacket_rcv", "packet_rcv")
+"""Functions of the generator, which gives back its own reference to a packet where the packet went, and of captures,
+which throw away their own when they have no room."""
 
 VERSION = 1
 
@@ -38,8 +39,10 @@ def hop_of(row: KernelDrop, way: Sequence[Place], uut: str) -> Place | None:
     for at, place in enumerate(way):
         if place.node != uut or (place.namespace, place.interface) != (row.namespace, row.interface):
             continue
-        if not place.statistic.startswith("rx") or row.function in _BEFORE_THE_RECEIVER:
+        if not place.statistic.startswith("rx"):
             return place
+        if row.function in _BEFORE_THE_RECEIVER:
+            return way[at - 1] if at and way[at - 1].statistic.startswith("tx") else place
         if at + 1 < len(way):
             return way[at + 1]
     return None
@@ -49,7 +52,8 @@ def label(row: KernelDrop, place: Place) -> str:
     """``kernel.REASON@function``, behind the interface that had received the packet where that is another one."""
     reason_word = row.reason or "NOT_TOLD"
     words = f"kernel.{reason_word}@{row.function}" if row.function else f"kernel.{reason_word}"
-    return words if row.interface == place.interface else f"{row.interface}.{words}"
+    at_the_other_end = row.function in _BEFORE_THE_RECEIVER and place.statistic.startswith("tx")
+    return words if row.interface == place.interface and not at_the_other_end else f"{row.interface}.{words}"
 
 
 def hop_drops(kernel: KernelWitness | None, stream: int, way: Sequence[Place], uut: str, hop: Place) -> dict[str, int]:
@@ -73,7 +77,9 @@ def cost_ns(kernel: KernelWitness, drops: KernelDrops) -> int:
     return estimated_cost_ns(mode, drops.looked_packets, drops.passed_packets)
 
 
-def judged(seen: TrialObservations, streams: Sequence[StreamRecord], duration_s: float) -> Iterator[Reason]:
+def judged(
+    seen: TrialObservations, streams: Sequence[StreamRecord], ways: Sequence[Sequence[Place]], duration_s: float
+) -> Iterator[Reason]:
     """Doubts: the kernel names more packets than went missing, or asking it took too much."""
     kernel = seen.kernel
     if kernel is None or kernel.drops is None:
@@ -89,15 +95,21 @@ def judged(seen: TrialObservations, streams: Sequence[StreamRecord], duration_s:
         )
     if seen.aborted or seen.failure is not None:
         return
-    for place, record in enumerate(streams):
-        dropped = sum(row.packets for row in drops_of(kernel, place))
+    for number, (record, way) in enumerate(zip(streams, ways, strict=False)):
+        # What never got into the unit under test is a loss of whoever sent it there.
+        rows = drops_of(kernel, number) if len(way) > 2 else []
+        hops = [(row.packets, hop_of(row, way, way[1].node)) for row in rows]
+        dropped = sum(packets for packets, hop in hops if hop is not way[0])
+        off_way = sum(packets for packets, hop in hops if hop is None)
+        where = f", {off_way} of them off the way" if off_way else ""
         lost = record.uut_lost_packets
         if lost is not None and dropped > max(lost, 0):
             yield reason(
                 "kernel_drops_disagree",
-                f"{record.name}: the kernel dropped {dropped} packets, and {lost} were lost in the unit under test",
+                f"{record.name}: the kernel dropped {dropped} packets{where}; {lost} were lost in the unit under test",
                 stream=record.name,
                 kernel_drops_packets=dropped,
+                off_way_packets=off_way,
                 uut_lost_packets=lost,
             )
 

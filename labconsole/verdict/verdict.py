@@ -23,6 +23,7 @@ from labconsole.verdict.kernel_drops import judged
 from labconsole.verdict.observed import StreamObservations, TrialObservations
 from labconsole.verdict.reasons import reason
 from labconsole.verdict.shortfall import why_short
+from labconsole.verdict.way import places
 
 FAILURES = {"node_lost": "link_lost", "lease_taken": "lease_taken"}
 """Codes for the failures that have one of their own."""
@@ -61,7 +62,7 @@ def judge(
             )
     reasons += unobserved(seen)
     reasons += doubts(seen, streams, limits, inventory.uut, emulated=inventory.emulated)
-    reasons += judged(seen, streams, request.duration_s)
+    reasons += judged(seen, streams, [places(raw, inventory.uut) for raw in seen.flows], request.duration_s)
     reasons += seen.doubts
     return weighed(reasons)
 

@@ -61,7 +61,9 @@ def test_a_loss_is_explained_where_it_is_asked_for_and_only_there(testbed, losin
     assert re.search(r"the UUT (199|200) \(", plain.stdout) and "kernel" not in plain.stdout
     asked = labconsole(*RUN, "--duration", "0.5", "--drop-reasons", "on", hosts=testbed.hosts_file, store=store)
     meant = r"a firewall rule dropped it \(nft list ruleset, iptables-save -c\)"
-    assert re.search(rf"^  kernel   eth1\.kernel\.NETFILTER_DROP@nft_do_chain (199|200): {meant}$", asked.stdout, re.M)
+    assert re.search(
+        rf"^  kernel   uut/eth\d eth1\.kernel\.NETFILTER_DROP@nft_do_chain (199|200): {meant}$", asked.stdout, re.M
+    )
     (plan := tmp_path / "losing.yaml").write_text(PLAN)
     done = labconsole("replay", str(plan), "--drop-reasons", "auto", hosts=testbed.hosts_file, store=store)
     assert done.returncode == 0, done.stderr

@@ -42,6 +42,8 @@ class Tracing:
         self._budget_ns: Optional[int] = None
         self._look_every_s = USUAL_LOOK_S
         self._looking: Optional[asyncio.TimerHandle] = None
+        self._session = 0
+        """Goes up when everything ends, so that what began before does not go on after it."""
 
     @answers(StartKernelDrops)
     async def start(self, request: StartKernelDrops) -> KernelDropsStarted:
@@ -54,10 +56,12 @@ class Tracing:
                 socket.inet_pton(socket.AF_INET, sink)
             except OSError:
                 raise WireError("bad_request", "sinks: %r is not an IPv4 address" % sink) from None
-        loop = asyncio.get_running_loop()
+        loop, session = asyncio.get_running_loop(), self._session
         try:
             if self._layout is None:
                 self._layout = await loop.run_in_executor(None, kernel_drops.read_layout)
+            if self._session != session or self._counter is not None:
+                raise WireError("exists", "another request came before this one was done")
             self._names = {self._inode(name): name for name in self._namespaces.names}
             self._counter = counter = self._attach(self._layout, list(self._names), request.sinks)
         except kernel_drops.NotTold as exc:
@@ -88,7 +92,11 @@ class Tracing:
     def _look(self) -> None:
         if self._counter is None or self._budget_ns is None:
             return
-        if self._counter.estimated_cost_ns() > self._budget_ns:
+        try:
+            over = self._counter.estimated_cost_ns() > self._budget_ns
+        except OSError:
+            over = True  # what cannot be told to be within the budget is not
+        if over:
             self._counter.detach()
             self._ended_ns = time.monotonic_ns()
             return
@@ -99,12 +107,14 @@ class Tracing:
         counter = self._counter
         if counter is None:
             raise WireError("not_counting", "dropped packets are not being counted")
+        self._counter = None  # it is this request's: nobody closes it while a thread reads it
+        self.close()
         early = not counter.attached
         counter.detach()
         try:
             return await asyncio.get_running_loop().run_in_executor(None, self._told, counter, early)
         finally:
-            self.close()
+            counter.close()
 
     def _told(self, counter: DropCounter, early: bool) -> KernelDrops:
         ended_ns = self._ended_ns or time.monotonic_ns()
@@ -153,6 +163,7 @@ class Tracing:
 
     def close(self) -> None:
         """Count no more, and forget what was counted."""
+        self._session += 1
         if self._looking is not None:
             self._looking.cancel()
             self._looking = None

@@ -166,9 +166,11 @@ class DropCounter:
 
     def detach(self) -> None:
         """Count no more. What was counted stays."""
-        if self._held:
-            self.missed_packets = kernel.missed_runs(self._program_descriptor)
-        self._let_go()
+        try:
+            if self._held:
+                self.missed_packets = kernel.missed_runs(self._program_descriptor)
+        finally:
+            self._let_go()
 
     def close(self) -> None:
         """Leave nothing."""

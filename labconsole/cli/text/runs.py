@@ -114,14 +114,16 @@ def kernel_lines(record: RunRecord, *, with_counts: bool) -> list[str]:
     lines = [] if doubt is None else [f"  {'kernel':<8} {doubt}"]
     if not with_counts:
         return lines
-    dropped: Counter[str] = Counter()
-    for stream in record.streams:
+    dropped: Counter[tuple[str, str]] = Counter()
+    second = record.background.streams if record.background is not None else ()
+    for stream in (*record.streams, *second):
         for hop in stream.ledger:
-            dropped.update({name: packets for name, packets in hop.drops.items() if is_kernels(name)})
-    for name, packets in dropped.most_common():
+            of_hop = f"{hop.node}/{hop.interface}"
+            dropped.update({(of_hop, name): packets for name, packets in hop.drops.items() if is_kernels(name)})
+    for (of_hop, name), packets in dropped.most_common():
         cause = cause_of(name)
         meant = f": {cause.happened} ({cause.look})" if cause else ""
-        lines.append(f"  {'kernel':<8} {name} {count(packets)}{meant}")
+        lines.append(f"  {'kernel':<8} {of_hop} {name} {count(packets)}{meant}")
     return lines
 
 

@@ -12,7 +12,7 @@ from labconsole.errors import NodeError, NodeLost, NodeUnreachable
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import DropReasons
 from labconsole.verdict.observed import KernelWitness, TrialObservations
-from labconsole.wire.kernel_drops import StartKernelDrops, StopKernelDrops
+from labconsole.wire.kernel_drops import KernelDropsStarted, StartKernelDrops, StopKernelDrops
 
 BUDGET_RATIO = 0.01
 """Of one processor for the time of the traffic, what counting may take where it was not asked for."""
@@ -42,22 +42,38 @@ class KernelDropWatch:
         look_s = min(max(self._duration_s / LOOKS, SHORTEST_LOOK_S), LONGEST_LOOK_S)
         asked = StartKernelDrops(sinks=self._sinks, budget_ns=budget_ns, look_every_s=look_s)
         self._seen.kernel = witness = KernelWitness(asked=self._wanted, budget_ns=budget_ns)
+        self._counting = True  # also when the answer comes late or nobody waits for it any more: stop ends it
         try:
-            witness.started = await self._link.ask(asked, timeout_s=TIMEOUT_S)
-            self._counting = True
+            witness.started = await self._begin(asked)
         except (NodeLost, NodeUnreachable):
             return  # the trial hears of that by itself
         except NodeError as exc:
-            witness.refused = (getattr(exc, "code", None) or "failed", exc.message)
+            self._counting = False
+            witness.refused = (_code(exc), exc.message)
+
+    async def _begin(self, asked: StartKernelDrops) -> KernelDropsStarted:
+        try:
+            return await self._link.ask(asked, timeout_s=TIMEOUT_S)
+        except NodeError as exc:
+            if _code(exc) != "exists":
+                raise
+        await self._link.ask(StopKernelDrops(), timeout_s=TIMEOUT_S)  # of a trial whose end the node did not hear
+        return await self._link.ask(asked, timeout_s=TIMEOUT_S)
 
     async def stop(self) -> None:
         """Take what was counted: after the counters were read the last time. Safe to call twice."""
-        if not self._counting or self._seen.kernel is None:
+        witness = self._seen.kernel
+        if not self._counting or witness is None:
             return
-        self._counting = False
         try:
-            self._seen.kernel.drops = await self._link.ask(StopKernelDrops(), timeout_s=TIMEOUT_S)
+            witness.drops = await self._link.ask(StopKernelDrops(), timeout_s=TIMEOUT_S)
         except (NodeLost, NodeUnreachable):
             return
         except NodeError as exc:
-            self._seen.kernel.refused = (getattr(exc, "code", None) or "failed", exc.message)
+            if witness.started is not None:
+                witness.refused = (_code(exc), exc.message)
+        self._counting = False
+
+
+def _code(exc: NodeError) -> str:
+    return getattr(exc, "code", None) or "failed"

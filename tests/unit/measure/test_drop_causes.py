@@ -21,7 +21,8 @@ DOCS = (Path(__file__).parents[3] / "docs" / "drop-reasons.md").read_text()
         ("kernel.NETFILTER_DROP@nft_do_chain", "a firewall rule dropped it"),
         ("eth1.kernel.NETFILTER_DROP@nft_do_chain", "a firewall rule dropped it"),
         ("eth1.100.kernel.NETFILTER_DROP", "a firewall rule dropped it"),
-        ("kernel.NOT_SPECIFIED@ip_error.isra.0", "a route forbids it"),
+        ("kernel.NOT_SPECIFIED@ip_error", "a route forbids it"),
+        ("kernel.NOT_TOLD@ip_error", "a route forbids it"),
         ("kernel.IP_INHDR@ip_forward", "its time to live ended here"),
         ("kernel.IP_INHDR@ip_rcv_core", "its IP header is broken"),
     ],
@@ -32,7 +33,19 @@ def test_a_word_is_found_with_its_function_or_without(label: str, happened: str)
 
 
 @pytest.mark.parametrize(
-    "label", ["tx_dropped", "nft.kernel", "kernel.NOT_SPECIFIED@icmp_rcv", "kernel.NEW_WORD@f", "kernel.", "kernel", ""]
+    "label",
+    [
+        "tx_dropped",
+        "nft.kernel",
+        "nft.kernel.XDP",
+        "node.nft.kernel.XDP",
+        "eth1.nft.kernel.XDP",
+        "kernel.NOT_SPECIFIED@icmp_rcv",
+        "kernel.NEW_WORD@f",
+        "kernel.",
+        "kernel",
+        "",
+    ],
 )
 def test_nothing_is_made_up_for_other_counters_and_words(label: str):
     assert cause_of(label) is None

@@ -54,7 +54,23 @@ def test_what_was_dropped_where_it_came_in_belongs_to_the_next_hop(inventory):
     assert run.extensions["kernel_drops"]["complete"] is True
 
 
-def test_a_full_ring_stands_under_the_end_that_has_not_received():
+def test_a_full_ring_belongs_to_where_the_sender_counts():
+    way = [
+        Place("source_nic", "src1", "", "eth1", "tx_packets"), Place("uut_in", "uut", "", "eth1", "rx_packets"),
+        Place("to_guest", "uut", "", "lcvi1", "tx_packets"), Place("guest_in", "uut", "g", "eth0", "rx_packets"),
+    ]  # fmt: skip
+    assert hop_of(row("eth0", 1, function="veth_xmit", namespace="g"), way, "uut") is way[2]
+    assert hop_of(row("eth1", 1, function="veth_xmit"), way, "uut") is way[0]
+
+
+def test_what_a_full_ring_kept_out_of_the_unit_under_test_is_no_loss_of_it(inventory):
+    uut_in, _ = ports(inventory)
+    run = record(inventory, told(observe(inventory), row(uut_in, 50, function="veth_xmit", reason="NOT_SPECIFIED")))
+    assert "kernel_drops_disagree" not in codes(run)
+    assert run.streams[0].ledger[1].drops == {f"{uut_in}.kernel.NOT_SPECIFIED@veth_xmit": 50}
+
+
+def test_a_full_ring_stands_under_the_end_that_has_not_received_where_no_sender_counts():
     way = [Place(hop, "uut", "", name, "rx_packets") for hop, name in (("uut_in", "eth1"), ("from_guest", "lcvo1"))]
     assert hop_of(row("lcvo1", 1, function="veth_xmit"), way, "uut") is way[1]
     assert hop_of(row("eth1", 1), way, "uut") is way[1]
@@ -71,7 +87,7 @@ def test_more_than_was_lost_is_a_doubt(inventory):
 def test_the_generators_own_references_and_rows_of_nobody_are_no_loss(inventory):
     uut_in, _ = ports(inventory)
     rows = [
-        row(uut_in, SENT, function="pktgen_xmit"), row(uut_in, 3, stream=None), row("br0", 2), row(None, 1, stream=9),
+        row(uut_in, SENT, function="pktgen_xmit"), row(uut_in, 9, function="tpacket_rcv"), row(uut_in, 3, stream=None), row("br0", 2), row(None, 1, stream=9),
     ]  # fmt: skip
     run = record(inventory, told(observe(inventory), *rows))
     assert not any(hop.drops for hop in run.streams[0].ledger)
