@@ -102,7 +102,7 @@ def kernel_doubt(record: RunRecord) -> str | None:
     return None
 
 
-_KERNELS = re.compile(r"(?!(?:.+\.)?nft\.)(?:.+\.)?kernel\.[A-Za-z0-9_]+(?:@.+)?")
+_KERNELS = re.compile(r"(?!(?:.+\.)?nft\.)(?:.+\.)?kernel\.([A-Za-z0-9_]+)(?:@(.+))?")
 """Behind an interface's name at most, and no rule of a firewall, whose table may have any name."""
 
 
@@ -113,10 +113,10 @@ def is_kernels(label: str) -> bool:
 
 def cause_of(label: str) -> DropCause | None:
     """Of a counter in the ledger; None: it is not the kernel's word, or no more is known than it says."""
-    words = label.rpartition("kernel.")[2]
-    if not is_kernels(label):
+    told = _KERNELS.fullmatch(label)
+    if told is None:
         return None
-    reason, _, function = words.partition("@")
+    reason, function = told.groups()
     if reason == "NOT_TOLD":  # before Linux 5.17 the function is all that is known
         reason = "NOT_SPECIFIED"
     return CAUSES.get((reason, function)) or CAUSES.get((reason, None))

@@ -42,11 +42,18 @@ class Tracing:
         self._budget_ns: Optional[int] = None
         self._look_every_s = USUAL_LOOK_S
         self._looking: Optional[asyncio.TimerHandle] = None
-        self._session = 0
-        """Goes up when everything ends, so that what began before does not go on after it."""
+        self._closings = 0
+        """A start that waited while all was closed does not go on after it."""
+
+        self._turn = asyncio.Lock()
+        """One request at a time: each waits for the kernel or its tables in between."""
 
     @answers(StartKernelDrops)
     async def start(self, request: StartKernelDrops) -> KernelDropsStarted:
+        async with self._turn:
+            return await self._start(request)
+
+    async def _start(self, request: StartKernelDrops) -> KernelDropsStarted:
         from labconsole.agent.reading import kernel_drops
 
         if self._counter is not None:
@@ -56,12 +63,12 @@ class Tracing:
                 socket.inet_pton(socket.AF_INET, sink)
             except OSError:
                 raise WireError("bad_request", "sinks: %r is not an IPv4 address" % sink) from None
-        loop, session = asyncio.get_running_loop(), self._session
+        loop, closings = asyncio.get_running_loop(), self._closings
         try:
             if self._layout is None:
                 self._layout = await loop.run_in_executor(None, kernel_drops.read_layout)
-            if self._session != session or self._counter is not None:
-                raise WireError("exists", "another request came before this one was done")
+            if self._closings != closings:
+                raise WireError("closing", "the node was given back before counting began")
             self._names = {self._inode(name): name for name in self._namespaces.names}
             self._counter = counter = self._attach(self._layout, list(self._names), request.sinks)
         except kernel_drops.NotTold as exc:
@@ -97,21 +104,25 @@ class Tracing:
         except OSError:
             over = True  # what cannot be told to be within the budget is not
         if over:
-            self._counter.detach()
             self._ended_ns = time.monotonic_ns()
+            self._counter.detach()
             return
         self._looking = asyncio.get_running_loop().call_later(self._look_every_s, self._look)
 
     @answers(StopKernelDrops)
     async def stop(self, request: StopKernelDrops) -> KernelDrops:
+        async with self._turn:
+            return await self._stop()
+
+    async def _stop(self) -> KernelDrops:
         counter = self._counter
         if counter is None:
             raise WireError("not_counting", "dropped packets are not being counted")
         self._counter = None  # it is this request's: nobody closes it while a thread reads it
         self.close()
         early = not counter.attached
-        counter.detach()
         try:
+            counter.detach()
             return await asyncio.get_running_loop().run_in_executor(None, self._told, counter, early)
         finally:
             counter.close()
@@ -163,7 +174,7 @@ class Tracing:
 
     def close(self) -> None:
         """Count no more, and forget what was counted."""
-        self._session += 1
+        self._closings += 1
         if self._looking is not None:
             self._looking.cancel()
             self._looking = None
