@@ -4,6 +4,7 @@ held against each other. Pure.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, cast
@@ -198,6 +199,23 @@ class Blocks(Generic[T]):
         if one and other and not boots[0] & boots[1]:
             return unpaired_effect(*(_by_boot(side) for side in (one, other)))
         return paired_effect({}, {})
+
+    def mean_effect(
+        self, pairs: Sequence[tuple[Sequence[T], Sequence[T]]], value: Callable[[T], float | None]
+    ) -> Effect:
+        """What ours and theirs of several ``pairs`` differ by on the average, on the logarithm: one value for each
+        block that has all pairs, since what is of one block is not independent. Claims nothing where one pair was not
+        drawn.
+        """
+        means = [(self.means(ours, value), self.means(theirs, value)) for ours, theirs in pairs]
+        shared = set.intersection(*({*one} & {*other} for one, other in means))
+        one, other = (
+            {block: math.prod(side[place][block] for side in means) ** (1 / len(means)) for block in shared}
+            for place in (0, 1)
+        )
+        effect = paired_effect(one, other)
+        drawn = all(self.drawn(ours, theirs) for ours, theirs in pairs)
+        return effect if drawn or not shared else replace(effect, absent=NOT_DRAWN, **_NOTHING)
 
     def drawn(self, ours: Sequence[T], theirs: Sequence[T]) -> bool:
         """By when they were first begun, whatever the plan says and became of them: every second block has the order of

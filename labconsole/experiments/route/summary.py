@@ -32,6 +32,10 @@ from labconsole.report.words import number
 
 USUAL_MARGIN_RATIO = 0.02
 
+FACTOR_WORDS = {"guests": "routers", "routes": "routes", "filters": "filter rules"}
+CROSSED = {"routes": "filters", "filters": "routes"}
+"""What is varied, to what a plan may cross it with: the mean of a change over all values of that is told as well."""
+
 TOLD_APART = (("cpu", "CPU {}"), ("frame_bytes", "{} B"), ("duration_s", "for {:g} s"))
 """Of a point, what is part of its name where points differ in it."""
 
@@ -74,6 +78,10 @@ class RoutePointKey(NamedTuple):
         return "max" if self.target_pps is None else target_words(self.target_pps)
 
 
+Pair = tuple[RoutePointKey, RoutePointKey]
+"""A point, and the one that it is held against."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouterFound:
     """One router at a point: what it forwarded while all did, and what was lost in it of what came into it."""
@@ -107,18 +115,40 @@ class RoutePointFound:
 class RoutesCompared:
     """By what the sum at one point (``key``) differs from another's (``than``), which is as it is but for ``what``.
 
-    ``adjusted_p``: by Holm over all that is compared; ``equivalent_p``: the same of two one-sided tests; ``word``: what
-    that says.
+    ``pairs``: that pair alone, or one for each value of the factor that was crossed with ``what``: the effect is the
+    mean of theirs then, and ``key`` and ``than`` are the pair of its least. ``adjusted_p``: by Holm over all that is
+    compared; ``equivalent_p``: the same of two one-sided tests; ``word``: what that says.
     """
 
     what: str
     key: RoutePointKey
     than: RoutePointKey
+    pairs: tuple[Pair, ...]
     effect: Effect
     adjusted_p: float | None
     equivalent_p: float | None
     margin_ratio: float
     word: Word
+
+    @property
+    def points(self) -> list[RoutePointKey]:
+        return [point for pair in self.pairs for point in pair]
+
+    @property
+    def crossed(self) -> str | None:
+        """Over which values of the other factor this is the mean: ``0 and 20 filter rules``."""
+        if len(self.pairs) == 1:
+            return None
+        *others, last = (str(getattr(key, CROSSED[self.what])) for key, _ in self.pairs)
+        return f"{', '.join(others)} and {last} {FACTOR_WORDS[CROSSED[self.what]]}"
+
+    @property
+    def loads(self) -> tuple[str, str]:
+        """What the routers of either side have, without what it is the mean over."""
+        if len(self.pairs) == 1:
+            return self.key.load, self.than.load
+        one, other = (f"{getattr(each, self.what)} {FACTOR_WORDS[self.what]}" for each in (self.key, self.than))
+        return one, other
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +184,8 @@ class RoutesSummary:
             pair = f"{one.guests} routers against {other.guests}, {one.load}, {one.rate}"
         else:
             routers = f"{one.guests} router{'s' if one.guests > 1 else ''}"
-            pair = f"{routers}, {one.load} against {other.load}, {one.rate}"
+            pair = f"{routers}, {' against '.join(claim.loads)}, {one.rate}"
+            pair += f", mean over {claim.crossed}" if claim.crossed else ""
         return f"{self.name_of(one)}: {pair}: {effect_words(claim.effect)}, {claim.effect.blocks} blocks: {said(claim)}"
 
 
@@ -199,23 +230,41 @@ def _compared(
     margin_ratio: float,
     family: Sequence[float],
 ) -> tuple[RoutesCompared, ...]:
-    """Each point with its like of least routes, without filters, and of least routers."""
-    pairs = [
-        (what, key, than)
-        for what in ("routes", "filters", "guests")
+    """Each point with its like of least routes, without filters, and of least routers; then routes over all filters
+    they were crossed with, and the reverse.
+    """
+    compared: list[tuple[str, tuple[Pair, ...]]] = [
+        (what, ((key, than),))
+        for what in FACTOR_WORDS
         for key in order
         if (than := _least(what, key, order)) is not None
     ]
-    effects = [blocks.effect(entered[key], entered[than], _sum) for _, key, than in pairs]
+    compared += [(what, pairs) for what in CROSSED for pairs in _crossed(what, compared)]
+    effects = [
+        blocks.effect(*each[0], _sum) if len(each) == 1 else blocks.mean_effect(each, _sum)
+        for each in ([(entered[key], entered[than]) for key, than in pairs] for _, pairs in compared)
+    ]
     different = adjusted([effect.p for effect in effects], family)
     equal = adjusted([equivalence_p(effect, margin_ratio) for effect in effects])
     return tuple(
         RoutesCompared(
-            what=what, key=key, than=than, effect=effect, adjusted_p=p, equivalent_p=equivalent,
-            margin_ratio=margin_ratio, word=word(p, equivalent),
+            what=what, key=pairs[0][0], than=pairs[0][1], pairs=pairs, effect=effect, adjusted_p=p,
+            equivalent_p=equivalent, margin_ratio=margin_ratio, word=word(p, equivalent),
         )
-        for (what, key, than), effect, p, equivalent in zip(pairs, effects, different, equal, strict=True)
+        for (what, pairs), effect, p, equivalent in zip(compared, effects, different, equal, strict=True)
     )  # fmt: skip
+
+
+def _crossed(what: str, compared: Sequence[tuple[str, tuple[Pair, ...]]]) -> list[tuple[Pair, ...]]:
+    """Of what is compared in ``what``, the pairs that differ in nothing but the factor it is crossed with."""
+    alike: dict[Pair, list[Pair]] = {}
+    for _, (pair,) in (each for each in compared if each[0] == what):
+        alike.setdefault((_without(pair[0], CROSSED[what]), _without(pair[1], CROSSED[what])), []).append(pair)
+    return [tuple(pairs) for pairs in alike.values() if len(pairs) > 1]
+
+
+def _without(key: RoutePointKey, factor: str) -> RoutePointKey:
+    return key._replace(routes=0) if factor == "routes" else key._replace(filters=0)
 
 
 def _least(what: str, key: RoutePointKey, order: Sequence[RoutePointKey]) -> RoutePointKey | None:

@@ -158,6 +158,44 @@ def test_a_cost_of_five_percent_is_found_where_routes_are_found_to_cost_nothing(
     assert "100000 routes against 0 routes" in summary.words_of(words["routes"])
 
 
+def crossed(spread: float, *, blocks: int = 12, whole: int = 12) -> list[RouteRecord]:
+    """Routes, which cost nothing, with and without filters, which cost 5 %; the last blocks without the last point."""
+    draw = random.Random(5)
+    points = [(routes, filters) for filters in (0, 20) for routes in (0, 100_000)]
+    found = []
+    for block in range(1, blocks + 1):
+        base = 20_000 * (1 + 0.05 * draw.gauss(0, 1))
+        of_block = []
+        for routes, filters in points:
+            each = round(base * (0.95 if filters else 1.0) * (1 + spread * draw.gauss(0, 1)))
+            of_block.append(route_record([each], routes=routes, filters=filters, block=block))
+        found += of_block if block <= whole else of_block[:-1]
+    return found
+
+
+def test_routes_are_also_held_against_none_over_all_filters_that_they_were_crossed_with() -> None:
+    summary = summarize_routes(crossed(0.02))
+    single = [each for each in summary.compared if each.what == "routes" and len(each.pairs) == 1]
+    (pooled,) = [each for each in summary.compared if each.what == "routes" and len(each.pairs) == 2]
+    logs = [each.effect.mean_log for each in single]
+    assert pooled.effect.mean_log == pytest.approx(sum(each or 0.0 for each in logs) / 2)
+    assert pooled.effect.blocks == 12, "a block is one value, of however many pairs"
+    assert pooled.effect.error_log is not None
+    assert all(each.effect.error_log > pooled.effect.error_log for each in single if each.effect.error_log)
+    assert "1 router, 100000 routes against 0 routes, max, mean over 0 and 20 filter rules: " in summary.words_of(
+        pooled
+    )
+    (filters,) = [each for each in summary.compared if each.what == "filters" and len(each.pairs) == 2]
+    assert (filters.word, filters.crossed) == ("different", "0 and 100000 routes")
+    assert "20 filter rules against 0 filter rules" in summary.words_of(filters)
+    assert {each.equivalent_p is None for each in summary.compared} == {False}
+
+
+def test_a_block_that_lacks_a_point_enters_no_mean_over_a_factor() -> None:
+    summary = summarize_routes(crossed(0.02, whole=9))
+    assert [each.effect.blocks for each in summary.compared if each.what == "routes"] == [12, 9, 9]
+
+
 def test_a_measurement_that_is_too_coarse_claims_no_equivalence() -> None:
     summary = summarize_routes(measured(0.0, 0.05))
     assert {each.word for each in summary.compared} == {"inconclusive"}

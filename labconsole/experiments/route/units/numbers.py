@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from labconsole.contracts.report import Cell, Finding, Findings, ReportUnit, Table
 from labconsole.experiments.route.shown import claimed, interval, summary_of, words
-from labconsole.experiments.route.summary import RoutesCompared, RoutesSummary, said
+from labconsole.experiments.route.summary import CROSSED, FACTOR_WORDS, RoutesCompared, RoutesSummary, said
 from labconsole.report.effect_words import effect_words
 from labconsole.report.material import Material
 from labconsole.report.reference import CAUTION
@@ -19,7 +19,7 @@ PAPER_ROUTERS = 4
 TOPICS = {"guests": "forwarding", "routes": "routes"}
 """What is varied here, and how the paper's sentences on it are called."""
 
-VARIED = {"guests": "number of routers", "routes": "routes", "filters": "filter rules"}
+VARIED = {**FACTOR_WORDS, "guests": "number of routers"}
 
 
 def routers(material: Material) -> Table | None:
@@ -94,12 +94,12 @@ def changes(material: Material) -> Table | None:
             each.equivalent_p,
         )
         rows.append(
-            (each.what, key.platform, key.guests, key.routes, key.filters, key.rate, _least(each), *figures,
-             each.margin_ratio, each.word, *tested_on(key, summary.testbeds))
+            (each.what, key.platform, key.guests, _level(each, "routes"), _level(each, "filters"), each.crossed or "",
+             key.rate, _least(each), *figures, each.margin_ratio, each.word, *tested_on(key, summary.testbeds))
         )  # fmt: skip
         shown.append(
             (
-                VARIED[each.what], summary.name_of(key), str(key.guests), key.load, key.rate, _against(each),
+                VARIED[each.what], summary.name_of(key), str(key.guests), _each_has(each), key.rate, _against(each),
                 effect_words(effect), str(effect.blocks), said(each), _paper(each) or "",
             )
         )  # fmt: skip
@@ -109,8 +109,9 @@ def changes(material: Material) -> Table | None:
         name="route-changes",
         title="What routes, filter rules and further routers change",
         columns=(
-            "varied", "platform", "guests", "routes", "filters", "sent", "against", "change", "change_ci_low",
-            "change_ci_high", "blocks", "p", "adjusted_p", "equivalent_p", "margin_ratio", "word", *TESTED_ON,
+            "varied", "platform", "guests", "routes", "filters", "mean_over", "sent", "against", "change",
+            "change_ci_low", "change_ci_high", "blocks", "p", "adjusted_p", "equivalent_p", "margin_ratio", "word",
+            *TESTED_ON,
         ),
         rows=tuple(rows),
         headings=(
@@ -119,7 +120,8 @@ def changes(material: Material) -> Table | None:
         ),
         shown=tuple(shown),
         note="Paired by block, on the logarithm, with the 95 % interval; p values adjusted by Holm over all "
-        "that the report claims. Equivalent: two one-sided tests within the margin. The paper names the fall through "
+        "that the report claims. Mean over: where a factor was crossed with another, its change over all values of "
+        "that, one value a block. Equivalent: two one-sided tests within the margin. The paper names the fall through "
         f"four routers and no other number. {CAUTION}",
     )  # fmt: skip
 
@@ -128,6 +130,18 @@ def _least(claim: RoutesCompared) -> int:
     value = getattr(claim.than, claim.what)
     assert isinstance(value, int)
     return value
+
+
+def _level(claim: RoutesCompared, factor: str) -> Cell:
+    """None: the change is the mean over several."""
+    if claim.crossed and CROSSED[claim.what] == factor:
+        return None
+    level: int = getattr(claim.key, factor)
+    return level
+
+
+def _each_has(claim: RoutesCompared) -> str:
+    return claim.loads[0] + (f", mean over {claim.crossed}" if claim.crossed else "")
 
 
 def _against(claim: RoutesCompared) -> str:
@@ -154,7 +168,10 @@ def found(material: Material) -> Findings | None:
     return Findings(
         kind="route-changes",
         heading="Routers",
-        found=tuple(Finding(summary.words_of(each), (*ids[each.key], *ids[each.than])) for each in claims),
+        found=tuple(
+            Finding(summary.words_of(each), tuple(name for point in each.points for name in ids[point]))
+            for each in claims
+        ),
         evidence="trial",
     )
 
