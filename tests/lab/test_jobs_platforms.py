@@ -128,8 +128,8 @@ def test_a_wait_takes_as_long_as_it_takes(hosts: Path, tmp_path: Path, platform:
 @pytest.mark.parametrize("platform", GUESTS)
 def test_half_a_processor_takes_twice_as_long_and_a_quarter_four_times(hosts: Path, tmp_path: Path, platform: str):
     """Told from what the guest had of a processor until its job was done: the same work takes more or less of its time
-    from one second to the next where somebody else has the processor's other half, unseen from here, and an emulated
-    guest that is held to a share takes up to a third more of it for the same job, so that times alone are held loosely.
+    from one second to the next where somebody else has the processor's other half, unseen from here. An emulated guest
+    that was held to a quarter took 37 % more of it for the same job than a free one, so that its times are held loosely.
     """
     store = tmp_path / "jobs.sqlite"
     rounds = [[held(hosts, store, platform, quota) for quota in (1.0, 0.5, 0.25)] for _ in range(3)]
@@ -138,7 +138,8 @@ def test_half_a_processor_takes_twice_as_long_and_a_quarter_four_times(hosts: Pa
     whole, half, quarter = (statistics.median(share for _, share in trials) for trials in zip(*rounds, strict=True))
     assert (whole / half, whole / quarter) == (pytest.approx(2, rel=0.1), pytest.approx(4, rel=0.1)), rounds
     whole, half, quarter = (statistics.median(seconds for seconds, _ in trials) for trials in zip(*rounds, strict=True))
-    assert (half / whole, quarter / whole) == (pytest.approx(2, rel=0.5), pytest.approx(4, rel=0.5)), rounds
+    within = 0.5 if platform == "qemu-virtio" else 0.15
+    assert (half / whole, quarter / whole) == (pytest.approx(2, rel=within), pytest.approx(4, rel=within)), rounds
 
 
 @pytest.mark.parametrize("platform", GUESTS)

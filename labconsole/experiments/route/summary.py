@@ -68,9 +68,13 @@ class RoutePointKey(NamedTuple):
     @property
     def load(self) -> str:
         """What each of them has."""
-        words = f"{self.routes} routes"
-        words += f", {self.destinations} destinations" if self.destinations > 1 else ""
+        words = f"{self.routes} routes{self.sent_to}"
         return words + (f", {self.filters} filter rules" if self.filters else "")
+
+    @property
+    def sent_to(self) -> str:
+        """``, 4096 destinations``, or nothing where there is one."""
+        return f", {self.destinations} destinations" if self.destinations > 1 else ""
 
     @property
     def rate(self) -> str:
@@ -147,7 +151,8 @@ class RoutesCompared:
         """What the routers of either side have, without what it is the mean over."""
         if len(self.pairs) == 1:
             return self.key.load, self.than.load
-        one, other = (f"{getattr(each, self.what)} {FACTOR_WORDS[self.what]}" for each in (self.key, self.than))
+        both, word = (self.key, self.than), FACTOR_WORDS[self.what]
+        one, other = (f"{getattr(each, self.what)} {word}{each.sent_to}" for each in both)
         return one, other
 
 

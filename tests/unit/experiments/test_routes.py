@@ -191,6 +191,21 @@ def test_routes_are_also_held_against_none_over_all_filters_that_they_were_cross
     assert {each.equivalent_p is None for each in summary.compared} == {False}
 
 
+def test_means_over_a_factor_say_how_many_destinations_they_are_of() -> None:
+    def to(destinations: int) -> list[RouteRecord]:
+        found = []
+        for each in crossed(0.02):
+            requested = each.requested.model_copy(update={"destinations": destinations})
+            plan = each.plan.model_copy(update={"hash": f"{each.plan.hash}-{destinations}"})
+            found.append(each.model_copy(update={"requested": requested, "plan": plan}))
+        return found
+
+    summary = summarize_routes([*to(1), *to(4096)])
+    said = [summary.words_of(each) for each in summary.compared if len(each.pairs) == 2]
+    assert len(said) == 4
+    assert [", 4096 destinations against " in each for each in said] == [False, True, False, True]
+
+
 def test_a_block_that_lacks_a_point_enters_no_mean_over_a_factor() -> None:
     summary = summarize_routes(crossed(0.02, whole=9))
     assert [each.effect.blocks for each in summary.compared if each.what == "routes"] == [12, 9, 9]

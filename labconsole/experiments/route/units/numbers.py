@@ -94,8 +94,9 @@ def changes(material: Material) -> Table | None:
             each.equivalent_p,
         )
         rows.append(
-            (each.what, key.platform, key.guests, _level(each, "routes"), _level(each, "filters"), each.crossed or "",
-             key.rate, _least(each), *figures, each.margin_ratio, each.word, *tested_on(key, summary.testbeds))
+            (each.what, key.platform, key.guests, _level(each, "routes"), key.destinations, _level(each, "filters"),
+             each.crossed or "", key.rate, _least(each), *figures, each.margin_ratio, each.word,
+             *tested_on(key, summary.testbeds))
         )  # fmt: skip
         shown.append(
             (
@@ -109,9 +110,9 @@ def changes(material: Material) -> Table | None:
         name="route-changes",
         title="What routes, filter rules and further routers change",
         columns=(
-            "varied", "platform", "guests", "routes", "filters", "mean_over", "sent", "against", "change",
-            "change_ci_low", "change_ci_high", "blocks", "p", "adjusted_p", "equivalent_p", "margin_ratio", "word",
-            *TESTED_ON,
+            "varied", "platform", "guests", "routes", "destinations", "filters", "mean_over", "sent", "against",
+            "change", "change_ci_low", "change_ci_high", "blocks", "p", "adjusted_p", "equivalent_p", "margin_ratio",
+            "word", *TESTED_ON,
         ),
         rows=tuple(rows),
         headings=(
@@ -120,9 +121,9 @@ def changes(material: Material) -> Table | None:
         ),
         shown=tuple(shown),
         note="Paired by block, on the logarithm, with the 95 % interval; p values adjusted by Holm over all "
-        "that the report claims. Mean over: where a factor was crossed with another, its change over all values of "
-        "that, one value a block. Equivalent: two one-sided tests within the margin. The paper names the fall through "
-        f"four routers and no other number. {CAUTION}",
+        "that the report claims. Mean over: where a plan crosses two factors, the change averaged over all values of "
+        "the other, one value per block. Equivalent: two one-sided tests within the margin. The paper names the fall "
+        f"through four routers and no other number. {CAUTION}",
     )  # fmt: skip
 
 
