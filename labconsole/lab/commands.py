@@ -21,6 +21,7 @@ from labconsole.lab.files import alias
 from labconsole.lab.guests.containers import remove_control_groups
 from labconsole.lab.guests.programs import LOAD_TOOLS
 from labconsole.lab.layout import SSH_PORT, lay_out
+from labconsole.lab.machines.words import SERIAL_LOG, kernel_words
 from labconsole.lab.offers import check_rights, tools_of
 from labconsole.lab.prerequisites import check_tools
 from labconsole.lab.spec import LabSpec
@@ -41,6 +42,8 @@ class NodeStatus:
     port: int
     alias: str
     alive: bool
+    last_words: str | None = None
+    """Of a machine that has ended: what its kernel said of that, if anything."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,8 @@ class LabStatus:
 def up(spec: LabSpec, *, install: bool = False) -> LabStatus:
     """Bring the lab up, or find it up with the same options. Raises LabSetupError, leaving nothing behind.
 
+    Nodes of a lab that is up and that have ended are brought back, empty, as after a reboot.
+
     ``install``: Debian packages that are missing are installed first.
     """
     check_tools(
@@ -122,6 +127,8 @@ def up(spec: LabSpec, *, install: bool = False) -> LabStatus:
                     f"the lab {spec.name} is up with other options ({'; '.join(different)}); run `labconsole lab "
                     f"down{_name_option(spec.name)}` first"
                 )
+            else:
+                _bring_back(directory)
             return _status_of(directory, known, already_up=True)
         if known is not None:
             _bury(known)
@@ -254,6 +261,13 @@ def _existing(name: str) -> Path:
     return directory
 
 
+def _bring_back(directory: Path) -> None:
+    """Start anew what has ended of a lab that is up."""
+    for name, node in control.request(directory, "status")["nodes"].items():
+        if not node["alive"]:
+            control.request(directory, "revive_node", wait_s=MACHINE_UP_S, node=name)
+
+
 def _name_option(name: str) -> str:
     return "" if name == "local" else f" --name {name}"
 
@@ -280,17 +294,12 @@ def _status_of(directory: Path, known: LabFile, *, already_up: bool) -> LabStatu
         alive, wired = answer["nodes"], str(answer["wired"])
         if known.spec.loss and alive["uut"]["alive"]:
             counts = control.request(directory, "truth")["interfaces"]
-    nodes = tuple(
-        NodeStatus(
-            node.name,
-            node.role,
-            node.address,
-            SSH_PORT,
-            alias(known.spec, node.name),
-            bool(alive.get(node.name, {}).get("alive", False)),
-        )
-        for node in lay_out(known.spec, known.index).nodes
-    )
+    nodes = []
+    for node in lay_out(known.spec, known.index).nodes:
+        lives = bool(alive.get(node.name, {}).get("alive", False))
+        said = kernel_words(directory / SERIAL_LOG) if node.role == "uut" and not lives else None
+        words = alias(known.spec, node.name)
+        nodes.append(NodeStatus(node.name, node.role, node.address, SSH_PORT, words, lives, said))
     return LabStatus(
         known.spec,
         running,
@@ -300,7 +309,7 @@ def _status_of(directory: Path, known: LabFile, *, already_up: bool) -> LabStatu
         known.owner,
         known.started_at,
         known.kernel,
-        nodes,
+        tuple(nodes),
         wired,
         counts,
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from labconsole.errors import LabSetupError
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
 from support.live_lab import STATE, labconsole, records, wait_until
@@ -27,6 +28,8 @@ and then. Nothing was measured then, and labconsole says so."""
 
 NEVER_CAME = re.compile(rf"{re.escape(RESET)}|did not answer within [0-9.]+ s; its console ends: \(empty\)")
 """Of several that boot at once one may also come to nothing without an end."""
+
+LOST = "the connection was lost"
 
 BOOTS = 4
 
@@ -47,6 +50,28 @@ def machine(lab_home: Path) -> Iterator[lab.LabStatus]:
     lab.down(name)
 
 
+def begins_anew(done: subprocess.CompletedProcess[str], status: lab.LabStatus) -> bool:
+    """Whether the emulation of AMD-V spoiled it: it reset the guest, or the memory of the machine's own kernel, which
+    then stops with a word of panic, and several guests at once do that now and then. The machine is back then.
+    """
+    if RESET in done.stderr:
+        return True
+    if LOST not in done.stderr:
+        return False
+    wait_until(lambda: not uut_of(status).alive, timeout_s=30, what="the end of the machine")
+    assert "Kernel panic" in (uut_of(status).last_words or ""), done.stderr
+    spec = found.spec if (found := lab.status(status.spec.name)) else status.spec
+    lab.up(spec)
+    return True
+
+
+def uut_of(status: lab.LabStatus) -> lab.NodeStatus:
+    """The machine as it is now."""
+    found = lab.status(status.spec.name)
+    assert found is not None
+    return next(node for node in found.nodes if node.role == "uut")
+
+
 def measured(status: lab.LabStatus, store: Path, *words: str) -> dict:
     """One run by the real command; a machine under other load may take its time to boot a guest."""
     argv = [sys.executable, "-m", "labconsole", "run", "--json", "--hosts", str(status.hosts_file)]
@@ -54,7 +79,7 @@ def measured(status: lab.LabStatus, store: Path, *words: str) -> dict:
     for _ in range(BOOTS):
         done = subprocess.run(argv, capture_output=True, text=True, timeout=RUN_S)
         assert "Traceback" not in done.stderr, done.stderr
-        if RESET not in done.stderr:
+        if not begins_anew(done, status):
             break
     (record,) = records(done)
     serious = {reason["code"] for reason in record["verdict"]["reasons"]} - MISSED_WHERE_EMULATED
@@ -110,7 +135,7 @@ def waited(status: lab.LabStatus, store: Path, platform: str) -> dict:
             [*argv, "--working", "all", "--cpu", "same"], capture_output=True, text=True, timeout=RUN_S
         )
         assert "Traceback" not in done.stderr, done.stderr
-        if not NEVER_CAME.search(done.stderr):
+        if not begins_anew(done, status) and not NEVER_CAME.search(done.stderr):
             break
     listed = labconsole("experiment", "job", "--list", store=store).stdout
     assert done.stdout, done.stderr + listed
@@ -140,7 +165,7 @@ def test_guests_have_disks_on_the_disk_of_the_machine(
     words = ("experiment", "job", "--platforms", platform, "--jobs", "disk-read", "--size", "32", "--json")
     for _ in range(BOOTS):
         done = labconsole(*words, hosts=machine.hosts_file, store=store)
-        if not NEVER_CAME.search(done.stderr):
+        if not begins_anew(done, machine) and not NEVER_CAME.search(done.stderr):
             break
     record = json.loads(done.stdout.splitlines()[-1])["job"]
     assert record["copies"][0]["exit_status"] == 0, record
@@ -155,6 +180,19 @@ def test_more_than_the_machine_can_forward_is_lost_before_its_nic(machine: lab.L
     assert record["total"]["loss_ratio"] > 0.2
     hops = {hop["hop"]: hop["lost_packets"] for hop in record["streams"][0]["ledger"]}
     assert hops["uut_in"] + hops["to_guest"] + hops["from_guest"] == record["total"]["loss_packets"]
+
+
+def test_a_kernel_that_panics_is_told_and_comes_back(machine: lab.LabStatus, lab_home: Path) -> None:
+    panic = "echo 1 > /proc/sys/kernel/sysrq; echo c > /proc/sysrq-trigger"
+    with pytest.raises(LabSetupError):
+        lab.execute(machine.spec.name, "uut", ["sh", "-c", panic], timeout_s=30)
+    wait_until(lambda: not uut_of(machine).alive, timeout_s=30, what="the end of the machine")
+    told = labconsole("lab", "status", "--name", machine.spec.name).stdout
+    assert "has ended, and its kernel said: Kernel panic - not syncing: sysrq triggered crash; the same" in told, told
+    back = lab.up(machine.spec)
+    assert back.already_up and all(node.alive for node in back.nodes)
+    record = measured(machine, lab_home / "m.sqlite", "--platform", "raw", "--target", "700kbit")
+    assert record["total"]["loss_packets"] == 0
 
 
 def test_its_cables_can_be_led_around_it_and_back(machine: lab.LabStatus, lab_home: Path) -> None:
@@ -204,14 +242,14 @@ def test_a_guest_of_xen_is_held_by_the_credit_of_its_back_end(machine: lab.LabSt
     assert told is not None
     file = told[1].replace("{guest}", "crew1")  # one that runs already stays, and what it was given is seen to be gone
     assert lab.execute(machine.spec.name, "uut", ["xl", "create", file], timeout_s=120).status == 0
-    words = ("--platforms", "xen", "--guests", "1", "--offered", "50Mbit", "--limits", "30Mbit", "--duration", "5")
+    words = ("--platforms", "xen", "--guests", "1", "--offered", "30Mbit", "--limits", "12Mbit", "--duration", "5")
     done = labconsole("experiment", "flow", *words, "--json", hosts=machine.hosts_file, store=lab_home / "m.sqlite")
     record = json.loads(done.stdout.splitlines()[-1])["flow"]
     (sender,) = record["senders"]
     assert sender["limiter"]["kind"] == "netback credit", record["verdict"]
-    assert sender["limiter"]["rate_bps"] == 30_000_000
+    assert sender["limiter"]["rate_bps"] == 12_000_000
     frames = (record["requested"]["payload_bytes"] + 42) / record["requested"]["payload_bytes"]
-    assert 0.9 <= sender["payload_bps"] * frames / 30e6 <= 1, record
+    assert 0.9 <= sender["payload_bps"] * frames / 12e6 <= 1, record
     assert record["verdict"]["status"] != "invalid", record["verdict"]
     left = lab.execute(machine.spec.name, "uut", ["xenstore-ls", "backend/vif"], timeout_s=60).stdout
     assert "frontend = " in left and "rate = " not in left

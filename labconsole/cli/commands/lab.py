@@ -174,6 +174,9 @@ def _lines(status: dict[str, Any]) -> list[str]:
     lines += [f"  hosts    {status['hosts_file']}", f"  ssh      {status['ssh_config']}"]
     for node in status["nodes"]:
         lines.append(f"  {node['name']:<8} {node['address']}:{node['port']}")
+        if status["running"] and not node["alive"]:
+            said = f", and its kernel said: {node['last_words']}" if node["last_words"] else ""
+            lines.append(f"    has ended{said}; the same `labconsole lab up` brings it back")
     if status["wired"] != "through":
         lines.append(f"  wired    {status['wired']}; `labconsole lab wire through` puts the UUT back in between")
     for place, counts in status["truth"].items():

@@ -25,7 +25,7 @@ from labconsole.lab.layout import LabNode
 from labconsole.lab.machines import xen
 from labconsole.lab.machines.disk import disk_options, write_disk
 from labconsole.lab.machines.virtio_port import PORT_NAME
-from labconsole.lab.machines.words import awaited, last_words
+from labconsole.lab.machines.words import SERIAL_LOG, awaited, last_words
 from labconsole.lab.nodes import kernel, network
 from labconsole.lab.nodes.node import CABLE_OPS, NodeSetup, home_directory
 from labconsole.lab.offers import MACHINE_CPUS
@@ -117,7 +117,7 @@ def command_line(spec: LabSpec, node: LabNode, files: DebianKernel, directory: P
         *(qemu, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-machine", "q35", *accel),
         *("-smp", str(MACHINE_CPUS), "-m", str(MEMORY_MIB)),
         *boot_options(spec.boot, files, directory),
-        *("-serial", f"file:{directory / 'uut-serial.log'}", *nics),
+        *("-serial", f"file:{directory / SERIAL_LOG}", *nics),
         *("-device", "virtio-rng-pci", "-device", "virtio-serial-pci", "-chardev", f"socket,id=port,fd={port}"),
         *("-device", f"virtserialport,chardev=port,name={PORT_NAME}"),
         *disk_options(directory),
@@ -214,7 +214,7 @@ class MachineCase:
         awaited(self._port, "ready", BOOT_S, self._last_words)
 
     def _last_words(self) -> str:
-        return last_words({"log": self._directory / "uut-qemu.log", "serial log": self._directory / "uut-serial.log"})
+        return last_words({"log": self._directory / "uut-qemu.log", "serial log": self._directory / SERIAL_LOG})
 
     async def serve(self, channel: socket.socket, cables: control.Handler) -> None:
         """Pass sessions and requests to the machine until it, or the lab, is gone. ``cables`` answers for the links."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import time
 from collections.abc import Callable, Mapping
@@ -10,11 +11,15 @@ from typing import Any
 
 from labconsole.errors import LabSetupError
 from labconsole.lab import control
-from labconsole.text.harmless import harmless
+from labconsole.text.harmless import INSTEAD, harmless
+
+SERIAL_LOG = "uut-serial.log"
+"""In the lab's directory: what the kernel of a UUT that is a machine says."""
 
 WORDS = 400
 """Characters of what the machine says of itself."""
 
+_PANIC = re.compile(rf"Kernel panic - [^{INSTEAD}\n\]]+")
 _LOG_BYTES = 16384
 _LOG_LINES = 12
 
@@ -36,15 +41,26 @@ def awaited(port: socket.socket, state: str, limit_s: float, words: Callable[[],
     return message
 
 
+def kernel_words(path: Path) -> str | None:
+    """Why a kernel ended, by its own words on the serial line; None: it did not say, or there is no such log."""
+    found = _PANIC.findall(_end_of(path))
+    return found[-1][:WORDS] if found else None
+
+
 def last_words(logs: Mapping[str, Path]) -> str:
     """The end of each of its logs."""
     words = []
     for name, path in logs.items():
-        try:
-            with path.open("rb") as file:
-                file.seek(max(0, path.stat().st_size - _LOG_BYTES))
-                lines = harmless(file.read().decode("utf-8", "replace")).strip().splitlines()[-_LOG_LINES:]
-        except FileNotFoundError:
-            lines = []
+        lines = _end_of(path).strip().splitlines()[-_LOG_LINES:]
         words.append(f"its {name} ends: {' | '.join(lines) or '(empty)'}")
     return "; ".join(words)
+
+
+def _end_of(path: Path) -> str:
+    """The end of a log, harmless in a terminal; empty where there is none."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - _LOG_BYTES))
+            return harmless(file.read().decode("utf-8", "replace"))
+    except FileNotFoundError:
+        return ""
