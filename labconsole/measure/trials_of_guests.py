@@ -14,7 +14,10 @@ from labconsole.measure.statistics.set_ups import set_up_means
 from labconsole.model.conditions import hypervisor_words, seen_conditions
 from labconsole.model.record.crew_trial import CrewTrialRef
 
-NOT_DRAWN: Final = "all blocks took them in the same order"
+NOT_DRAWN: Final = "too many blocks took them in the same order"
+FEWER_ORDER_SHARE: Final = 4
+"""At least one in so many blocks has the other order, or no order was drawn: it halves them, and one block may err."""
+
 _NOTHING: dict[str, Any] = dict.fromkeys(
     ("ci_low", "ci_high", "ci90_low", "ci90_high", "p", "mean_log", "error_log", "sd_log", "degrees")
 )
@@ -184,46 +187,79 @@ class Blocks(Generic[T]):
         value: Callable[[T], float | None],
         value_of_theirs: Callable[[T], float | None] | None = None,
         within: Callable[[T], str] | None = None,
+        packets: float | None = None,
     ) -> Effect:
         """What ``ours`` differ by from ``theirs``: paired by block, or by part of it (see means()); where they share no
-        boot at all, over three boots a side (Welch). Claims nothing where all blocks took them in the same order, which
-        no drawn order does: a drift within blocks would be taken for a difference.
+        boot at all, over three boots a side (Welch). Claims nothing where too many blocks took them in the same order,
+        which no drawn order does: a drift within blocks would be taken for a difference. ``packets``: of a trial, the
+        fewest, where values are counts of them.
         """
         one, other = self.means(ours, value, within), self.means(theirs, value_of_theirs or value, within)
         if one.keys() & other.keys():
-            effect = paired_effect(one, other)
+            effect = paired_effect(one, other, packets=packets)
             return effect if self.drawn(ours, theirs) else replace(effect, absent=NOT_DRAWN, **_NOTHING)
         if within is not None:
             return paired_effect({}, {})
         boots = [{block.boot_id for block in side} for side in (one, other)]
         if one and other and not boots[0] & boots[1]:
-            return unpaired_effect(*(_by_boot(side) for side in (one, other)))
+            return unpaired_effect(*(_by_boot(side) for side in (one, other)), packets=packets)
         return paired_effect({}, {})
 
     def mean_effect(
-        self, pairs: Sequence[tuple[Sequence[T], Sequence[T]]], value: Callable[[T], float | None]
+        self,
+        pairs: Sequence[tuple[Sequence[T], Sequence[T]]],
+        value: Callable[[T], float | None],
+        packets: float | None = None,
     ) -> Effect:
         """What ours and theirs of several ``pairs`` differ by on the average, on the logarithm: one value for each
         block that has all pairs, since what is of one block is not independent. Claims nothing where one pair was not
-        drawn.
+        drawn. ``packets`` as in effect().
         """
-        means = [(self.means(ours, value), self.means(theirs, value)) for ours, theirs in pairs]
-        shared = set.intersection(*({*one} & {*other} for one, other in means))
-        one, other = (
-            {block: math.prod(side[place][block] for side in means) ** (1 / len(means)) for block in shared}
-            for place in (0, 1)
+        step = None if packets is None else packets * math.sqrt(len(pairs))  # a mean moves in smaller steps
+        return self._together(pairs, [ours for ours, _ in pairs], [theirs for _, theirs in pairs], value, step)
+
+    def effects_apart(
+        self, one: tuple[Sequence[T], Sequence[T]], other: tuple[Sequence[T], Sequence[T]],
+        value: Callable[[T], float | None],
+    ) -> Effect:  # fmt: skip
+        """By what the effect of one pair differs from that of another: the ratio of their ratios, block by block."""
+        effect = self._together([one, other], [one[0], other[1]], [one[1], other[0]], value, None)
+        if effect.mean_log is None or effect.error_log is None:
+            return effect
+        # _together() gives the mean of both logarithms, and this is their difference.
+        return replace(
+            effect,
+            change=_squared(effect.change),
+            ci_low=_squared(effect.ci_low),
+            ci_high=_squared(effect.ci_high),
+            ci90_low=_squared(effect.ci90_low),
+            ci90_high=_squared(effect.ci90_high),
+            mean_log=2 * effect.mean_log,
+            error_log=2 * effect.error_log,
+            sd_log=None if effect.sd_log is None else 2 * effect.sd_log,
         )
-        effect = paired_effect(one, other)
+
+    def _together(
+        self, pairs: Sequence[tuple[Sequence[T], Sequence[T]]], ours: Sequence[Sequence[T]],
+        theirs: Sequence[Sequence[T]], value: Callable[[T], float | None], packets: float | None,
+    ) -> Effect:  # fmt: skip
+        """Of the blocks that all have: geometric mean of ours against that of theirs."""
+        means = [[self.means(each, value) for each in side] for side in (ours, theirs)]
+        shared = set.intersection(*({*each} for side in means for each in side))
+        one, other = ({block: _geometric([each[block] for each in side]) for block in shared} for side in means)
+        effect = paired_effect(one, other, packets=packets)
         drawn = all(self.drawn(ours, theirs) for ours, theirs in pairs)
         return effect if drawn or not shared else replace(effect, absent=NOT_DRAWN, **_NOTHING)
 
     def drawn(self, ours: Sequence[T], theirs: Sequence[T]) -> bool:
         """By when they were first begun, whatever the plan says and became of them: every second block has the order of
-        the one before it reversed. True of fewer than three blocks, of which nothing is claimed.
+        the one before it reversed, and one block of four or more may have lost its turn. True of fewer than three
+        blocks, of which nothing is claimed.
         """
         first, second = self._begun(ours), self._begun(theirs)
         before = [first[block] < second[block] for block in first if block in second]
-        return len(before) < MINIMUM_BLOCKS or (any(before) and not all(before))
+        rarer = min(before.count(True), before.count(False))
+        return len(before) < MINIMUM_BLOCKS or rarer * FEWER_ORDER_SHARE >= len(before)
 
     def _begun(self, records: Iterable[T]) -> dict[Any, str]:
         found = {}
@@ -231,6 +267,18 @@ class Blocks(Generic[T]):
             *block, _ = place = self._place[id(record)]
             found[tuple(block)] = self._first[place]
         return found
+
+
+def _geometric(values: Sequence[float]) -> float:
+    """The mean on the logarithm; 0 where one is."""
+    if min(values) <= 0:
+        return min(values)
+    return math.exp(math.fsum(map(math.log, values)) / len(values))
+
+
+def _squared(change: float | None) -> float | None:
+    """Twice the logarithm of a relative change."""
+    return None if change is None else (1 + change) ** 2 - 1
 
 
 def _by_boot(means: Mapping[Block, float]) -> list[float]:

@@ -55,7 +55,7 @@ Growth = Literal[
     "falls",
     "inconclusive",
     "too few numbers of guests",
-    "all blocks took them in the same order",
+    "too many blocks took them in the same order",
 ]
 
 

@@ -29,9 +29,9 @@ MANY, DESTINATIONS = 100_000, 4096
 DROPPED_PERCENT, OF, AT = 7, 4, 3
 RULES = 20
 MARGIN_RATIO = 0.02
-NO_CHANGE = ("inconclusive", "equivalent", "different, within the margin")
-COMPARISONS = 4
-"""Routes without and with rules, rules without and with routes."""
+DIFFERENT = ("different", "different on the average")
+COMPARISONS = 6
+"""Routes without and with rules, rules without and with routes, and the mean of either."""
 
 RING_MBPS, RING_RATIO = 64.0, 0.05
 """A limit counts a large segment's headers once for each of its frames, the interface once in all."""
@@ -162,13 +162,16 @@ def _changes(table: Table, platform: str, _: str, hosts: Path) -> None:
     for row in rows:
         low, high = float(row["change_ci_low"]), float(row["change_ci_high"])
         found = f"{float(row['change']):+.1%} [{low:+.1%}, {high:+.1%}], {row['word']}"
-        if row["varied"] == "routes":
-            known = f"{MANY} routes change nothing, beside {row['filters']} rules"
-            allowed, right = "not different", row["word"] in NO_CHANGE
+        routes = row["varied"] == "routes"
+        level = f"{row['filters']} rules" if routes else f"{row['routes']} routes"
+        beside = f"mean over {row['mean_over']}" if row["mean_over"] else f"beside {level}"
+        if routes:
+            known, allowed, right = f"{MANY} routes change nothing", "not different", row["word"] not in DIFFERENT
+        elif row["mean_over"]:
+            known, allowed, right = f"{RULES} rules cost something in each packet", "below 0", high < 0
         else:
-            known = f"{RULES} rules cost something in each packet, beside {row['routes']} routes"
-            allowed, right = "below 0", high < 0
-        table.judge(platform, 1, known, found, allowed, right=right)
+            known, allowed, right = f"{RULES} rules cost something in each packet", "not above 0", low < 0
+        table.judge(platform, 1, f"{known}, {beside}", found, allowed, right=right)
     if len(rows) != COMPARISONS:
         raise RuntimeError(f"the report compares {len(rows)} times, not {COMPARISONS}")
 

@@ -16,8 +16,11 @@ from labconsole.experiments.route.loading import RouteLoad, load_line
 from labconsole.experiments.route.summary import summarize_routes
 from labconsole.experiments.route.verify import recompute_route
 from labconsole.experiments.route.window import processors_between
+from labconsole.measure.statistics.effects import equivalence_p
+from labconsole.measure.trials_of_guests import adjusted
 from labconsole.model.plan.routes import RouteFactors, route_points, target_words
 from labconsole.model.record.route import RouteRecord
+from labconsole.model.record.run import Reason, Verdict
 from support.route_records import route_record
 
 TEST_NETWORK = ipaddress.ip_network("198.18.0.0/15")
@@ -136,7 +139,12 @@ def test_numbers_that_were_changed_are_found() -> None:
     assert recompute_route(changed(record, forwarded_pps=1.0)) != []
 
 
-def measured(cost_ratio: float, spread: float, *, blocks: int = 10) -> list[RouteRecord]:
+def declared(record: RouteRecord, margin_ratio: float | None = 0.02) -> RouteRecord:
+    """As of a plan that declares a margin."""
+    return record.model_copy(update={"plan": record.plan.model_copy(update={"margin_ratio": margin_ratio})})
+
+
+def measured(cost_ratio: float, spread: float, *, blocks: int = 10, **how: Any) -> list[RouteRecord]:
     """Ten blocks: no routes, 100 000 routes, which cost nothing, and filters, which cost ``cost_ratio``."""
     draw = random.Random(3)
     found = []
@@ -144,7 +152,7 @@ def measured(cost_ratio: float, spread: float, *, blocks: int = 10) -> list[Rout
         base = 20_000 * (1 + 0.05 * draw.gauss(0, 1))  # what a block has in common falls out
         for routes, filters, cost in ((0, 0, 0.0), (100_000, 0, 0.0), (0, 300, cost_ratio)):
             each = round(base * (1 - cost) * (1 + spread * draw.gauss(0, 1)))
-            found.append(route_record([each], routes=routes, filters=filters, block=block))
+            found.append(declared(route_record([each], routes=routes, filters=filters, block=block, **how)))
     return found
 
 
@@ -158,17 +166,22 @@ def test_a_cost_of_five_percent_is_found_where_routes_are_found_to_cost_nothing(
     assert "100000 routes against 0 routes" in summary.words_of(words["routes"])
 
 
-def crossed(spread: float, *, blocks: int = 12, whole: int = 12) -> list[RouteRecord]:
-    """Routes, which cost nothing, with and without filters, which cost 5 %; the last blocks without the last point."""
-    draw = random.Random(5)
+def crossed(
+    spread: float, *, blocks: int = 12, whole: int = 12, tilt_ratio: float = 0.0, seed: int = 5
+) -> list[RouteRecord]:
+    """Routes, which cost nothing, with and without filters, which cost 5 %; the last blocks without the last point.
+    ``tilt_ratio``: what routes bring without rules and cost with them.
+    """
+    draw = random.Random(seed)
     points = [(routes, filters) for filters in (0, 20) for routes in (0, 100_000)]
     found = []
     for block in range(1, blocks + 1):
         base = 20_000 * (1 + 0.05 * draw.gauss(0, 1))
         of_block = []
         for routes, filters in points:
-            each = round(base * (0.95 if filters else 1.0) * (1 + spread * draw.gauss(0, 1)))
-            of_block.append(route_record([each], routes=routes, filters=filters, block=block))
+            tilt = (1 + tilt_ratio) ** ((-1 if filters else 1) * bool(routes))
+            each = round(base * (0.95 if filters else 1.0) * tilt * (1 + spread * draw.gauss(0, 1)))
+            of_block.append(declared(route_record([each], routes=routes, filters=filters, block=block)))
         found += of_block if block <= whole else of_block[:-1]
     return found
 
@@ -188,7 +201,103 @@ def test_routes_are_also_held_against_none_over_all_filters_that_they_were_cross
     (filters,) = [each for each in summary.compared if each.what == "filters" and len(each.pairs) == 2]
     assert (filters.word, filters.crossed) == ("different", "0 and 100000 routes")
     assert "20 filter rules against 0 filter rules" in summary.words_of(filters)
-    assert {each.equivalent_p is None for each in summary.compared} == {False}
+    assert summary.words_of(filters).endswith(": different on the average")
+    assert {each.what: each.equivalent_p is None for each in summary.compared} == {"routes": False, "filters": True}
+
+
+def test_routes_are_equivalent_on_the_average_and_by_how_much_their_changes_differ_is_told() -> None:
+    summary = summarize_routes(crossed(0.004))
+    (pooled,) = [each for each in summary.compared if each.what == "routes" and len(each.pairs) == 2]
+    assert (pooled.word, pooled.untested) == ("equivalent", None)
+    assert summary.words_of(pooled).endswith(": equivalent on the average (margin 2.0 %)")
+    assert pooled.apart is not None and pooled.apart.ci_low is not None and pooled.apart.ci_high is not None
+    assert pooled.apart.ci_low < 0 < pooled.apart.ci_high
+    # Of three tests of equivalence, and no test of what rules cost.
+    p_values = [equivalence_p(each.effect, 0.02) for each in summary.compared if each.what == "routes"]
+    assert [each.equivalent_p for each in summary.compared if each.what == "routes"] == pytest.approx(
+        adjusted(p_values)
+    )
+
+
+def test_changes_in_opposite_directions_are_told_beside_their_mean() -> None:
+    summary = summarize_routes(crossed(0.004, tilt_ratio=0.03))
+    single = [each for each in summary.compared if each.what == "routes" and len(each.pairs) == 1]
+    (pooled,) = [each for each in summary.compared if each.what == "routes" and len(each.pairs) == 2]
+    assert [each.word for each in single] == ["different", "different"]
+    assert pooled.word == "equivalent" and pooled.apart is not None and pooled.apart.ci_high is not None
+    assert pooled.apart.change == pytest.approx(1 / 1.03**2 - 1, abs=0.01)
+    assert pooled.apart.ci_high < 0
+    assert ", at 20 filter rules beside at 0: -5." in summary.words_of(pooled).replace("−", "-")
+
+
+def test_equivalence_is_not_tested_where_no_change_could_have_been_seen() -> None:
+    def routes(records: list[RouteRecord]) -> Any:
+        return next(each for each in summarize_routes(records).compared if each.what == "routes")
+
+    assert routes(measured(0.05, 0.005)).untested is None, "the cost of the rules was found"
+    blind = routes(measured(0.0, 0.005))  # whatever limits it, rules that cost nothing show nothing
+    assert (blind.word, blind.equivalent_p) == ("inconclusive", None)
+    assert "may be the source's" in blind.untested
+    lossy = [route_record_with_loss(each) for each in measured(0.0, 0.005)]
+    assert (routes(lossy).word, routes(lossy).untested) == ("equivalent", None), "the routers were what limited it"
+    undeclared = [declared(each, None) for each in measured(0.05, 0.005)]
+    assert (routes(undeclared).word, routes(undeclared).untested) == ("inconclusive", "no margin is declared")
+
+
+def route_record_with_loss(record: RouteRecord) -> RouteRecord:
+    """As if a hundredth of what was sent had been lost in the router."""
+    routers = tuple(
+        each.model_copy(update={"sent_packets": round((each.sent_packets or 0) * 1.01)}) for each in record.routers
+    )
+    return record.model_copy(update={"routers": routers})
+
+
+def test_trials_left_out_by_what_they_came_to_leave_no_equivalence() -> None:
+    records = measured(0.05, 0.005)
+    place = next(n for n, each in enumerate(records) if each.requested.routes)
+    short = Verdict(status="suspect", reasons=(Reason(code="offered_short", detail="d"),))
+    records[place] = records[place].model_copy(update={"verdict": short})
+    (routes,) = [each for each in summarize_routes(records).compared if each.what == "routes"]
+    assert routes.effect.blocks == 9 and routes.equivalent_p is None
+    assert routes.untested == "1 trial left out by offered_short"
+
+
+def test_a_mean_says_which_of_its_points_never_came_to_a_valid_trial() -> None:
+    void = Verdict(status="invalid", reasons=(Reason(code="routes_missing", detail="d"),))
+    records = [
+        each.model_copy(update={"verdict": void}) if each.requested.routes and each.requested.filters else each
+        for each in crossed(0.004)
+    ]
+    pooled = [each for each in summarize_routes(records).compared if len(each.pairs) == 2]
+    assert {each.effect.absent for each in pooled} == {"nothing valid with 100000 routes, 20 filter rules"}
+
+
+def test_counts_move_in_steps_of_a_packet() -> None:
+    """Seven blocks with one packet more, and three with none, prove nothing."""
+    records = [
+        declared(route_record([200 + (block <= 7 and routes > 0)], routes=routes, block=block))
+        for block in range(1, 11)
+        for routes in (0, 1000)
+    ]
+    (claim,) = summarize_routes(records).compared
+    packets = 200 * 20
+    assert claim.effect.sd_log == pytest.approx(max(2**0.5 / packets, claim.effect.sd_log or 0.0))
+    assert summarize_routes([declared(route_record([200], routes=r, block=b)) for b in range(1, 5) for r in (0, 1000)])
+
+
+@pytest.mark.parametrize("truth", [1.0, 1.02])
+def test_reports_of_no_change_and_of_one_as_large_as_the_margin_are_seldom_wrong(truth: float) -> None:
+    wrong = 0
+    for seed in range(60):
+        draw = random.Random(seed)
+        records = []
+        for block in range(1, 9):
+            for routes in (0, 100_000):
+                each = round(400_000 * (truth if routes else 1.0) * (1 + 0.006 * draw.gauss(0, 1)))
+                records.append(route_record_with_loss(declared(route_record([each], routes=routes, block=block))))
+        (claim,) = summarize_routes(records).compared
+        wrong += claim.word.startswith("different") if truth == 1.0 else "equivalent" in claim.word
+    assert wrong <= 8  # of 60 at 5 %: more than 8 is one in 300
 
 
 def test_means_over_a_factor_say_how_many_destinations_they_are_of() -> None:
@@ -212,8 +321,9 @@ def test_a_block_that_lacks_a_point_enters_no_mean_over_a_factor() -> None:
 
 
 def test_a_measurement_that_is_too_coarse_claims_no_equivalence() -> None:
-    summary = summarize_routes(measured(0.0, 0.05))
+    summary = summarize_routes([route_record_with_loss(each) for each in measured(0.0, 0.05)])
     assert {each.word for each in summary.compared} == {"inconclusive"}
+    assert {each.untested for each in summary.compared} == {None}
 
 
 def test_a_fall_through_more_routers_is_found() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import random
+import statistics
 from collections.abc import Sequence
 from typing import Any
 
@@ -122,6 +124,70 @@ def test_no_false_difference_of_equal_platforms_under_a_drift_between_calls():
         (overhead,) = summarize_jobs([*host, *lxc]).overheads
         false += overhead.word.startswith("different")
     assert false == 0
+
+
+def four(block: int, at: tuple[str, str, str, str], *, host: float, lxc: float, tilt: float) -> list[JobRecord]:
+    """Two pairs of a block: lxc takes ``lxc`` times as long as the host, in the second pair ``tilt`` times that."""
+    day = f"{block:02}T"
+    values = (host, host * lxc, 2 * host, 2 * host * lxc * tilt)
+    names = ("host", "lxc", "host2", "lxc2")
+    return [trial(seconds, name, block, day + time) for seconds, name, time in zip(values, names, at, strict=True)]
+
+
+def test_the_mean_of_several_effects_has_one_value_a_block():
+    rng = random.Random(3)
+    ratios = [(1.1 * (1 + rng.gauss(0, 0.01)), 1 + rng.gauss(0, 0.02)) for _ in range(6)]
+    turns = (("10:10", "10:20", "10:30", "10:40"), ("10:40", "10:30", "10:20", "10:10"))
+    every = [four(n + 1, turns[n % 2], host=1.0 + n, lxc=lxc, tilt=tilt) for n, (lxc, tilt) in enumerate(ratios)]
+    host, lxc, host2, lxc2 = ([block[place] for block in every] for place in range(4))
+    blocks = Blocks([each for block in every for each in block])
+    logs = [math.log(a) + math.log(b) / 2 for a, b in ratios]
+    found = blocks.mean_effect([(lxc, host), (lxc2, host2)], seconds_of)
+    assert found.blocks == 6
+    assert found.mean_log == pytest.approx(statistics.fmean(logs))
+    assert found.sd_log == pytest.approx(statistics.stdev(logs))
+    apart = blocks.effects_apart((lxc2, host2), (lxc, host), seconds_of)
+    tilts = [math.log(tilt) for _, tilt in ratios]
+    assert apart.mean_log == pytest.approx(statistics.fmean(tilts))
+    assert apart.sd_log == pytest.approx(statistics.stdev(tilts))
+    assert apart.change == pytest.approx(math.expm1(statistics.fmean(tilts)))
+    reach = 2.5706 * statistics.stdev(tilts) / math.sqrt(6)  # t(0.975, 5)
+    assert apart.ci_high == pytest.approx(math.expm1(statistics.fmean(tilts) + reach), rel=1e-3)
+    # A block that lacks one of the four is in neither.
+    assert blocks.mean_effect([(lxc, host), (lxc2[1:], host2)], seconds_of).blocks == 5
+    few = blocks.mean_effect([(lxc[:2], host[:2]), (lxc2, host2)], seconds_of)
+    assert (few.blocks, few.p) == (2, None)
+    assert blocks.mean_effect([(lxc, host), ([], host2)], seconds_of).blocks == 0
+
+
+def test_a_mean_of_effects_of_which_one_was_not_drawn_claims_nothing():
+    same = ("10:10", "10:20", "10:40", "10:30")
+    other = ("10:20", "10:10", "10:40", "10:30")
+    every = [four(n + 1, (same, other)[n % 2], host=1.0, lxc=1.1 + 0.001 * n, tilt=1.0 + 0.001 * n) for n in range(6)]
+    host, lxc, host2, lxc2 = ([block[place] for block in every] for place in range(4))
+    blocks = Blocks([each for block in every for each in block])
+    assert blocks.effect(lxc, host, seconds_of).p is not None
+    found = blocks.mean_effect([(lxc, host), (lxc2, host2)], seconds_of)
+    assert (found.p, found.absent) == (None, NOT_DRAWN)
+
+
+def test_a_mean_of_many_effects_of_large_values_is_a_number():
+    host, lxc = in_turn(4)
+    pairs = [(lxc, host)] * 90
+    blocks = Blocks([*host, *lxc])
+    found = blocks.mean_effect(pairs, lambda record: 1e7 * (record.copies[0].seconds or 0.0))
+    assert found.change == pytest.approx(0.1, abs=0.005)
+    zero = blocks.mean_effect(pairs, lambda record: 0.0)
+    assert (zero.p, zero.absent) == (None, "baseline is zero")
+
+
+def test_one_block_of_many_in_the_other_order_is_no_draw():
+    host, lxc = [], []
+    for block in range(1, 13):
+        late = block != 5
+        host.append(trial(1.0 + 0.0001 * block, "host", block, f"{block:02}T10:{'10' if late else '40'}"))
+        lxc.append(trial(1.005 + 0.0001 * block, "lxc", block, f"{block:02}T10:{'40' if late else '10'}"))
+    assert effect(lxc, host).absent == NOT_DRAWN
 
 
 def test_a_record_says_its_boot_in_the_facts_of_the_unit_under_test():
