@@ -30,6 +30,7 @@ from labconsole.agent.operations.marking import Marking
 from labconsole.agent.operations.network import NetworkChanges
 from labconsole.agent.operations.queues import SharedQueues
 from labconsole.agent.operations.reading import Reading
+from labconsole.agent.operations.timing import Timing
 from labconsole.agent.operations.tracing import Tracing
 from labconsole.agent.pipes import Inlet, Outlet
 from labconsole.agent.processes.namespaces import Namespaces
@@ -88,6 +89,7 @@ class Agent:
         self._captures = Captures(journal, self._outlet.send, enter)
         self._marking = Marking(self._namespaces, self._outlet.offer)
         self._tracing = Tracing(self._namespaces)
+        self._timing = Timing()
         self._executor = Executor(enter)
         self._guests = Guests(self._outlet.send, enter)
         self._checking = Checking(self._reading, self._watch_state)
@@ -110,7 +112,7 @@ class Agent:
         self._inlet = Inlet(0, self._line, self._line_too_long, self._end)
         self._operations = operations_of((
             self, self._reading, self._counting, self._checking, self._leasing, self._generating, self._captures,
-            self._marking, self._tracing, self._changes, self._queues, self._guests, self._executor,
+            self._marking, self._tracing, self._timing, self._changes, self._queues, self._guests, self._executor,
         ))  # fmt: skip
 
     async def run(self) -> None:
@@ -243,6 +245,7 @@ class Agent:
     async def _undo_for_another(self) -> None:
         self._marking.close()
         self._tracing.close()
+        self._timing.close()
         self._guests.kill_all()
         for what, step in (("stopping the generator", self._generating.abandon), ("undoing changes", self._undo)):
             try:
@@ -278,6 +281,7 @@ class Agent:
         self._reading.close()
         self._marking.close()
         self._tracing.close()
+        self._timing.close()
         self._captures.kill_all()
         self._executor.kill_all()
         self._guests.kill_all()

@@ -19,6 +19,7 @@ from labconsole.wire import (
     links,
     marks,
     memory,
+    packet_times,
     processors,
     queues,
     session,
@@ -30,8 +31,8 @@ from labconsole.wire import (
 from labconsole.wire.message import AgentEvent
 
 _TOPICS = (
-    session, facts, links, settings, survey, lease, counters, processors, drops, kernel_drops, surroundings, generator,
-    capture, foreign, marks, changes, queues, guests, usage, memory, execution,
+    session, facts, links, settings, survey, lease, counters, processors, drops, kernel_drops, surroundings,
+    generator, capture, packet_times, foreign, marks, changes, queues, guests, usage, memory, execution,
 )  # fmt: skip
 
 

@@ -11,15 +11,18 @@ from typing import Dict, List, Tuple, Union
 
 RESULT, CONTEXT, STACK = 0, 1, 10
 
-LOOK_UP, UPDATE, READ_KERNEL = 1, 2, 113
+LOOK_UP, UPDATE, TIME_NS, READ_PACKET, READ_KERNEL = 1, 2, 5, 26, 113
 """Helpers of the kernel, by their numbers."""
 
 _LOAD, _LOADX, _STORE, _STOREX, _WORD_ALU, _JUMP, _, _ALU = range(8)
 _BY_REGISTER = 0x08
 _MEMORY = 0x60
 _SIZES = {1: 0x10, 2: 0x08, 4: 0x00, 8: 0x18}
-_ADD, _SUBTRACT, _MOVE = 0, 0x10, 0xB0
-_CONDITIONS = {"==": 0x10, ">": 0x20, "!=": 0x50}
+_ADD, _SUBTRACT, _MULTIPLY, _SHIFT_LEFT, _SHIFT_RIGHT, _NEGATE, _MOVE = 0, 0x10, 0x20, 0x60, 0x70, 0x80, 0xB0
+_FROM_NETWORK = 0xD8
+_CONDITIONS = {
+    "==": 0x10, ">": 0x20, ">=": 0x30, "!=": 0x50, "<": 0xA0, "<=": 0xB0, "signed >=": 0x70, "signed <=": 0xD0
+}  # fmt: skip
 _CALL, _EXIT = 0x80, 0x90
 
 _Instruction = Tuple[int, int, int, Union[int, str], int]
@@ -82,6 +85,26 @@ class Assembly:
     def subtract(self, to: int, source: int) -> None:
         """to -= source."""
         self._put(_ALU | _SUBTRACT | _BY_REGISTER, to, source)
+
+    def multiply_value(self, to: int, value: int) -> None:
+        """to *= a number of 32 bits with sign."""
+        self._put(_ALU | _MULTIPLY, to, 0, 0, value)
+
+    def shift_left(self, to: int, bits: int) -> None:
+        """to <<= bits."""
+        self._put(_ALU | _SHIFT_LEFT, to, 0, 0, bits)
+
+    def shift_right(self, to: int, bits: int) -> None:
+        """to >>= bits, without sign."""
+        self._put(_ALU | _SHIFT_RIGHT, to, 0, 0, bits)
+
+    def negate(self, to: int) -> None:
+        """to = -to."""
+        self._put(_ALU | _NEGATE, to)
+
+    def from_network(self, to: int) -> None:
+        """The lower 32 bits from the network's order of bytes to the machine's; the rest of the register is 0."""
+        self._put(_WORD_ALU | _FROM_NETWORK, to, 0, 0, 32)
 
     def jump(self, label: str) -> None:
         """Go on there."""

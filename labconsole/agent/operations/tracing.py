@@ -9,6 +9,7 @@ import socket
 import time
 from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
 
+from labconsole.agent.bpf.refused import refused
 from labconsole.agent.operations.answering import answers
 from labconsole.agent.processes import linux
 from labconsole.agent.processes.namespaces import Namespaces
@@ -24,7 +25,6 @@ from labconsole.wire.kernel_drops import (
 if TYPE_CHECKING:
     from labconsole.agent.reading.kernel_drops import DropCounter, KernelLayout  # imported when it is first asked for
 
-LOCKDOWN = "/sys/kernel/security/lockdown"
 USUAL_LOOK_S = 0.1
 
 _Place = Tuple[str, Optional[str], Optional[int], Optional[str], Optional[str]]
@@ -74,7 +74,7 @@ class Tracing:
         except kernel_drops.NotTold as exc:
             raise WireError(exc.code, str(exc)) from None
         except OSError as exc:
-            raise _refused(exc) from None
+            raise refused(exc) from None
         self._begun_ns, self._ended_ns = time.monotonic_ns(), 0
         self._budget_ns, self._look_every_s = request.budget_ns, request.look_every_s or USUAL_LOOK_S
         if self._budget_ns is not None:
@@ -181,23 +181,3 @@ class Tracing:
         if self._counter is not None:
             self._counter.close()
             self._counter = None
-
-
-def _refused(exc: OSError) -> WireError:
-    """Why the kernel does not take the program, as one of three words."""
-    said = {"errno": exc.errno}
-    if _locked_down():
-        return WireError("locked_down", "the kernel is locked down and lets nobody read its memory", said)
-    if exc.errno == errno.EPERM:
-        return WireError(
-            "no_permission", "programs in the kernel are for root in the first user namespace: %s" % exc.strerror, said
-        )
-    return WireError("not_supported", "the kernel does not take the program: %s" % exc.strerror, said)
-
-
-def _locked_down() -> bool:
-    try:
-        with open(LOCKDOWN, encoding="ascii") as source:
-            return "[confidentiality]" in source.read()
-    except OSError:
-        return False

@@ -1,0 +1,79 @@
+"""The operations packet_times.*: every packet of streams counted and timed in the kernel, for one trial at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import TYPE_CHECKING, List, Optional
+
+from labconsole.agent.bpf.refused import refused
+from labconsole.agent.operations.answering import answers
+from labconsole.wire.codec import WireError
+from labconsole.wire.packet_times import (
+    PacketTimes,
+    PacketTimesStarted,
+    PortTimes,
+    StartPacketTimes,
+    StopPacketTimes,
+)
+
+if TYPE_CHECKING:
+    from labconsole.agent.reading.packet_times import ClockOffset, PacketTimer  # imported when it is first asked for
+
+
+class Timing:
+    """The timing of a session, at the node's own ports."""
+
+    def __init__(self) -> None:
+        self._timers: List[PacketTimer] = []
+        self._offset: Optional[ClockOffset] = None
+
+    @answers(StartPacketTimes)
+    async def start(self, request: StartPacketTimes) -> PacketTimesStarted:
+        from labconsole.agent.reading.packet_times import ClockOffset, PacketTimer
+
+        if self._timers:
+            raise WireError("exists", "packets are being timed already")
+        for port in request.ports:
+            for stream in port.streams:
+                try:
+                    socket.inet_pton(socket.AF_INET, stream.sink_ip)
+                except OSError:
+                    raise WireError("bad_request", "sink_ip: %r is not an IPv4 address" % stream.sink_ip) from None
+            try:
+                socket.if_nametoindex(port.interface)
+            except OSError:
+                raise WireError("no_such_interface", "there is no interface %r" % port.interface) from None
+        self._offset = offset = ClockOffset()
+        try:
+            for port in request.ports:
+                self._timers.append(PacketTimer(port.interface, port.streams, offset.ns))
+        except OSError as exc:
+            self.close()
+            raise refused(exc) from None
+        return PacketTimesStarted(instructions=max((timer.instructions for timer in self._timers), default=0))
+
+    @answers(StopPacketTimes)
+    async def stop(self, request: StopPacketTimes) -> PacketTimes:
+        timers, offset = self._timers, self._offset
+        if not timers or offset is None:
+            raise WireError("not_counting", "packets are not being timed")
+        self._timers = []  # they are this request's: nobody closes them while a thread reads them
+        try:
+            for timer in timers:
+                timer.detach()
+            moved_ns = offset.moved_ns()
+            ports = await asyncio.get_running_loop().run_in_executor(None, _told, timers)
+            return PacketTimes(ports=ports, clock_moved_ns=moved_ns)
+        finally:
+            for timer in timers:
+                timer.close()
+
+    def close(self) -> None:
+        """Time no more, and forget what was seen."""
+        while self._timers:
+            self._timers.pop().close()
+
+
+def _told(timers: List[PacketTimer]) -> List[PortTimes]:
+    return [PortTimes(interface=timer.interface, streams=timer.counted()) for timer in timers]

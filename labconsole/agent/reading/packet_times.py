@@ -1,0 +1,353 @@
+"""Every packet of a stream counted and timed in the kernel: an eBPF filter on a packet socket that keeps nothing.
+
+It stands where tcpdump's own socket does, so it sees what a capture would see, and changes nothing on the port. Where a
+capture has to carry every packet out of the kernel, this adds to a few numbers there, so that it misses none however
+many they are. Nothing else than descriptors keeps it: it ends with the process.
+
+What a processor counts is its own and exact. What lies between two packets is the stream's: last arrival, last delay
+and highest number are right as long as no two processors take its packets at the same instant.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import time
+from typing import Dict, List, Sequence, Tuple
+
+from labconsole.agent.bpf import assembly, kernel
+from labconsole.agent.bpf.assembly import CONTEXT, RESULT, STACK, Assembly
+from labconsole.agent.reading.foreign import ETH_P_ALL
+from labconsole.agent.reading.listen import SOL_PACKET
+from labconsole.packets.pcap import PKTGEN_MAGIC
+from labconsole.wire.foreign import OwnStream
+from labconsole.wire.packet_times import BUCKET_BITS, BUCKETS, StreamTimes
+
+SO_ATTACH_BPF = 50
+PACKET_IGNORE_OUTGOING = 23
+
+_HEADER_BYTES = 58
+"""Ethernet, IPv4, UDP, and pktgen's own 16 bytes."""
+_ETHERTYPE_AT, _IP_AT, _PROTOCOL_AT, _SINK_AT, _UDP_SINK_AT = 12, 14, 23, 30, 36
+_MAGIC_AT, _NUMBER_AT, _SECONDS_AT, _MICROSECONDS_AT = 42, 46, 50, 54
+
+_HISTOGRAMS = ("delay", "spacing", "variation")
+
+_OWN = ("packets", "bytes", "first_ns", "last_ns", "negative_packets", "delay_sum_ns", "delay_min_ns", "delay_max_ns")
+_OWN_AT = {name: 8 * place for place, name in enumerate(_OWN)}
+_OWN_FORMAT = "=5Q3q"
+"""Of one processor."""
+
+_SHARED = ("last_ns", "last_delay_ns", "highest", "late_packets", "skipped_packets")
+_SHARED_AT = {name: 8 * place for place, name in enumerate(_SHARED)}
+_SHARED_FORMAT = "=QqQQQ"
+"""Of the stream, whichever processor took the packet."""
+
+_STREAM, _HISTOGRAM, _BYTES, _SPACING, _VARIATION, _BEFORE, _DELAY = -4, -8, -16, -24, -32, -40, -48
+_PACKET = -126
+"""Places on the program's stack; the IP header lies on a multiple of four."""
+
+_PACKET_OR_DELAY, _SHARED_STATE, _NOW, _OWN_STATE = 6, 7, 8, 9
+
+
+class ClockOffset:
+    """How far the wall clock is ahead of the monotonic one, by the closest of some readings."""
+
+    READINGS = 20
+
+    def __init__(self) -> None:
+        self.ns = self._read()
+
+    def _read(self) -> int:
+        readings: List[Tuple[int, int]] = []
+        for _ in range(self.READINGS):
+            before_ns = time.monotonic_ns()
+            wall_ns = time.time_ns()
+            after_ns = time.monotonic_ns()
+            readings.append((after_ns - before_ns, wall_ns - (before_ns + after_ns) // 2))
+        return min(readings)[1]
+
+    def moved_ns(self) -> int:
+        """By how much it was set since."""
+        return self._read() - self.ns
+
+
+class PacketTimer:
+    """The program at one interface of the calling thread's namespace, until ``detach``. Raises OSError."""
+
+    def __init__(self, interface: str, streams: Sequence[OwnStream], offset_ns: int) -> None:
+        self.interface, self._streams = interface, list(streams)
+        self._maps: List[kernel.Map] = []
+        self._held: List[int] = []
+        try:
+            several = max(1, len(streams))
+            self._own = self._map(kernel.ARRAY_BY_PROCESSOR, 8 * len(_OWN), several, "lc_times_own")
+            self._shared = self._map(kernel.ARRAY, 8 * len(_SHARED), several, "lc_times_shared")
+            self._counts = self._map(
+                kernel.ARRAY_BY_PROCESSOR, 8 * BUCKETS, len(_HISTOGRAMS) * several, "lc_times_counts"
+            )
+            code = self._program(offset_ns)
+            self.instructions = len(code) // 8
+            program = self._hold(kernel.load_program(kernel.SOCKET_FILTER, code, "lc_times"))
+            with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as tap:
+                tap.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
+                tap.setsockopt(socket.SOL_SOCKET, SO_ATTACH_BPF, program)
+                tap.bind((interface, ETH_P_ALL))
+                self._hold(tap.detach())
+        except BaseException:
+            self.close()
+            raise
+
+    def _map(self, kind: int, value_bytes: int, entries: int, name: str) -> kernel.Map:
+        made = kernel.Map(kind, 4, value_bytes, entries, name)
+        self._maps.append(made)
+        return made
+
+    def _hold(self, descriptor: int) -> int:
+        self._held.append(descriptor)
+        return descriptor
+
+    def detach(self) -> None:
+        """Count no more. What was counted stays."""
+        while self._held:
+            os.close(self._held.pop())
+
+    def close(self) -> None:
+        """Leave nothing."""
+        self.detach()
+        while self._maps:
+            self._maps.pop().close()
+
+    # What was counted
+
+    def counted(self) -> List[StreamTimes]:
+        """Of each stream, in order. With many processors this takes some milliseconds."""
+        return [self._stream(number) for number in range(len(self._streams))]
+
+    def _stream(self, number: int) -> StreamTimes:
+        key = struct.pack("=I", number)
+        parts = [dict(zip(_OWN, struct.unpack(_OWN_FORMAT, part))) for part in self._own.get(key)]
+        seen = [part for part in parts if part["packets"]]
+        shared = dict(zip(_SHARED, struct.unpack(_SHARED_FORMAT, self._shared.get(key)[0])))
+
+        def of_all(name: str) -> List[int]:
+            return [part[name] for part in seen] or [0]
+
+        return StreamTimes(
+            packets=sum(of_all("packets")),
+            bytes=sum(of_all("bytes")),
+            first_ns=min(of_all("first_ns")),
+            last_ns=max(of_all("last_ns")),
+            processors=len(seen),
+            late_packets=shared["late_packets"],
+            skipped_packets=shared["skipped_packets"],
+            negative_packets=sum(of_all("negative_packets")),
+            delay_sum_ns=sum(of_all("delay_sum_ns")),
+            delay_min_ns=min(of_all("delay_min_ns")),
+            delay_max_ns=max(of_all("delay_max_ns")),
+            **{name: self._histogram(number, place) for place, name in enumerate(_HISTOGRAMS)},
+        )
+
+    def _histogram(self, number: int, place: int) -> List[List[int]]:
+        packets: Dict[int, int] = {}
+        for part in self._counts.get(struct.pack("=I", len(_HISTOGRAMS) * number + place)):
+            words = memoryview(part).cast("Q")
+            for bucket in _not_empty(part):
+                packets[bucket] = packets.get(bucket, 0) + words[bucket]
+        return [[bucket, packets[bucket]] for bucket in sorted(packets)]
+
+    # The program
+
+    def _program(self, offset_ns: int) -> bytes:
+        p = Assembly()
+        self._whose(p)
+        p.call(assembly.TIME_NS)
+        p.move(_NOW, RESULT)
+        for register, table in ((_OWN_STATE, self._own), (_SHARED_STATE, self._shared)):
+            self._look_up(p, table, _STREAM)
+            p.move(register, RESULT)
+        p.load(2, STACK, _BYTES, 8)
+        self._add(p, _OWN_STATE, _OWN_AT["bytes"], 2)
+        self._number(p)
+        self._delay(p, offset_ns)
+        self._between(p)
+        self._own_totals(p)
+        p.load(1, STACK, _BEFORE, 8)
+        p.jump_if_value(1, "==", 0, "delay")  # the first packet has no neighbour before it
+        self._count(p, "spacing", _SPACING)
+        self._count(p, "variation", _VARIATION)
+        p.label("delay")
+        p.jump_if_value(_PACKET_OR_DELAY, "signed >=", 0, "in order")
+        p.set(1, 1)
+        self._add(p, _OWN_STATE, _OWN_AT["negative_packets"], 1)
+        p.jump("end")
+        p.label("in order")
+        self._count(p, "delay", _DELAY)
+        p.label("end")
+        p.leave(0)  # keep nothing
+        return p.code()
+
+    def _whose(self, p: Assembly) -> None:
+        """The header and the length onto the stack, and the stream's number; all other packets go no further. A VLAN
+        tag has been taken out before this place.
+        """
+        p.load(2, CONTEXT, 0, 4)
+        p.store(STACK, _BYTES, 2, 8)
+        p.set(2, 0)
+        p.on_stack(3, _PACKET)
+        p.move(_PACKET_OR_DELAY, 3)
+        p.set(4, _HEADER_BYTES)
+        p.call(assembly.READ_PACKET)
+        p.jump_if_value(RESULT, "!=", 0, "end")
+        packet = _PACKET_OR_DELAY
+        for at, size_bytes, wanted in (
+            (_ETHERTYPE_AT, 2, socket.htons(0x0800)),
+            (_IP_AT, 1, 0x45),
+            (_PROTOCOL_AT, 1, socket.IPPROTO_UDP),
+        ):
+            p.load(5, packet, at, size_bytes)
+            p.jump_if_value(5, "!=", wanted, "end")
+        p.load(5, packet, _MAGIC_AT, 4)
+        p.set(2, struct.unpack("=I", PKTGEN_MAGIC)[0])
+        p.jump_if(5, "!=", 2, "end")
+        p.load(5, packet, _SINK_AT, 4)
+        p.load(4, packet, _UDP_SINK_AT, 2)
+        for number, stream in enumerate(self._streams):
+            p.set(2, struct.unpack("=I", socket.inet_aton(stream.sink_ip))[0])
+            p.jump_if(5, "!=", 2, "not %d" % number)
+            p.set(1, number)
+            p.jump_if_value(4, "==", socket.htons(stream.udp_sink_port), "stream")
+            p.label("not %d" % number)
+        p.jump("end")
+        p.label("stream")
+        p.store(STACK, _STREAM, 1, 4)
+
+    @staticmethod
+    def _number(p: Assembly) -> None:
+        """The highest sequence number so far, how many were skipped, how many came late."""
+        p.load(1, _PACKET_OR_DELAY, _NUMBER_AT, 4)
+        p.from_network(1)
+        p.load(2, _SHARED_STATE, _SHARED_AT["highest"], 8)
+        p.jump_if(2, ">=", 1, "late")
+        p.store(_SHARED_STATE, _SHARED_AT["highest"], 1, 8)
+        p.subtract(1, 2)
+        p.add_value(1, -1)
+        PacketTimer._add(p, _SHARED_STATE, _SHARED_AT["skipped_packets"], 1)
+        p.jump("numbered")
+        p.label("late")
+        p.set(1, 1)
+        PacketTimer._add(p, _SHARED_STATE, _SHARED_AT["late_packets"], 1)
+        p.label("numbered")
+
+    @staticmethod
+    def _delay(p: Assembly, offset_ns: int) -> None:
+        """Arrival by the wall clock less the sender's time stamp, signed; the packet is not needed any more."""
+        p.load(1, _PACKET_OR_DELAY, _SECONDS_AT, 4)
+        p.from_network(1)
+        p.multiply_value(1, 1_000_000_000)
+        p.load(2, _PACKET_OR_DELAY, _MICROSECONDS_AT, 4)
+        p.from_network(2)
+        p.multiply_value(2, 1000)
+        p.add(1, 2)
+        p.set(_PACKET_OR_DELAY, offset_ns % (1 << 64))
+        p.add(_PACKET_OR_DELAY, _NOW)
+        p.subtract(_PACKET_OR_DELAY, 1)
+        p.store(STACK, _DELAY, _PACKET_OR_DELAY, 8)
+
+    @staticmethod
+    def _between(p: Assembly) -> None:
+        """What lies between this packet and the one before it, onto the stack."""
+        p.load(3, _SHARED_STATE, _SHARED_AT["last_delay_ns"], 8)
+        p.store(_SHARED_STATE, _SHARED_AT["last_delay_ns"], _PACKET_OR_DELAY, 8)
+        p.load(2, _SHARED_STATE, _SHARED_AT["last_ns"], 8)
+        p.store(_SHARED_STATE, _SHARED_AT["last_ns"], _NOW, 8)
+        p.store(STACK, _BEFORE, 2, 8)
+        p.move(1, _NOW)
+        p.subtract(1, 2)
+        p.store(STACK, _SPACING, 1, 8)
+        p.move(1, _PACKET_OR_DELAY)
+        p.subtract(1, 3)
+        p.jump_if_value(1, "signed >=", 0, "grew")
+        p.negate(1)
+        p.label("grew")
+        p.store(STACK, _VARIATION, 1, 8)
+
+    @staticmethod
+    def _own_totals(p: Assembly) -> None:
+        delay, own = _PACKET_OR_DELAY, _OWN_STATE
+        p.store(own, _OWN_AT["last_ns"], _NOW, 8)
+        PacketTimer._add(p, own, _OWN_AT["delay_sum_ns"], delay)
+        p.load(1, own, _OWN_AT["packets"], 8)
+        p.add_value(1, 1)
+        p.store(own, _OWN_AT["packets"], 1, 8)
+        p.jump_if_value(1, "!=", 1, "not the first")
+        p.store(own, _OWN_AT["first_ns"], _NOW, 8)
+        p.store(own, _OWN_AT["delay_min_ns"], delay, 8)
+        p.store(own, _OWN_AT["delay_max_ns"], delay, 8)
+        p.jump("not the most")
+        p.label("not the first")
+        p.load(1, own, _OWN_AT["delay_min_ns"], 8)
+        p.jump_if(1, "signed <=", delay, "not the least")
+        p.store(own, _OWN_AT["delay_min_ns"], delay, 8)
+        p.label("not the least")
+        p.load(1, own, _OWN_AT["delay_max_ns"], 8)
+        p.jump_if(1, "signed >=", delay, "not the most")
+        p.store(own, _OWN_AT["delay_max_ns"], delay, 8)
+        p.label("not the most")
+
+    def _count(self, p: Assembly, histogram: str, value_at: int) -> None:
+        """One more in the bucket of a value on the stack. How often it is halved is found by bisection: there is no
+        instruction that counts leading zeros.
+        """
+        p.load(1, STACK, _STREAM, 4)
+        p.multiply_value(1, len(_HISTOGRAMS))
+        p.add_value(1, _HISTOGRAMS.index(histogram))
+        p.store(STACK, _HISTOGRAM, 1, 4)
+        self._look_up(p, self._counts, _HISTOGRAM)
+        p.load(1, STACK, value_at, 8)
+        p.set(2, 0)
+        for bits in (16, 8, 4, 2, 1):
+            small = "%s below %d" % (histogram, bits)
+            p.jump_if_value(1, "<", 1 << (BUCKET_BITS + bits), small)
+            p.shift_right(1, bits)
+            p.add_value(2, bits << BUCKET_BITS)
+            p.label(small)
+        p.add(1, 2)
+        p.jump_if_value(1, "<=", BUCKETS - 1, "%s in range" % histogram)
+        p.set(1, BUCKETS - 1)
+        p.label("%s in range" % histogram)
+        p.shift_left(1, 3)
+        p.add(RESULT, 1)
+        p.load(1, RESULT, 0, 8)
+        p.add_value(1, 1)
+        p.store(RESULT, 0, 1, 8)
+
+    @staticmethod
+    def _look_up(p: Assembly, table: kernel.Map, key: int) -> None:
+        """The verifier wants every look-up checked, also in an array."""
+        p.table(1, table.descriptor)
+        p.on_stack(2, key)
+        p.call(assembly.LOOK_UP)
+        p.jump_if_value(RESULT, "==", 0, "end")
+
+    @staticmethod
+    def _add(p: Assembly, base: int, offset: int, source: int) -> None:
+        p.load(4, base, offset, 8)
+        p.add(4, source)
+        p.store(base, offset, 4, 8)
+
+
+def _not_empty(part: bytes) -> List[int]:
+    """Which of a histogram's buckets hold something. Most are empty, and those next to each other are looked at as one
+    piece.
+    """
+    found: List[int] = []
+    piece_bytes = 8 << BUCKET_BITS
+    empty = bytes(piece_bytes)
+    for start in range(0, len(part), piece_bytes):
+        piece = part[start : start + piece_bytes]
+        if piece != empty:
+            counts = memoryview(piece).cast("Q")
+            found += [start // 8 + place for place in range(len(counts)) if counts[place]]
+    return found

@@ -1,0 +1,146 @@
+"""Histograms of times in nanoseconds, as HdrHistogram has them, and in its own encoding for other tools. Pure.
+
+HdrHistogram(1, 2^36 - 1, 2): from 1 ns to 68 s with two significant digits, so that a value is told within 1/128. A
+quantile is the highest value of its bucket, as HdrHistogram's own value at a percentile. Source: Gil Tene,
+HdrHistogram, its encoding of version 2 (https://github.com/HdrHistogram/HdrHistogram).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+import struct
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from labconsole.wire.packet_times import BUCKET_BITS, BUCKETS, HIGHEST_BITS
+
+_DIGITS = 2
+_COOKIE, _COMPRESSED_COOKIE = 0x1C849313, 0x1C849314
+_HEAD = struct.Struct(">iiiiqqd")
+_COMPRESSED_HEAD = struct.Struct(">ii")
+_MOST_BYTES = 1 << 20
+
+
+def bucket_of(value_ns: int) -> int:
+    """The bucket of a value. Raises ValueError below 0."""
+    if value_ns < 0:
+        raise ValueError(f"a time of {value_ns} ns")
+    value_ns = min(value_ns, (1 << HIGHEST_BITS) - 1)
+    halvings = max(0, value_ns.bit_length() - 1 - BUCKET_BITS)
+    return (halvings << BUCKET_BITS) + (value_ns >> halvings)
+
+
+def lowest_ns(bucket: int) -> int:
+    """The lowest value of a bucket."""
+    halvings = max(0, (bucket >> BUCKET_BITS) - 1)
+    return (bucket - (halvings << BUCKET_BITS)) << halvings
+
+
+def highest_ns(bucket: int) -> int:
+    """The highest value of a bucket."""
+    return lowest_ns(bucket + 1) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyHistogram:
+    """``packets``: by bucket, those that hold something, in rising order."""
+
+    packets: Mapping[int, int]
+
+    @classmethod
+    def of(cls, buckets: Sequence[Sequence[int]]) -> LatencyHistogram:
+        """From pairs of bucket and packets."""
+        return cls({pair[0]: pair[1] for pair in sorted(buckets)})
+
+    @property
+    def total(self) -> int:
+        return sum(self.packets.values())
+
+    def quantile_ns(self, ratio: float) -> int:
+        """The nearest rank's bucket. Raises ValueError without packets."""
+        wanted, seen = max(1, math.ceil(ratio * self.total - 1e-9)), 0
+        for bucket, packets in self.packets.items():
+            seen += packets
+            if seen >= wanted:
+                return highest_ns(bucket)
+        raise ValueError("a histogram of nothing has no quantiles")
+
+    def added(self, other: LatencyHistogram) -> LatencyHistogram:
+        """Of the packets of both."""
+        buckets = sorted({*self.packets, *other.packets})
+        return LatencyHistogram({each: self.packets.get(each, 0) + other.packets.get(each, 0) for each in buckets})
+
+    def encoded(self) -> str:
+        """As text that any HdrHistogram reads: version 2, compressed, in base64."""
+        payload, last = bytearray(), -1
+        for bucket, packets in self.packets.items():
+            empty = bucket - last - 1
+            if empty:
+                payload += _zigzag(-empty)
+            payload += _zigzag(packets)
+            last = bucket
+        head = _HEAD.pack(_COOKIE, len(payload), 0, _DIGITS, 1, (1 << HIGHEST_BITS) - 1, 1.0)
+        packed = zlib.compress(head + bytes(payload), 9)
+        return base64.b64encode(_COMPRESSED_HEAD.pack(_COMPRESSED_COOKIE, len(packed)) + packed).decode("ascii")
+
+    @classmethod
+    def decoded(cls, text: str) -> LatencyHistogram:
+        """What ``encoded`` made. Raises ValueError for anything else."""
+        try:
+            raw = base64.b64decode(text, validate=True)
+            cookie, length = _COMPRESSED_HEAD.unpack_from(raw)
+            if cookie != _COMPRESSED_COOKIE or length != len(raw) - _COMPRESSED_HEAD.size:
+                raise ValueError("no compressed HdrHistogram of version 2")
+            unpacking = zlib.decompressobj()
+            data = unpacking.decompress(raw[_COMPRESSED_HEAD.size :], _MOST_BYTES)
+            cookie, length, offset, digits, lowest, highest, ratio = _HEAD.unpack_from(data)
+        except (binascii.Error, struct.error, zlib.error, UnicodeEncodeError) as exc:
+            raise ValueError(f"no HdrHistogram: {exc}") from None
+        shape = (cookie, length, offset, digits, lowest, highest, ratio)
+        if shape != (_COOKIE, len(data) - _HEAD.size, 0, _DIGITS, 1, (1 << HIGHEST_BITS) - 1, 1.0):
+            raise ValueError("no HdrHistogram from 1 ns to 2^36 - 1 ns with two digits")
+        packets: dict[int, int] = {}
+        bucket = 0
+        for value in _values(data[_HEAD.size :]):
+            if value > 0:
+                packets[bucket] = value
+            bucket += max(1, -value)
+            if bucket > BUCKETS:
+                raise ValueError("an HdrHistogram with more buckets than it says")
+        return cls(packets)
+
+
+def _zigzag(value: int) -> bytes:
+    """A number with sign in as few groups of seven bits as it takes; nine bytes at most, the last one whole."""
+    number = (value << 1) ^ (value >> 63)
+    made = bytearray()
+    for _ in range(8):
+        if number < 0x80:
+            made.append(number)
+            return bytes(made)
+        made.append(number & 0x7F | 0x80)
+        number >>= 7
+    made.append(number)
+    return bytes(made)
+
+
+def _values(data: bytes) -> Iterator[int]:
+    at = 0
+    while at < len(data):
+        number = shift = 0
+        while True:
+            if at >= len(data):
+                raise ValueError("an HdrHistogram that breaks off")
+            byte = data[at]
+            at += 1
+            if shift == 56:
+                number |= byte << shift
+                break
+            number |= (byte & 0x7F) << shift
+            if not byte & 0x80:
+                break
+            shift += 7
+        yield (number >> 1) ^ -(number & 1)

@@ -1,0 +1,107 @@
+"""When each of a stream's packets came to the sink, counted in its kernel: histograms of every packet, not of a sample.
+
+A histogram is a list of (bucket, packets), buckets as HdrHistogram has them for values from 1 to 2^36 - 1 ns and two
+significant digits: the upper eight bits of a value, and how often it was halved to get them. So a bucket is at most
+1/128 of its values wide, and one nanosecond below 256.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, List, Tuple
+
+from labconsole.wire.foreign import MAX_STREAMS, MAX_TAPS, OwnStream
+from labconsole.wire.message import Message, Request
+from labconsole.wire.rules import S64, Count, Most, Name, Rule, Word, bad, whole
+
+BUCKET_BITS = 7
+"""A power of two has so many buckets, as a power of two."""
+
+HIGHEST_BITS = 36
+"""Values from 2^36 ns on, 68 s, count in the last bucket."""
+
+BUCKETS = (HIGHEST_BITS - BUCKET_BITS + 1) << BUCKET_BITS
+
+
+def _histogram(value: Any, where: str) -> "List[Tuple[int, int]]":
+    """Buckets in rising order, each with at least one packet."""
+    if type(value) is not list or len(value) > BUCKETS:
+        raise bad(where, "is not a list of at most %d buckets" % BUCKETS)
+    last = -1
+    for pair in value:
+        if type(pair) is not list or len(pair) != 2 or not all(type(each) is int for each in pair):
+            raise bad(where, "has a bucket that is not a pair of whole numbers")
+        bucket, packets = pair
+        if not last < bucket < BUCKETS or not 0 < packets < S64:
+            raise bad(where, "has buckets that do not rise, or hold nothing")
+        last = bucket
+    return [(bucket, packets) for bucket, packets in value]
+
+
+Buckets = Annotated[List[Any], Rule(_histogram)]
+Nanoseconds = Annotated[int, Rule(whole(-S64, S64 - 1))]
+
+
+class TimedPort(Message):
+    """Of this interface of the node, these streams."""
+
+    interface: Word
+    streams: Annotated[List[OwnStream], Most(MAX_STREAMS)]
+
+
+class PacketTimesStarted(Message):
+    """``instructions``: of the longest program."""
+
+    instructions: Count
+
+
+class StartPacketTimes(Request[PacketTimesStarted], op="packet_times.start"):
+    """From now on count and time in the kernel every packet of these streams that comes in by these interfaces. Nothing
+    of them is kept. Refused with not_supported, no_permission or locked_down.
+    """
+
+    ports: Annotated[List[TimedPort], Most(MAX_TAPS)]
+
+
+class StreamTimes(Message):
+    """One stream. Times of arrival are of the node's CLOCK_MONOTONIC.
+
+    ``processors``: how many of them took its packets; with more than one, ``late_packets`` and ``skipped_packets`` are
+    estimates. ``skipped_packets``: numbers that were passed over, up to the highest that came; ``late_packets``: came
+    after a higher one, or twice. ``negative_packets``: came before they were sent, by the two clocks, and are in no
+    histogram of delay. ``delay_…``: from the sender's time stamp by its CLOCK_REALTIME to the arrival by this node's;
+    None without packets. ``delay``, ``spacing`` (between neighbours) and ``variation`` (absolute difference of
+    neighbours' delays): histograms in ns.
+    """
+
+    packets: Count
+    bytes: Count
+    first_ns: Count
+    last_ns: Count
+    processors: Count
+    late_packets: Count
+    skipped_packets: Count
+    negative_packets: Count
+    delay_sum_ns: Nanoseconds
+    delay_min_ns: Nanoseconds
+    delay_max_ns: Nanoseconds
+    delay: Buckets
+    spacing: Buckets
+    variation: Buckets
+
+
+class PortTimes(Message):
+    """``streams`` in the order in which they were asked for."""
+
+    interface: Name
+    streams: Annotated[List[StreamTimes], Most(MAX_STREAMS)]
+
+
+class PacketTimes(Message):
+    """``clock_moved_ns``: by how much CLOCK_REALTIME was set against CLOCK_MONOTONIC meanwhile."""
+
+    ports: Annotated[List[PortTimes], Most(MAX_TAPS)]
+    clock_moved_ns: Nanoseconds
+
+
+class StopPacketTimes(Request[PacketTimes], op="packet_times.stop"):
+    """End the counting and take what was counted."""

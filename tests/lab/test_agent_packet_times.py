@@ -1,0 +1,178 @@
+"""Every packet counted and timed in the sink's kernel, against whoever else saw it: a capture, the sender, arithmetic."""
+
+from __future__ import annotations
+
+import os
+import signal
+import struct
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from labconsole.measure.latency_histogram import LatencyHistogram
+from support.agent_process import AgentProcess, eventually
+from support.bpf_programs import programs
+from support.drop_chain import SINK_IP, SOURCE_IP, DropChain
+from support.requirements import missing, require
+
+pytestmark = pytest.mark.alone
+
+PACKETS = 5000
+PORT = 9
+OWN = {"source_ip": SOURCE_IP, "sink_ip": SINK_IP, "udp_sink_port": PORT}
+
+
+@pytest.fixture
+def chain() -> Iterator[DropChain]:
+    if os.geteuid() != 0:
+        missing("programs in the kernel are for root")
+    require("nft", "tc", "tcpdump")
+    made = DropChain()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def sink(chain: DropChain) -> Iterator[AgentProcess]:
+    agent = AgentProcess(chain.sink)
+    yield agent
+    agent.close()
+
+
+def start(sink: AgentProcess, *streams: dict[str, Any]) -> None:
+    sink.ok("packet_times.start", ports=[{"interface": "k0", "streams": list(streams or (OWN,))}])
+
+
+def timed(sink: AgentProcess) -> list[dict[str, Any]]:
+    told = sink.ok("packet_times.stop")
+    assert abs(told["clock_moved_ns"]) < 1000
+    (port,) = told["ports"]
+    assert port["interface"] == "k0"
+    streams: list[dict[str, Any]] = port["streams"]
+    return streams
+
+
+def packets_in(histogram: list[list[int]]) -> int:
+    return sum(packets for _, packets in histogram)
+
+
+class Capture:
+    """A capture of our own at the sink's port, with nanoseconds."""
+
+    def __init__(self, chain: DropChain, path: Path, *words: str) -> None:
+        self._path = path
+        argv = ["tcpdump", "-i", "k0", "-w", str(path), "-Z", "root", "--time-stamp-precision", "nano", "-n", *words]
+        self.process = subprocess.Popen([*chain.sink.prefix, *argv, "udp"], stderr=subprocess.PIPE)
+        assert self.process.stderr is not None
+        while b"listening" not in self.process.stderr.readline():
+            pass
+        time.sleep(0.3)
+
+    def delays_ns(self) -> list[int]:
+        """Of all test packets that it holds, in rising order."""
+        time.sleep(1.2)  # the kernel hands a block over after a second
+        self.process.send_signal(signal.SIGINT)
+        self.process.wait(10)
+        data, at, found = self._path.read_bytes(), 24, []
+        while at + 16 <= len(data):
+            seconds, rest_ns, kept, _ = struct.unpack_from("=IIII", data, at)
+            sent_s, sent_us = struct.unpack_from("!II", data, at + 16 + 50)
+            found.append((seconds - sent_s) * 10**9 + rest_ns - sent_us * 1000)
+            at += 16 + kept
+        return sorted(found)
+
+
+def test_every_packet_is_counted_and_its_delay_is_that_of_a_capture_beside(
+    chain: DropChain, sink: AgentProcess, tmp_path: Path
+) -> None:
+    capture = Capture(chain, tmp_path / "beside.pcap")
+    start(sink)
+    assert chain.send(PACKETS) == PACKETS
+    delays_ns = capture.delays_ns()
+    (stream,) = timed(sink)
+    assert len(delays_ns) == PACKETS
+    assert {name: stream[name] for name in ("packets", "bytes", "late_packets", "skipped_packets")} == {
+        "packets": PACKETS, "bytes": 60 * PACKETS, "late_packets": 0, "skipped_packets": 0
+    }  # fmt: skip
+    assert stream["negative_packets"] == 0
+    assert packets_in(stream["delay"]) == PACKETS
+    assert packets_in(stream["spacing"]) == packets_in(stream["variation"]) == PACKETS - 1
+    assert stream["delay_min_ns"] <= stream["delay_sum_ns"] / PACKETS <= stream["delay_max_ns"]
+    found = LatencyHistogram.of(stream["delay"])
+    for ratio in (0.01, 0.1, 0.5, 0.9):
+        beside_ns = delays_ns[int(ratio * PACKETS)]
+        assert found.quantile_ns(ratio) == pytest.approx(beside_ns, abs=2000 + beside_ns / 128), ratio
+    assert stream["last_ns"] > stream["first_ns"]
+
+
+def test_what_a_stopped_capture_misses_is_counted(chain: DropChain, sink: AgentProcess, tmp_path: Path) -> None:
+    capture = Capture(chain, tmp_path / "beside.pcap", "-B", "128")
+    start(sink)
+    capture.process.send_signal(signal.SIGSTOP)
+    sent = chain.send(PACKETS)
+    capture.process.send_signal(signal.SIGCONT)
+    assert len(capture.delays_ns()) < sent
+    (stream,) = timed(sink)
+    assert (stream["packets"], packets_in(stream["delay"])) == (sent, sent)
+
+
+def test_numbers_that_are_missing_are_those_that_were_dropped(chain: DropChain, sink: AgentProcess) -> None:
+    chain.nft("ip", "forward", "numgen inc mod 7 0 counter drop")
+    start(sink)
+    sent = chain.send(PACKETS)
+    dropped = chain.rule_counts()
+    (stream,) = timed(sink)
+    assert 0 < dropped == sent - stream["packets"]
+    # What comes after the last packet has no number to be missed by.
+    assert dropped - 1 <= stream["skipped_packets"] <= dropped
+
+
+def test_streams_are_told_apart_and_strangers_are_not_counted(chain: DropChain, sink: AgentProcess) -> None:
+    other_ip = "198.19.1.2"
+    chain.ip("route", "add", other_ip, "via", SINK_IP, "dev", "u2", "onlink")
+    start(sink, OWN, {**OWN, "sink_ip": other_ip}, {**OWN, "udp_sink_port": PORT + 1})
+    chain.send(300)
+    chain.send(200, sink_ip=other_ip)
+    assert [each["packets"] for each in timed(sink)] == [300, 200, 0]
+
+
+def test_packets_behind_a_token_bucket_are_as_far_apart_as_it_lets_them(chain: DropChain, sink: AgentProcess) -> None:
+    packets, size_bytes, rate_bps = 400, 500, 50_000_000
+    chain.tc(f"qdisc replace dev u2 root tbf rate {rate_bps}bit burst {2 * size_bytes} limit 1mb")
+    start(sink)
+    chain.send(packets, size_bytes=size_bytes)
+    (stream,) = timed(sink)
+    assert stream["packets"] == packets
+    apart_ns = size_bytes * 8 * 1e9 / rate_bps
+    assert LatencyHistogram.of(stream["spacing"]).quantile_ns(0.5) == pytest.approx(apart_ns, rel=1 / 64)
+    # The bucket holds two frames, which leave at once.
+    assert stream["last_ns"] - stream["first_ns"] == pytest.approx((packets - 2) * apart_ns, rel=0.01)
+
+
+def test_an_agent_that_is_killed_leaves_no_program(chain: DropChain) -> None:
+    agent = AgentProcess(chain.sink)
+    before = programs()
+    start(agent)
+    assert programs() == before + 1
+    os.kill(agent.hello["pid"], signal.SIGKILL)
+    eventually(lambda: programs() == before, "the program is gone")
+    agent.close()
+
+
+def test_what_cannot_be_asked_is_refused(chain: DropChain, sink: AgentProcess) -> None:
+    def refused(interface: str = "k0", **stream: Any) -> str:
+        ports = [{"interface": interface, "streams": [{**OWN, **stream}]}]
+        code: str = sink.error("packet_times.start", ports=ports)["code"]
+        return code
+
+    assert refused(sink_ip="nowhere") == "bad_request"
+    assert refused(udp_sink_port=70_000) == "bad_request"
+    assert refused("nothing0") == "no_such_interface"
+    assert sink.error("packet_times.stop")["code"] == "not_counting"
+    start(sink)
+    assert refused() == "exists"
+    assert [each["packets"] for each in timed(sink)] == [0]
