@@ -76,7 +76,7 @@ class Capture:
         """Of all test packets that it holds, in rising order."""
         time.sleep(1.2)  # the kernel hands a block over after a second
         self.process.send_signal(signal.SIGINT)
-        self.process.wait(10)
+        self.process.communicate(timeout=10)
         data, at, found = self._path.read_bytes(), 24, []
         while at + 16 <= len(data):
             seconds, rest_ns, kept, _ = struct.unpack_from("=IIII", data, at)
