@@ -37,6 +37,10 @@ SHARED: dict[str, dict[str, Any]] = {
         "help": "ask the UUT's kernel why it drops packets; auto: as long as that takes next to nothing (default: the "
         "testbed file's)",
     },
+    "--packet-times": {
+        "choices": ("on", "off"),
+        "help": "let the sinks' kernels count and time every packet (default: the testbed file's)",
+    },
 }
 """Options that are the same wherever they are."""
 

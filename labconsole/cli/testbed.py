@@ -16,7 +16,7 @@ from labconsole.engine.calibration.offer import CalibrationMeans
 from labconsole.engine.testbed import Testbed
 from labconsole.errors import StoreError
 from labconsole.experiments.kinds import kinds
-from labconsole.model.inventory import DropReasons, Inventory, load_inventory
+from labconsole.model.inventory import DropReasons, Inventory, OnOrOff, load_inventory
 from labconsole.model.record.envelope import Envelope, parse_envelope
 from labconsole.platforms.loading import driver_for, guest_processes
 from labconsole.store.later import StoreLater
@@ -98,11 +98,17 @@ def latest_envelope(inventory: Inventory, store: RunStore) -> Envelope | None:
 
 
 def load_testbed(
-    hosts: Path, store_url: str | None, *, drop_reasons: DropReasons | None = None
+    hosts: Path,
+    store_url: str | None,
+    *,
+    drop_reasons: DropReasons | None = None,
+    packet_times: OnOrOff | None = None,
 ) -> tuple[Inventory, RunStore]:
-    """Inventory, with ``drop_reasons`` where given, and store, both checked. Raises ConfigError or StoreError."""
+    """Inventory, with other defaults where given, and store, both checked. Raises ConfigError or StoreError."""
     inventory = load_inventory(hosts)
-    if drop_reasons is not None:
-        defaults = inventory.defaults.model_copy(update={"drop_reasons": drop_reasons})
+    given = {"drop_reasons": drop_reasons, "packet_times": packet_times}
+    changed = {name: value for name, value in given.items() if value is not None}
+    if changed:
+        defaults = inventory.defaults.model_copy(update=changed)
         inventory = inventory.model_copy(update={"defaults": defaults})
     return inventory, open_store(store_url)

@@ -53,7 +53,7 @@ class LatencyHistogram:
     @classmethod
     def of(cls, buckets: Sequence[Sequence[int]]) -> LatencyHistogram:
         """From pairs of bucket and packets."""
-        return cls({pair[0]: pair[1] for pair in sorted(buckets)})
+        return cls({pair[0]: pair[1] for pair in sorted(buckets, key=lambda pair: pair[0])})
 
     @property
     def total(self) -> int:

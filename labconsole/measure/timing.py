@@ -41,12 +41,7 @@ def build_delay(counted: CountedDelay | None, *, clocks_ns: int | None, stamp_le
     if counted is None:
         return None
     raw = counted.raw_ns
-    bound_ns = None if clocks_ns is None else clocks_ns + stamp_lead_ns + STAMP_UNIT_NS
-    reason = None
-    if bound_ns is None:
-        reason = "how far the clocks of source and sink agree is not known"
-    elif bound_ns * MARGIN > raw.p50:
-        reason = f"{_coarsest(clocks_ns, stamp_lead_ns)} to {bound_ns} ns only, too coarse for a median of {raw.p50} ns"
+    bound_ns, reason = one_way_doubt(clocks_ns, stamp_lead_ns, raw.p50)
     return Delay(
         packets=counted.packets,
         pair_every_packets=counted.pair_every_packets,
@@ -58,6 +53,17 @@ def build_delay(counted: CountedDelay | None, *, clocks_ns: int | None, stamp_le
         ipdv_ns=None if counted.ipdv_ns is None else _kept(Variation, counted.ipdv_ns),
         sampling="random",
     )
+
+
+def one_way_doubt(clocks_ns: int | None, stamp_lead_ns: int, median_ns: int) -> tuple[int | None, str | None]:
+    """(how far the two time stamps may be off, why a delay with this median is not told; None: it is)."""
+    if clocks_ns is None:
+        return None, "how far the clocks of source and sink agree is not known"
+    bound_ns = clocks_ns + stamp_lead_ns + STAMP_UNIT_NS
+    if bound_ns * MARGIN > median_ns:
+        coarse = _coarsest(clocks_ns, stamp_lead_ns)
+        return bound_ns, f"{coarse} to {bound_ns} ns only, too coarse for a median of {median_ns} ns"
+    return bound_ns, None
 
 
 def _coarsest(clocks_ns: int | None, stamp_lead_ns: int) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from labconsole.measure.packet_times import timed_all
 from labconsole.model.record.run import Figures, Reason, StreamRecord
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.changes import settings_changes
@@ -45,6 +46,12 @@ def influences(seen: TrialObservations, streams: tuple[StreamRecord, ...], uut: 
             _entry(each.node, "foreign_packets", each.sentence, **each.figures)
             for each in foreign(seen, raw, record, uut)
         ]
+        if record.capture is not None and not record.capture.complete and timed_all(record):
+            told = (
+                f"{record.name}: the capture is not complete; the sink's kernel timed each packet that its NIC counted"
+            )
+            figures = {"stream": record.name, "dropped_packets": record.capture.dropped_packets}
+            found.append(_entry(raw.stream.sink.node, "capture_incomplete", told, **figures))
         late = held_back(record)
         if late is not None:
             found.append(_entry(raw.stream.sink.node, "buffered", f"{record.name}: {late.sentence}", **late.figures))

@@ -15,6 +15,7 @@ from labconsole.wire.counters import InterfaceCounters
 from labconsole.wire.drops import DropCounters
 from labconsole.wire.generator import PreparedStream, SentStream
 from labconsole.wire.kernel_drops import KernelDrops, KernelDropsStarted
+from labconsole.wire.packet_times import StreamTimes
 from labconsole.wire.settings import InterfaceSettings, NodeSettings
 from labconsole.wire.surroundings import NodeSurroundings
 
@@ -45,6 +46,15 @@ def parse_snapshot(reply: InterfaceCounters) -> Snapshot:
     }
 
 
+@dataclass(frozen=True, slots=True)
+class TimedStream:
+    """What the sink's kernel counted of one stream's packets, or a word and a sentence why it does not count them."""
+
+    counted: StreamTimes | None = None
+    clock_moved_ns: int = 0
+    refused: tuple[str, str] | None = None
+
+
 @dataclass(slots=True)
 class StreamObservations:
     """One stream: what its generator, its capture and the counters on its way said. None: it did not say."""
@@ -56,6 +66,9 @@ class StreamObservations:
     capture: CaptureResult | None = None
     sink_samples: Sequence[tuple[int, int]] = ()
     """(monotonic ns, received packets) of the sink's NIC while the trial ran."""
+
+    times: TimedStream | None = None
+    """None: its packets were not to be timed."""
 
 
 @dataclass(slots=True)

@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from labconsole.measure.packet_times import build_packet_times
 from labconsole.measure.timing import build_delay, build_spacing, clock_bound_ns
+from labconsole.model.record.packet_times import EXTENSION, PacketTimes, PacketTimesRefused, Refusal
 from labconsole.model.record.run import Environment, StreamRecord
-from labconsole.verdict.observed import StreamObservations
+from labconsole.verdict.observed import StreamObservations, TimedStream
 
 
 def with_timing(record: StreamRecord, raw: StreamObservations, environment: Environment) -> StreamRecord:
-    """The record with ``delay`` and ``spacing``; both stay None where the capture does not hold just this stream."""
-    counted = raw.capture.analysis.streams if raw.capture is not None else []
-    if len(counted) != 1:
-        return record
+    """The record with ``delay`` and ``spacing``, which stay None where the capture does not hold just this stream, and
+    with what the sink's kernel told of every packet.
+    """
     nodes = environment.get("nodes", {})
     source, sink = nodes.get(raw.stream.source.node), nodes.get(raw.stream.sink.node)
     clocks_ns = clock_bound_ns(source, sink) if source is not None and sink is not None else None
     # pktgen builds and stamps a frame, then waits for its turn; ours fills a burst when all of it is due.
     stamp_lead_ns = record.delay_ns if record.generator == "pktgen" else 0
-    return record.model_copy(
-        update={
-            "delay": build_delay(counted[0].delay, clocks_ns=clocks_ns, stamp_lead_ns=stamp_lead_ns),
-            "spacing": build_spacing(counted[0].spacing, counted[0].pps),
-        }
+    found: dict[str, Any] = {}
+    counted = raw.capture.analysis.streams if raw.capture is not None else []
+    if len(counted) == 1:
+        found["delay"] = build_delay(counted[0].delay, clocks_ns=clocks_ns, stamp_lead_ns=stamp_lead_ns)
+        found["spacing"] = build_spacing(counted[0].spacing, counted[0].pps)
+    if raw.times is not None:
+        told = _told(raw.times, clocks_ns, stamp_lead_ns)
+        found["extensions"] = {**record.extensions, EXTENSION: told.model_dump(mode="json")}
+    return record.model_copy(update=found)
+
+
+def _told(times: TimedStream, clocks_ns: int | None, stamp_lead_ns: int) -> PacketTimes | PacketTimesRefused:
+    if times.counted is None:
+        code, message = times.refused or ("failed", "nothing was counted")
+        return PacketTimesRefused(refused=Refusal(code=code, message=message))
+    return build_packet_times(
+        times.counted, clock_moved_ns=times.clock_moved_ns, clocks_ns=clocks_ns, stamp_lead_ns=stamp_lead_ns
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from labconsole.measure.ledger_picture import hop_words
+from labconsole.measure.packet_times import packet_times, timed_all
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory
 from labconsole.model.record.run import LedgerHop, Reason, StreamRecord, Verdict
@@ -156,7 +157,7 @@ def _witnesses(raw: StreamObservations, record: StreamRecord, limits: Tolerances
     if record.capture is None:
         detail = f"{name}: there is no capture, only the sink's counters"
         yield reason("capture_missing", detail, stream=name)
-    elif not record.capture.complete:
+    elif not record.capture.complete and not timed_all(record):
         dropped = record.capture.dropped_packets
         lost = f"tcpdump missed {'an unknown number of' if dropped is None else dropped} packets"
         if dropped == 0:
@@ -189,6 +190,7 @@ def _disagreement(record: StreamRecord) -> Iterator[Reason]:
                 captured_packets=record.capture.captured_packets,
                 sink_rx_packets=sink_rx,
             )
+    yield from _timed_otherwise(record, sink_rx)
     source_tx, dropped = record.counters.get("source_tx_packets"), _dropped_at_source(record)
     made = record.generator_packets
     if source_tx is not None and made is not None and source_tx + dropped < made:
@@ -200,6 +202,21 @@ def _disagreement(record: StreamRecord) -> Iterator[Reason]:
             source_tx_packets=source_tx,
             dropped_packets=dropped,
         )
+
+
+def _timed_otherwise(record: StreamRecord, sink_rx: int | None) -> Iterator[Reason]:
+    """What the sink's kernel timed lies between what was captured and what the NIC counted."""
+    timed = packet_times(record)
+    if timed is None:
+        return
+    captured = record.capture.captured_packets if record.capture is not None else 0
+    figures = {"stream": record.name, "timed_packets": timed.packets}
+    if timed.packets < captured:
+        detail = f"{record.name}: {captured} packets were captured, {timed.packets} timed in the sink's kernel"
+        yield reason("witnesses_disagree", detail, **figures, captured_packets=captured)
+    if sink_rx is not None and timed.packets > sink_rx:
+        detail = f"{record.name}: {timed.packets} packets were timed in the sink's kernel, its NIC counted {sink_rx}"
+        yield reason("witnesses_disagree", detail, **figures, sink_rx_packets=sink_rx)
 
 
 def _lost_outside(record: StreamRecord, limits: Tolerances) -> Iterator[Reason]:

@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--duration", type=float, default=10.0, metavar="S", help="seconds of traffic (default: 10)")
     parser.add_argument("--repetitions", type=int, default=1, metavar="N", help="number of repetitions (default: 1)")
-    add_shared(parser, "--generator", "--observe", "--drop-reasons")
+    add_shared(parser, "--generator", "--observe", "--drop-reasons", "--packet-times")
     parser.add_argument(
         "--dry-run", action="store_true", help="print the commands that would set up the platform, and change nothing"
     )
@@ -46,7 +46,9 @@ def run(args: argparse.Namespace) -> int:
         inventory = load_inventory(hosts_path(args.hosts))
         show_set_ups([request_from(args, inventory)], inventory, as_json=args.json)
         return 0
-    inventory, store = load_testbed(hosts_path(args.hosts), args.store, drop_reasons=args.drop_reasons)
+    inventory, store = load_testbed(
+        hosts_path(args.hosts), args.store, drop_reasons=args.drop_reasons, packet_times=args.packet_times
+    )
     request = request_from(args, inventory)
 
     async def work(session: Testbed[RunStore]) -> int:

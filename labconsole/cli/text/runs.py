@@ -8,6 +8,7 @@ from typing import Any
 
 from labconsole.measure.drop_causes import cause_of, is_kernels, kernel_doubt
 from labconsole.measure.ledger_picture import ledger_rows
+from labconsole.measure.packet_times import packet_times, quantiles_of, refusal
 from labconsole.model.design_point import target_words
 from labconsole.model.record.note import RunNote
 from labconsole.model.record.run import Background, Reason, RunRecord, StreamRecord, Total, Verdict
@@ -71,6 +72,7 @@ def run_lines(record: RunRecord, *, saved: bool, details: bool = False) -> list[
             lines += ["    " + "".join(text for text, _ in row).rstrip() for row in rows]
             if stream.delay is not None:
                 lines.append(f"  {stream.name}: {delay_text(stream.delay)}")
+            lines += [f"  {stream.name}: {text}" for text in packet_times_texts(stream)]
         if record.influences:
             lines.append("  other activity during the trial")
             lines += [f"    {influence_line(entry)}" for entry in record.influences]
@@ -158,6 +160,30 @@ def delay_text(delay: Delay) -> str:
         return f"no one-way delay: {delay.reason}; {varies}"
     times = f"min {one.min / 1e3:.1f}, p50 {one.p50 / 1e3:.1f}, p99 {one.p99 / 1e3:.1f}, max {one.max / 1e3:.1f} µs"
     return f"one-way delay {times} of {format_count(delay.packets)} packets; {varies}"
+
+
+def packet_times_texts(stream: StreamRecord) -> list[str]:
+    """What the sink's kernel told of every packet of a stream, in microseconds; nothing where it was not asked."""
+    refused, told = refusal(stream), packet_times(stream)
+    if refused is not None:
+        return [f"packets were not timed in the sink's kernel: {plain(refused)}"]
+    if told is None:
+        return []
+    skipped = f"{count(told.skipped_packets)} numbers passed over, {count(told.late_packets)} late"
+    estimated = "" if told.processors < 2 else f" (estimated: {told.processors} processors took them)"
+    lines = [f"all {count(told.packets)} packets timed in the sink's kernel: {skipped}{estimated}"]
+    for name, times in (("delay", told.delay_ns), ("spacing", told.spacing_ns), ("variation", told.variation_ns)):
+        if times is not None:
+            figures = ", ".join(f"{label} {micros(ns)}" for label, ns in quantiles_of(times).items())
+            lines.append(f"  {name:<9} {figures} µs")
+        elif name == "delay":
+            lines.append(f"  no one-way delay: {plain(told.reason or '')}")
+    return lines
+
+
+def micros(value_ns: int | None) -> str:
+    """A time in microseconds, or a dash."""
+    return DASH if value_ns is None else f"{value_ns / 1e3:.1f}"
 
 
 def note_lines(note: RunNote | None) -> list[str]:

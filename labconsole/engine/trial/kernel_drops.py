@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from labconsole.contracts.ports import AgentLink
+from labconsole.engine.trial.kernel_asking import TIMEOUT_S, begin, refusal
 from labconsole.errors import NodeError, NodeLost, NodeUnreachable
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import DropReasons
 from labconsole.verdict.observed import KernelWitness, TrialObservations
-from labconsole.wire.kernel_drops import KernelDropsStarted, StartKernelDrops, StopKernelDrops
+from labconsole.wire.kernel_drops import StartKernelDrops, StopKernelDrops
 
 BUDGET_RATIO = 0.01
 """Of one processor for the time of the traffic, what counting may take where it was not asked for."""
@@ -20,8 +21,6 @@ BUDGET_RATIO = 0.01
 LOOKS = 150
 SHORTEST_LOOK_S, LONGEST_LOOK_S = 0.01, 0.25
 """How often in a trial it is looked what counting took."""
-
-TIMEOUT_S = 10.0
 
 
 class KernelDropWatch:
@@ -44,21 +43,12 @@ class KernelDropWatch:
         self._seen.kernel = witness = KernelWitness(asked=self._wanted, budget_ns=budget_ns)
         self._counting = True  # also when the answer comes late or nobody waits for it any more: stop ends it
         try:
-            witness.started = await self._begin(asked)
+            witness.started = await begin(self._link, asked, StopKernelDrops())
         except (NodeLost, NodeUnreachable):
             return  # the trial hears of that by itself
         except NodeError as exc:
             self._counting = False
-            witness.refused = (_code(exc), exc.message)
-
-    async def _begin(self, asked: StartKernelDrops) -> KernelDropsStarted:
-        try:
-            return await self._link.ask(asked, timeout_s=TIMEOUT_S)
-        except NodeError as exc:
-            if _code(exc) != "exists":
-                raise
-        await self._link.ask(StopKernelDrops(), timeout_s=TIMEOUT_S)  # of a trial whose end the node did not hear
-        return await self._link.ask(asked, timeout_s=TIMEOUT_S)
+            witness.refused = refusal(exc)
 
     async def stop(self) -> None:
         """Take what was counted: after the counters were read the last time. Safe to call twice."""
@@ -71,9 +61,5 @@ class KernelDropWatch:
             return
         except NodeError as exc:
             if witness.started is not None:
-                witness.refused = (_code(exc), exc.message)
+                witness.refused = refusal(exc)
         self._counting = False
-
-
-def _code(exc: NodeError) -> str:
-    return getattr(exc, "code", None) or "failed"

@@ -37,6 +37,9 @@ class TrialSettings:
     drop_reasons: DropReasons = "off"
     """Whether the unit under test's kernel is asked why it drops packets; auto: as far as it costs next to nothing."""
 
+    packet_times: bool = False
+    """Whether the sinks' kernels time every packet."""
+
     spacing: bool = False
     """Look at how evenly frames arrive, too: in calibrations."""
 
@@ -50,6 +53,7 @@ class TrialSettings:
             capture_buffer_kib=defaults.capture_buffer_kib,
             capture_directories={name: node.capture_dir for name, node in inventory.nodes.items()},
             drop_reasons=defaults.drop_reasons,
+            packet_times=defaults.packet_times == "on",
         )
 
 

@@ -22,6 +22,7 @@ from labconsole.engine.trial.background import BackgroundLoad
 from labconsole.engine.trial.captures import TrialCaptures
 from labconsole.engine.trial.foreign_taps import ForeignTaps
 from labconsole.engine.trial.kernel_drops import KernelDropWatch
+from labconsole.engine.trial.packet_times import PacketTimers
 from labconsole.engine.trial.second_guest import SecondGuestSetup
 from labconsole.engine.trial.setup import Flow, TrialSettings, longest_s, stream_spec
 from labconsole.engine.trial.sources import Sources
@@ -94,6 +95,7 @@ class Trial:
         self._readings = Readings(self.seen, links, ports_by_node(self._nodes(), ports), guests, {self._uut: pids})
         sinks = [flow.stream.sink_ip for flow in self._flows]
         self._kernel = KernelDropWatch(self.seen, links[self._uut], sinks, settings.drop_reasons, request)
+        self._timers = PacketTimers(self.seen.flows, self._flows, links, wanted=settings.packet_times)
         self._sources = Sources(self.seen.flows, links, live)
         self._captures = TrialCaptures(self.seen, self._flows, links, settings, self._let_go)
 
@@ -176,7 +178,8 @@ class Trial:
             await self._load.start()
             self._operation = "arm"
         stack.push_async_callback(self._kernel.stop)
-        await self._kernel.start()
+        stack.push_async_callback(self._timers.stop)
+        await together([self._kernel.start(), self._timers.start()])
         await together([self._count_before(), self._readings.drops(begin=True)])
         if self._request.observe == "quiet":
             await self._quiet(stack)
@@ -193,6 +196,7 @@ class Trial:
         self._phase(Phase.COUNTING)
         self._operation = "capture.stop"
         await together([self._captures.stop(), self._readings.close(), self._attest()])
+        await self._timers.stop()
         # After the captures, so that nothing the NIC counted while they were open is missing from the difference.
         await together([self._count_after(), self._readings.drops(begin=False)])
         await self._kernel.stop()

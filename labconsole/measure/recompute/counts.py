@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from labconsole.measure.recompute.discrepancy import Discrepancy, against, ordered
+from labconsole.measure.recompute.packet_times import contradicting_times
 from labconsole.model.record.run import Arrivals, CaptureCounts, LedgerHop, RunRecord, StreamRecord
 from labconsole.model.record.timing import Delay, Quantiles
 
@@ -59,6 +60,7 @@ def contradicting_counts(record: RunRecord) -> Iterator[Discrepancy]:
             yield from _sequence(where, stream)
         if stream.delay is not None:
             yield from _delay(f"{where}.delay", stream.delay, stream, record)
+        yield from contradicting_times(where, stream)
         yield from _arrivals(where, stream, record)
 
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
+from labconsole.measure.recompute import packet_times
 from labconsole.measure.recompute.counts import contradicting_counts, flows
 from labconsole.measure.recompute.derived import recompute
 from labconsole.measure.recompute.discrepancy import Discrepancy, against
 from labconsole.measure.recompute.setting import contradicting_setting
 from labconsole.measure.recompute.verdict import Weights, rejudge
 from labconsole.measure.recompute.verdict import unjudged as unjudged_verdict
+from labconsole.model.record.packet_times import EXTENSION
 from labconsole.model.record.run import RunRecord
 
-KNOWN_EXTENSIONS: frozenset[str] = frozenset()
-"""Those whose meaning this version knows."""
+KNOWN_EXTENSIONS: dict[str, Callable[[Any], bool]] = {EXTENSION: packet_times.known}
+"""Those whose meaning this version knows, with what says so of one."""
 
 
 def examine(record: RunRecord, weights: Weights) -> Iterator[Discrepancy]:
@@ -36,6 +39,10 @@ def unjudged(record: RunRecord) -> Iterator[str]:
     yield from unjudged_verdict(record)
     if record.requested.frame_size_bytes is None:
         yield "what follows from the frame size, which is a mix"
-    names = {*record.extensions, *(name for _, stream in flows(record) for name in stream.extensions)}
-    for name in sorted(names - KNOWN_EXTENSIONS):
+    held = [*record.extensions.items(), *(each for _, stream in flows(record) for each in stream.extensions.items())]
+    for name in sorted({name for name, told in held if not KNOWN_EXTENSIONS.get(name, _unknown)(told)}):
         yield f"the extension {name[:80]}"
+
+
+def _unknown(told: Any) -> bool:
+    return False

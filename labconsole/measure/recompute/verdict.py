@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from labconsole.measure.packet_times import packet_times
 from labconsole.measure.recompute.counts import flows
 from labconsole.measure.recompute.discrepancy import Discrepancy, against
 from labconsole.measure.recompute.evidence import hop_of, limit_of, lost_at_sink, number, wrong_figures
@@ -167,7 +168,7 @@ def _witnesses(record: RunRecord, streams: list[StreamRecord]) -> Iterator[Due]:
     yield _any("negative_loss", gained, "no stream measured more than it offered")
     missing = [f"{s.name} has no capture" for s in counted if s.capture is None]
     yield _any("capture_missing", missing, "every stream has its capture")
-    part = [f"the capture of {s.name} is not complete" for s in counted if s.capture and not s.capture.complete]
+    part = [f"the capture of {s.name} is not complete" for s in counted if _misses(s)]
     yield _any("capture_incomplete", part, "every capture is complete")
     apart = [says for s in counted for says in _disagreement(s)]
     yield _any("witnesses_disagree", apart, "no two counts of the same packets contradict each other")
@@ -188,10 +189,24 @@ def _disagreement(stream: StreamRecord) -> Iterator[str]:
     received, capture = stream.counters.get("sink_rx_packets"), stream.capture
     if capture is not None and capture.complete and received is not None and capture.captured_packets > received:
         yield f"{stream.name}: {capture.captured_packets} captured, {received} received by the sink's NIC"
+    timed = packet_times(stream)
+    if timed is not None:
+        captured = 0 if capture is None else capture.captured_packets
+        if timed.packets < captured or (received is not None and timed.packets > received):
+            yield f"{stream.name}: {captured} captured, {timed.packets} timed, {received} received by the sink's NIC"
     sent, said = stream.counters.get("source_tx_packets"), stream.generator_packets
     dropped = sum(sum(hop.drops.values()) for hop in stream.ledger if hop.hop == "source_nic")
     if sent is not None and said is not None and sent + dropped < said:
         yield f"{stream.name}: {said} packets by the generator, {sent} sent and {dropped} dropped by the source's NIC"
+
+
+def _misses(stream: StreamRecord) -> bool:
+    """A capture that is not complete, and nobody else who saw every packet that the NIC counted."""
+    if stream.capture is None or stream.capture.complete:
+        return False
+    timed = packet_times(stream)
+    received = stream.counters.get("sink_rx_packets")
+    return timed is None or stream.measured_from != "counters" or {timed.packets, received} != {stream.measured_packets}
 
 
 def _lost_at_source(stream: StreamRecord) -> int:

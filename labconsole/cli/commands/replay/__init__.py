@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--set-ups", type=int, metavar="N",
         help="of plans in blocks only the first N blocks, as if they said `set_ups: N`: for one block in each boot",
     )  # fmt: skip
-    add_shared(parser, "--drop-reasons")
+    add_shared(parser, "--drop-reasons", "--packet-times")
     parser.add_argument(
         "--retake", action="store_true",
         help="of jobs, starts, flows and routers take every block again in which a trial is suspect or invalid, and so "

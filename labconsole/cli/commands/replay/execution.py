@@ -46,7 +46,9 @@ def replay(args: argparse.Namespace) -> int:
 
 
 def _replay_into(args: argparse.Namespace, place: str | None) -> int:
-    inventory, store = load_testbed(hosts_path(args.hosts), place, drop_reasons=args.drop_reasons)
+    inventory, store = load_testbed(
+        hosts_path(args.hosts), place, drop_reasons=args.drop_reasons, packet_times=args.packet_times
+    )
     session = open_session(inventory, store)
     plans = [first_blocks(load_plan(path, inventory, also=session.check_background), args) for path in args.plan]
     refuse_twice(args.plan, plans)

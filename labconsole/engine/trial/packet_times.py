@@ -1,0 +1,83 @@
+"""Having the sinks' kernels count and time every packet of a trial's streams.
+
+Counts need none of this: a sink whose kernel cannot do it does not end a trial, and its word why is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from labconsole.contracts.ports import AgentLink
+from labconsole.engine.gather import together
+from labconsole.engine.trial.kernel_asking import TIMEOUT_S, begin, refusal
+from labconsole.engine.trial.setup import Flow, sink_port
+from labconsole.errors import NodeError, NodeLost, NodeUnreachable
+from labconsole.verdict.observed import StreamObservations, TimedStream
+from labconsole.wire.foreign import OwnStream
+from labconsole.wire.packet_times import PacketTimes, StartPacketTimes, StopPacketTimes, TimedPort
+
+
+class PacketTimers:
+    """The timers of one trial; what they counted is each stream's ``times`` once they have stopped."""
+
+    def __init__(
+        self,
+        streams: Sequence[StreamObservations],
+        flows: Sequence[Flow],
+        links: Mapping[str, AgentLink],
+        *,
+        wanted: bool,
+    ) -> None:
+        self._links = links
+        self._seen: dict[str, dict[str, list[StreamObservations]]] = {}
+        self._own: dict[str, dict[str, list[OwnStream]]] = {}
+        for seen, flow in zip(streams, flows, strict=True) if wanted else ():
+            node, interface = flow.stream.sink.node, flow.stream.sink.interface
+            own = OwnStream(
+                source_ip=flow.stream.source_ip, sink_ip=flow.stream.sink_ip, udp_sink_port=sink_port(flow.index)
+            )
+            self._own.setdefault(node, {}).setdefault(interface, []).append(own)
+            self._seen.setdefault(node, {}).setdefault(interface, []).append(seen)
+        self._timing: set[str] = set()
+
+    async def start(self) -> None:
+        """Begin, at all sinks at once: before the counters are read the first time."""
+        await together(self._start(node) for node in self._own)
+
+    async def stop(self) -> None:
+        """Take what was counted: after the captures and before the counters are read the last time, so that nobody who
+        counts longer has seen less. Safe to call twice.
+        """
+        await together(self._stop(node) for node in sorted(self._timing))
+
+    async def _start(self, node: str) -> None:
+        ports = [TimedPort(interface=name, streams=own) for name, own in self._own[node].items()]
+        self._timing.add(node)  # also when the answer comes late or nobody waits for it any more: stop ends it
+        try:
+            await begin(self._links[node], StartPacketTimes(ports=ports), StopPacketTimes())
+        except (NodeLost, NodeUnreachable):
+            return  # the trial hears of that by itself
+        except NodeError as exc:
+            self._timing.discard(node)
+            self._refused(node, exc)
+
+    async def _stop(self, node: str) -> None:
+        self._timing.discard(node)
+        try:
+            told = await self._links[node].ask(StopPacketTimes(), timeout_s=TIMEOUT_S)
+        except (NodeLost, NodeUnreachable):
+            return
+        except NodeError as exc:
+            self._refused(node, exc)
+            return
+        self._take(node, told)
+
+    def _take(self, node: str, told: PacketTimes) -> None:
+        for port in told.ports:
+            for seen, counted in zip(self._seen[node].get(port.interface, ()), port.streams, strict=False):
+                seen.times = TimedStream(counted=counted, clock_moved_ns=told.clock_moved_ns)
+
+    def _refused(self, node: str, exc: NodeError) -> None:
+        for streams in self._seen[node].values():
+            for seen in streams:
+                seen.times = TimedStream(refused=refusal(exc))

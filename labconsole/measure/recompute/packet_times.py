@@ -1,0 +1,148 @@
+"""Whether what a sink's kernel is said to have timed can be true: its histograms, their figures, its counts. Pure.
+
+What another version of the program wrote is not judged, and unjudged says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import ValidationError
+
+from labconsole.measure.latency_histogram import LatencyHistogram, bucket_of, highest_ns, lowest_ns
+from labconsole.measure.recompute.discrepancy import Discrepancy, against
+from labconsole.model.record.packet_times import EXTENSION, VERSION, PacketTimes, PacketTimesRefused, Times
+from labconsole.model.record.run import StreamRecord
+
+ONE_WAY_FACTOR = 10
+"""One-way delay is told where its median is so many times what the two time stamps may be off."""
+
+RATIOS = {"p50": (1, 2), "p90": (9, 10), "p99": (99, 100), "p999": (999, 1000), "p9999": (9999, 10_000)}
+"""As whole numbers, so that no rounding decides the rank."""
+
+ROUNDING_NS = 1.0
+
+
+def known(told: Any) -> bool:
+    """Whether this version can judge it."""
+    return isinstance(told, dict) and told.get("version") == VERSION
+
+
+def contradicting_times(where: str, stream: StreamRecord) -> Iterator[Discrepancy]:
+    """What of the extension cannot be."""
+    told = stream.extensions.get(EXTENSION)
+    if told is None or not known(told):
+        return
+    where = f"{where}.extensions.{EXTENSION}"
+    kind = PacketTimesRefused if "refused" in told else PacketTimes
+    try:
+        times = kind.model_validate(told)
+    except ValidationError as exc:
+        first = exc.errors()[0]
+        yield against(f"{where}.{'.'.join(str(part) for part in first['loc'])}", f"cannot be read: {first['msg']}")
+        return
+    if not isinstance(times, PacketTimes):
+        return
+    names = ("packets", "bytes", "processors", "late_packets", "skipped_packets", "negative_packets")
+    for name in names:
+        if getattr(times, name) < 0:
+            yield against(f"{where}.{name}", "is below 0, and a count cannot be", getattr(times, name))
+            return
+    yield from _numbers(where, times, stream)
+    yield from _histograms(where, times)
+    yield from _delay(where, times)
+
+
+def _numbers(where: str, times: PacketTimes, stream: StreamRecord) -> Iterator[Discrepancy]:
+    """Sequence numbers, which one processor reads in order."""
+    if bool(times.packets) != bool(times.processors):
+        yield against(f"{where}.processors", f"{times.processors} of them took {times.packets} packets")
+    if times.late_packets > times.packets:
+        yield against(
+            f"{where}.late_packets", f"is more than the {times.packets} packets that came", times.late_packets
+        )
+    said = stream.generator_packets
+    highest = times.packets - times.late_packets + times.skipped_packets
+    if times.processors == 1 and said is not None and highest > said:
+        says = f"numbers up to {highest} came or were passed over, and the generator sent {said} packets"
+        yield against(f"{where}.skipped_packets", says, times.skipped_packets)
+
+
+def _histograms(where: str, times: PacketTimes) -> Iterator[Discrepancy]:
+    """Each holds as many as there were to be counted, and its figures are those of its buckets."""
+    alone = max(1, times.processors)  # packets that had no neighbour before them: at most one a processor
+    for name in ("spacing_ns", "variation_ns", "delay_ns"):
+        found: Times | None = getattr(times, name)
+        if found is None:
+            continue
+        here = f"{where}.{name}"
+        try:
+            histogram = LatencyHistogram.decoded(found.histogram)
+        except ValueError as exc:
+            yield against(f"{here}.histogram", f"cannot be read: {exc}")
+            continue
+        most = times.packets if name == "delay_ns" else times.packets - 1
+        least = most if name == "delay_ns" else times.packets - alone
+        if not least <= histogram.total <= most or histogram.total != found.packets:
+            says = f"holds {histogram.total} values and says {found.packets}; {times.packets} packets were counted"
+            yield against(f"{here}.packets", says, found.packets)
+            continue
+        yield from _quantiles(here, found, histogram, exact_most=name == "delay_ns")
+        lowest = sum(lowest_ns(bucket) * count for bucket, count in histogram.packets.items())
+        highest = sum(highest_ns(bucket) * count for bucket, count in histogram.packets.items())
+        window_ns = times.window_s * 1e9 if name == "spacing_ns" and times.window_s is not None else None
+        together = window_ns is None or lowest - ROUNDING_NS <= window_ns <= highest + ROUNDING_NS
+        if times.processors == 1 and not together:
+            says = f"is {times.window_s} s, and all its packets' spacings are {lowest / 1e9} to {highest / 1e9} s"
+            yield against(f"{where}.window_s", says, times.window_s)
+        mean = getattr(found, "mean", None)
+        if mean is not None and not lowest - ROUNDING_NS <= mean * histogram.total <= highest + ROUNDING_NS:
+            says = f"is {mean}, and its buckets allow {lowest / histogram.total} to {highest / histogram.total}"
+            yield against(f"{here}.mean", says, mean)
+
+
+def _quantiles(here: str, found: Times, histogram: LatencyHistogram, *, exact_most: bool) -> Iterator[Discrepancy]:
+    buckets = list(histogram.packets)
+    for name, (part, whole) in RATIOS.items():
+        said, due = getattr(found, name), _at_rank(histogram, -(-histogram.total * part // whole))
+        if name != "p50" and histogram.total < whole // (whole - part):
+            if said is not None:
+                yield against(f"{here}.{name}", f"takes more than {histogram.total} packets", said)
+        elif said != due:
+            yield against(f"{here}.{name}", f"is {said}, and by its histogram {due}", said)
+    if not exact_most:
+        if found.max != highest_ns(buckets[-1]):
+            yield against(f"{here}.max", f"is {found.max}, and by its histogram {highest_ns(buckets[-1])}", found.max)
+        return
+    for name, bucket in (("min", buckets[0]), ("max", buckets[-1])):
+        value = getattr(found, name)
+        if value < 0 or bucket_of(value) != bucket:
+            says = f"is {value}, and by its histogram from {lowest_ns(bucket)} to {highest_ns(bucket)}"
+            yield against(f"{here}.{name}", says, value)
+
+
+def _at_rank(histogram: LatencyHistogram, rank: int) -> int:
+    seen = 0
+    for bucket, count in histogram.packets.items():
+        seen += count
+        if seen >= rank:
+            return highest_ns(bucket)
+    raise ValueError("a histogram of nothing has no quantiles")
+
+
+def _delay(where: str, times: PacketTimes) -> Iterator[Discrepancy]:
+    told, bound = times.delay_ns, times.clock_bound_ns
+    if (told is None) == (times.reason is None):
+        yield against(f"{where}.reason", "does not agree with the delay beside it")
+    if bound is not None and bound < 0:
+        yield against(f"{where}.clock_bound_ns", "is below 0", bound)
+    if told is None:
+        return
+    if times.negative_packets:
+        says = f"is told, and {times.negative_packets} packets came before they were sent"
+        yield against(f"{where}.delay_ns", says)
+    if bound is None or bound * ONE_WAY_FACTOR > told.p50:
+        off = "by an unknown amount" if bound is None else f"by {bound} ns"
+        says = f"a median of {told.p50} ns is told, and the two clocks may be off {off}"
+        yield against(f"{where}.clock_bound_ns", says, bound)

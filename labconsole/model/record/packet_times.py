@@ -1,0 +1,82 @@
+"""What the sink's kernel tells of every packet of a stream: an extension of the stream's record. Pure.
+
+``extensions["packet_times"]`` of a stream: where packets were to be timed (``packet_times: on``). It says why they were
+not where the kernel could not.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from labconsole.model.strict import StrictModel
+
+EXTENSION = "packet_times"
+VERSION: Final = 1
+
+
+class Times(StrictModel):
+    """Of every packet, in ns: nearest rank, the highest value of its bucket, so up to 1/128 too long.
+
+    ``packets``: how many there are in it. ``histogram``: all, from 1 to 2^36 - 1 ns with two significant digits, in
+    HdrHistogram's own encoding (version 2, compressed, base64). A quantile is None where it would take more packets.
+    """
+
+    packets: int
+    p50: int
+    p90: int | None
+    p99: int | None
+    p999: int | None
+    p9999: int | None
+    max: int
+    histogram: str
+
+
+class DelayTimes(Times):
+    """From the sender's time stamp to the arrival. ``min``, ``mean`` and ``max`` are exact."""
+
+    min: int
+    mean: float
+
+
+class Refusal(StrictModel):
+    """Why packets were not timed: a word and a sentence."""
+
+    code: str
+    message: str
+
+
+class PacketTimes(StrictModel):
+    """Every packet of one stream that came to its sink's port, counted and timed by the kernel there.
+
+    ``window_s``: from the first to the last, None below two. ``processors``: how many of them took the packets; with
+    more than one ``late_packets`` and ``skipped_packets`` are estimates. ``skipped_packets``: numbers that were passed
+    over, up to the highest that came; ``late_packets``: came after a higher one, or twice. ``negative_packets``: by the
+    two clocks they came before they were sent. ``clock_moved_ns``: by how much the sink's wall clock was set meanwhile.
+
+    ``spacing_ns``: between neighbours. ``variation_ns``: absolute difference of neighbours' delays (RFC 3393).
+    ``delay_ns``: None where the clocks are not shown to agree well enough, and ``reason`` then says why;
+    ``clock_bound_ns``: how far the two time stamps may be off against each other, None if nobody knows.
+    """
+
+    version: Literal[1] = VERSION
+    by: Literal["socket filter"] = "socket filter"
+    packets: int
+    bytes: int
+    window_s: float | None
+    processors: int
+    late_packets: int
+    skipped_packets: int
+    negative_packets: int
+    clock_moved_ns: int
+    clock_bound_ns: int | None
+    reason: str | None
+    delay_ns: DelayTimes | None
+    spacing_ns: Times | None
+    variation_ns: Times | None
+
+
+class PacketTimesRefused(StrictModel):
+    """In place of them."""
+
+    version: Literal[1] = VERSION
+    refused: Refusal
