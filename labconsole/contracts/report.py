@@ -51,8 +51,8 @@ class Figure:
     """One figure. ``kind``: curves over x, or bars grouped by x with the names in ``x_names``.
 
     ``reference_line``: height of a line to compare with (1 for ratios). ``ideal``: of curves, whether y equal to x
-    means that nothing was lost. ``from_zero``: whether the y axis begins at 0. ``number``: in its paper; the report
-    takes it from the unit.
+    means that nothing was lost. ``from_zero``: whether the y axis begins at 0; ``y_log``: whether it is logarithmic.
+    ``number``: in its paper; the report takes it from the unit.
     """
 
     name: str
@@ -66,6 +66,7 @@ class Figure:
     reference_line: float | None = None
     ideal: bool = True
     from_zero: bool = True
+    y_log: bool = False
     number: str = ""
 
 

@@ -33,9 +33,9 @@ def ledger_rows(stream: StreamRecord, width: int) -> list[Row]:
     names = max((len(hop_words(hop.hop)) for hop in stream.ledger), default=0)
     places = max((len(_place(hop)) for hop in stream.ledger), default=0)
     counts = max((len(_count(hop.packets)) for hop in stream.ledger), default=1)
-    bar = width - names - places - counts - 6
-    if bar < MIN_BAR:  # on a narrow screen the picture goes first, then the place is cut
-        bar = 0
+    room = width - names - places - counts - 6
+    if room < MIN_BAR:  # on a narrow screen the picture goes first, then the place is cut
+        room = 0
         places = max(0, min(places, width - names - counts - 4))
     rows: list[Row] = []
     sent = stream.offered_packets if stream.generator_packets is None else stream.generator_packets
@@ -46,8 +46,8 @@ def ledger_rows(stream: StreamRecord, width: int) -> list[Row]:
             (f"{_place(hop)[:places]:<{places}}  ", "muted"),
             (f"{_count(hop.packets):>{counts}}", "warn" if hop.packets is None else ""),
         ]
-        if bar and hop.packets is not None and most:
-            row.append(("  " + _bar(hop.packets / most, bar), "good"))
+        if room and hop.packets is not None and most:
+            row.append(("  " + bar(hop.packets / most, room), "good"))
         rows.append(row)
     if stream.unplaced_packets:
         rows.append([("  ├─ ", "muted"), (f"{_signed(-stream.unplaced_packets)} unplaced", "warn")])
@@ -109,7 +109,7 @@ def _signed(value: int) -> str:
     return f"−{format_count(-value)}" if value < 0 else f"+{format_count(value)}"
 
 
-def _bar(share: float, width: int) -> str:
+def bar(share: float, width: int) -> str:
     """A bar of eighths of a cell. What is there at all shows, and what is missing at all shows too."""
     eighths = round(share * width * 8)
     if share > 0:

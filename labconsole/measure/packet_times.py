@@ -96,6 +96,14 @@ def quantiles_of(times: Times) -> dict[str, int | None]:
     }
 
 
+def histogram_of(times: Times) -> LatencyHistogram | None:
+    """None: what a record from elsewhere calls one is none."""
+    try:
+        return LatencyHistogram.decoded(times.histogram)
+    except ValueError:
+        return None
+
+
 def packet_times(stream: StreamRecord) -> PacketTimes | None:
     """What the record tells of every packet of a stream; None: nothing that this version understands."""
     return _read(stream, PacketTimes)

@@ -136,7 +136,9 @@ def _curves(figure: Figure, panel: Panel, ax: Axes) -> None:
     if all(float(place).is_integer() for place in places) and max(places, default=0) <= MOST_COUNTED:
         ax.locator_params(axis="x", integer=True)
     ax.set_xlim(left=0)
-    if figure.from_zero:
+    if figure.y_log:
+        ax.set_yscale("log")
+    elif figure.from_zero:
         _from_zero(ax)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 
-from labconsole.contracts.report import Figure, Panel
+from labconsole.contracts.report import Figure, Mark, Panel
 from labconsole.text import charts
 from labconsole.text.harmless import harmless
 
@@ -27,15 +28,27 @@ def panel_heading(figure: Figure, panel: Panel) -> str:
 
 def panel_rows(figure: Figure, panel: Panel, labels: Sequence[str], width: int, height: int) -> list[charts.CurveRow]:
     """Its lines, ``height`` of at most ``width`` cells."""
+    scale = math.log10 if figure.y_log else float
     by_label = {curve.label: curve for curve in panel.curves}
-    series = [
-        [charts.CurvePointMark(m.x, m.y, m.low, m.high) for m in by_label[label].marks] if label in by_label else []
-        for label in labels
-    ]
-    axes = charts.CurveAxes(x_words=_axis, y_words=_axis, ideal=figure.kind == "curves" and figure.ideal)
+    series = [[_point(mark, scale) for mark in by_label[label].marks] if label in by_label else [] for label in labels]
+    axes = charts.CurveAxes(
+        x_words=_axis,
+        y_words=_decade if figure.y_log else _axis,
+        ideal=figure.kind == "curves" and figure.ideal,
+        y_least_step=1.0 if figure.y_log else 0.0,
+    )
     if figure.kind == "curves":
         return charts.draw_curves(series, axes, width, height)
     return charts.draw_bars(series, [harmless(name) for name in figure.x_names], axes, width, height)
+
+
+def _point(mark: Mark, scale: Callable[[float], float]) -> charts.CurvePointMark:
+    low, high = (None if bound is None else scale(bound) for bound in (mark.low, mark.high))
+    return charts.CurvePointMark(mark.x, scale(mark.y), low, high)
+
+
+def _decade(value: float) -> str:
+    return f"{10**value:g}"
 
 
 def _axis(value: float) -> str:

@@ -27,6 +27,7 @@ from labconsole.measure.statistics.loss_interval import LossEstimate, is_told, l
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups, set_up_means
 from labconsole.measure.stretches import Stretches
 from labconsole.model.design_point import FrameSize
+from labconsole.report.packet_delays import PacketDelays
 
 DEDICATED = "none"
 """The background of the dedicated scenario: no second guest."""
@@ -49,7 +50,8 @@ class RunFacts:
     was a pilot. ``shares``: of each stream in what was forwarded, where all were offered the same. ``second_bps``: what
     a forwarding second guest was offered, and what it gave on, ``second_packets`` how many packets. ``one_way_ns``,
     ``pdv_ns``: p50 and p99 of the delay, one way and over the shortest, each the mean of the streams. ``place``: seed,
-    order, position in the whole plan and repetitions of the point, where it has blocks.
+    order, position in the whole plan and repetitions of the point, where it has blocks. ``packet_delays``: of every
+    packet of all streams, where all of them know it.
     """
 
     fixed: bool = False
@@ -63,6 +65,7 @@ class RunFacts:
     pdv_ns: tuple[float, float] | None = None
     witnesses: tuple[str, ...] = ()
     place: tuple[int, str | None, int, int | None] | None = None
+    packet_delays: PacketDelays | None = None
 
 
 class Setting(NamedTuple):

@@ -20,11 +20,13 @@ from labconsole.tui.parts.lines import Lines, Span
 from labconsole.tui.parts.rate_chart import tinted
 from labconsole.tui.screens.runs import run_pages
 from labconsole.tui.screens.runs.run_series import stream_rates
+from labconsole.tui.screens.runs.times_page import times_page
 
-PageName = Literal["verdict", "packets", "chart", "nodes", "compare"]
+PageName = Literal["verdict", "packets", "times", "chart", "nodes", "compare"]
 PAGES: dict[PageName, str] = {
     "verdict": "Verdict",
     "packets": "Packets",
+    "times": "Times",
     "chart": "Over time",
     "nodes": "Nodes",
     "compare": "Compare",
@@ -142,6 +144,8 @@ class RunDetails(Lines):
             return [[(text, "muted")] for text in _wrapped(view.problem, width)]
         if self.page == "packets":
             return run_pages.packets_page(record, width)
+        if self.page == "times":
+            return times_page(record, width)
         if self.page == "chart":
             return _chart_rows(record, view, width, room)
         if self.page == "nodes":

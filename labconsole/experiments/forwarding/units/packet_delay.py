@@ -1,0 +1,174 @@
+"""Delay of every packet, where the sinks' kernels timed them: quantiles of each point, and curves at three loads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from labconsole.contracts.report import Cell, Figure, Mark, Panel, PlottedCurve, ReportUnit, Table
+from labconsole.measure.latency_histogram import LatencyHistogram
+from labconsole.report.captions import platforms_of, sizes_of
+from labconsole.report.material import Material
+from labconsole.report.points import DEDICATED, PointSummary, RunFacts, Setting
+from labconsole.report.words import (
+    SIZE_COLUMNS,
+    UNKNOWN,
+    number,
+    size_cells,
+    size_number,
+    size_words,
+    target_cell,
+    target_number,
+)
+
+NS_PER_US = 1e3
+
+QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999, "p99.99": 0.9999}
+
+LOADS = (0.1, 0.5, 0.9)
+"""Of what a platform forwards at most: as FD.io's CSIT tells delay."""
+
+NEAR = 0.1
+"""How far from it, in shares of the maximum, a point may be that stands for such a load."""
+
+STEPS_A_DECADE = 4
+SOURCES = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A point with the delays of all packets of its trials."""
+
+    point: PointSummary
+    trials: int
+    delays: LatencyHistogram
+    longest_ns: int
+
+
+def make(material: Material) -> Sequence[Table | Figure]:
+    """Of trials in which every stream's delays are known."""
+    timed = [each for p in material.evaluation.points if (each := timed_at(p, material.digest.facts)) is not None]
+    if not timed:
+        return ()
+    figure = _figure([t for t in timed if t.point.sources == SOURCES and t.point.background == DEDICATED], material)
+    return (_table(timed), *((figure,) if figure is not None else ()))
+
+
+def timed_at(point: PointSummary, facts: Mapping[str, RunFacts]) -> Timed | None:
+    """None where no trial of the point knows the delay of every packet."""
+    found = [facts[run_id].packet_delays for run_id in point.run_ids if run_id in facts]
+    known = [each for each in found if each is not None]
+    if not known:
+        return None
+    packets: dict[int, int] = {}
+    for each in known:
+        for text in each.histograms:
+            for bucket, count in LatencyHistogram.decoded(text).packets.items():
+                packets[bucket] = packets.get(bucket, 0) + count
+    return Timed(point, len(known), LatencyHistogram(dict(sorted(packets.items()))), max(e.longest_ns for e in known))
+
+
+def _told(delays: LatencyHistogram, ratio: float) -> int | None:
+    """None where it would take more packets."""
+    return delays.quantile_ns(ratio) if delays.total * (1 - ratio) >= 1 - 1e-9 else None
+
+
+def _table(timed: Sequence[Timed]) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    shown: list[tuple[str, ...]] = []
+    for each in timed:
+        p = each.point
+        values = [*(_told(each.delays, ratio) for ratio in QUANTILES.values()), each.longest_ns]
+        rows.append(
+            (
+                p.platform, *size_cells(p.frame), p.sources, target_cell(p), p.background, each.trials,
+                each.delays.total, *values,
+            )
+        )  # fmt: skip
+        shown.append(
+            (
+                p.platform, size_number(p.frame), str(p.sources), target_number(p.target_bps, p.frame), p.background,
+                str(each.delays.total), *(UNKNOWN if ns is None else number(ns / NS_PER_US, 1) for ns in values),
+            )
+        )  # fmt: skip
+    names = [*QUANTILES, "max"]
+    return Table(
+        name="packet-delay",
+        title="One-way delay of every packet",
+        columns=(
+            "platform", *SIZE_COLUMNS, "sources", "target_bps", "background", "trials", "packets",
+            *(f"{name.replace('.', '')}_ns" for name in names),
+        ),
+        rows=tuple(rows),
+        headings=(
+            "platform", "size, B", "sources", "target, Mbit/s", "background", "packets",
+            *(f"{name}, µs" for name in names),
+        ),
+        shown=tuple(shown),
+        note=(
+            "Of all packets that arrived in the trials that enter, taken together: from the sender's time stamp to the "
+            "sink's kernel, in buckets of at most 1/128 of their value, the longest exactly. A dash: it would take "
+            "more packets. What was lost has no delay; packets of one trial are no independent sample, so that no "
+            "interval is told."
+        ),
+    )  # fmt: skip
+
+
+def _figure(timed: Sequence[Timed], material: Material) -> Figure | None:
+    maxima = {
+        reading.setting: reading.rate.mean
+        for reading in material.evaluation.maxima
+        if reading.is_maximum and not reading.at_least and reading.rate.mean > 0
+    }
+    points = [each.point for each in timed]
+    panels = []
+    for size in sizes_of(points):
+        for load in LOADS:
+            curves = []
+            for platform in platforms_of(points):
+                own = [t for t in timed if (t.point.platform, t.point.frame) == (platform, size)]
+                near = _nearest(own, maxima, load)
+                if near is not None:
+                    curves.append(PlottedCurve(platform, _marks(near)))
+            if curves:
+                title = f"{size_words(size)}, at {100 * load:.0f} % of what the platform forwards"
+                panels.append(Panel(title, tuple(curves)))
+    if not panels:
+        return None
+    return Figure(
+        name="packet-delay-quantiles",
+        title=f"One-way delay of every packet by quantile, {SOURCES} source",
+        kind="curves",
+        x_label="nines of the quantile (1: 90 %, 2: 99 %, 3: 99.9 %)",
+        y_label="delay in µs",
+        panels=tuple(panels),
+        caption=(
+            "The shortest delay that this share of all packets does not exceed; of packets that arrived, trials of a "
+            f"point taken together. A point stands for a load where it is within {100 * NEAR:.0f} % of the platform's "
+            "maximum of it; platforms without such a point, or without a maximum, are left out. Curves end where fewer "
+            "than one packet would be beyond."
+        ),
+        ideal=False,
+        from_zero=False,
+        y_log=True,
+    )
+
+
+def _nearest(own: Sequence[Timed], maxima: Mapping[Setting, float], load: float) -> Timed | None:
+    """The point whose load is nearest to that share of its platform's maximum, if it is near."""
+    known = [(abs(t.point.offered_bps.mean / maxima[t.point.key] - load), t) for t in own if t.point.key in maxima]
+    nearest = min(known, key=lambda pair: pair[0], default=None)
+    return nearest[1] if nearest is not None and nearest[0] <= NEAR else None
+
+
+def _marks(timed: Timed) -> tuple[Mark, ...]:
+    """At every quarter of a nine, as far as there are packets."""
+    marks = []
+    step = 0
+    while (ns := _told(timed.delays, 1 - 10 ** (-step / STEPS_A_DECADE))) is not None:
+        marks.append(Mark(step / STEPS_A_DECADE, ns / NS_PER_US, None, None, timed.trials, timed.point.set_ups))
+        step += 1
+    return tuple(marks)
+
+
+UNITS = (ReportUnit(name="packet-delay", place=52, make=make),)

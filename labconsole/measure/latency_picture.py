@@ -1,0 +1,45 @@
+"""Times of every packet as a picture of text: how many took how long, on a logarithmic axis. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from labconsole.measure.latency_histogram import LatencyHistogram, lowest_ns
+from labconsole.measure.ledger_picture import MIN_BAR, Row, bar
+from labconsole.units import format_count
+
+EDGES_NS = [step * 10**decade for decade in range(11) for step in (1, 2, 5)]
+"""1, 2, 5, 10, … ns. A bucket of the histogram, at most 1/128 wide, counts where it begins."""
+
+_UNITS = ((10**9, "s"), (10**6, "ms"), (1000, "µs"))
+
+
+def span_words(value_ns: int) -> str:
+    """``500 ns``, ``2 µs``."""
+    for size, unit in _UNITS:
+        if value_ns >= size:
+            return f"{value_ns // size} {unit}"
+    return f"{value_ns} ns"
+
+
+def histogram_rows(histogram: LatencyHistogram, width: int) -> list[Row]:
+    """A bar for every step of 1, 2, 5 between the shortest and the longest, with its packets and their share."""
+    counts: dict[int, int] = {}
+    for bucket, packets in histogram.packets.items():
+        step = max(0, bisect_right(EDGES_NS, lowest_ns(bucket)) - 1)
+        counts[step] = counts.get(step, 0) + packets
+    if not counts:
+        return []
+    total, most = histogram.total, max(counts.values())
+    figures = max(len(format_count(packets)) for packets in counts.values())
+    rows: list[Row] = []
+    for step in range(min(counts), max(counts) + 1):
+        packets = counts.get(step, 0)
+        label = f"{span_words(EDGES_NS[step]):>6} – {span_words(EDGES_NS[step + 1]):<6}"
+        told = f"{format_count(packets):>{figures}}  {100 * packets / total:>8.4f} %  "
+        row: Row = [(f"{label}  ", "muted"), (told, "")]
+        room = width - sum(len(text) for text, _ in row)
+        if packets and room >= MIN_BAR:
+            row.append((bar(packets / most, room), "good"))
+        rows.append(row)
+    return rows

@@ -1,0 +1,34 @@
+"""The delay of every packet of a trial, as far as its record tells it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from labconsole.measure.latency_histogram import LatencyHistogram
+from labconsole.model.record.packet_times import EXTENSION, PacketTimes
+
+
+@dataclass(frozen=True, slots=True)
+class PacketDelays:
+    """``histograms``: of each stream, as its record has them; ``longest_ns``: of all."""
+
+    histograms: tuple[str, ...]
+    longest_ns: int
+
+
+def packet_delays(streams: Sequence[Mapping[str, Any]]) -> PacketDelays | None:
+    """None unless every stream tells the delay of each packet that came, in a histogram that can be read."""
+    histograms, longest_ns = [], 0
+    for stream in streams:
+        try:
+            delay = PacketTimes.model_validate((stream.get("extensions") or {}).get(EXTENSION)).delay_ns
+            if delay is None:
+                return None
+            LatencyHistogram.decoded(delay.histogram)
+        except ValueError:  # not told, by another version, or broken: verify tells it
+            return None
+        histograms.append(delay.histogram)
+        longest_ns = max(longest_ns, delay.max)
+    return PacketDelays(tuple(histograms), longest_ns) if histograms else None

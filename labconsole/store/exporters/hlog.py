@@ -1,0 +1,51 @@
+"""HdrHistogram's log: delay, spacing and variation of every packet of each stream, for tools that read such logs.
+
+Version 1.3 of its format: an interval a line, with a tag, when it began, how long it was, its longest time in
+milliseconds, and the histogram. Values are nanoseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from labconsole.measure.latency_histogram import LatencyHistogram
+from labconsole.measure.packet_times import histogram_of, packet_times
+from labconsole.model.record.run import RunRecord
+from labconsole.store.exporting import ChosenRuns
+
+BINARY = False
+
+HEAD = (
+    "#[Histogram log format version 1.3]\n"
+    "#[Times of every packet in ns, by run, stream and what they are; runs whose packets were not timed are not here]\n"
+    '"StartTimestamp","Interval_Length","Interval_Max","Interval_Compressed_Histogram"\n'
+)
+
+
+def parts(runs: ChosenRuns) -> Iterator[str]:
+    """A line for each kind of times of each stream, oldest run first."""
+    yield HEAD
+    only = None if runs.chosen is None else {run.run_id for run in runs.chosen}
+    for record in runs.store.iterate(unreadable=runs.unreadable):
+        if only is None or record.run_id in only:
+            yield from _lines(record)
+
+
+def _lines(record: RunRecord) -> Iterator[str]:
+    began_s = datetime.fromisoformat(record.started_at).timestamp()
+    beside = record.background.streams if record.background is not None else ()
+    for stream in (*record.streams, *beside):
+        told = packet_times(stream)
+        if told is None:
+            continue
+        for name, times in (("delay", told.delay_ns), ("spacing", told.spacing_ns), ("variation", told.variation_ns)):
+            histogram = histogram_of(times) if times is not None else None
+            if histogram is not None:
+                yield _line(f"{record.run_id}/{stream.name}/{name}", began_s, told.window_s or 0.0, histogram)
+
+
+def _line(tag: str, began_s: float, window_s: float, histogram: LatencyHistogram) -> str:
+    safe = "".join(char if char.isalnum() or char in "/-_." else "_" for char in tag)
+    longest_ms = histogram.quantile_ns(1.0) / 1e6
+    return f"Tag={safe},{began_s:.3f},{window_s:.3f},{longest_ms:.3f},{histogram.encoded()}\n"

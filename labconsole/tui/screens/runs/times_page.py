@@ -1,0 +1,63 @@
+"""The times of every packet of a run, stream by stream, as the sinks' kernels counted them. Pure."""
+
+from __future__ import annotations
+
+from labconsole.measure.latency_picture import histogram_rows
+from labconsole.measure.packet_times import histogram_of, packet_times, quantiles_of, refusal
+from labconsole.model.record.packet_times import PacketTimes
+from labconsole.model.record.run import RunRecord, StreamRecord
+from labconsole.text.cells import UNKNOWN, count, decimal, safe
+from labconsole.tui.screens.runs.run_pages import LABEL_CELLS, Row, field
+
+NOT_TIMED = (
+    "the packets of this run were not timed; with packet_times: on in hosts.yaml, or --packet-times on, the sinks' "
+    "kernels time every one of them"
+)
+QUANTILE_CELLS = 10
+
+
+def times_page(record: RunRecord, width: int) -> list[Row]:
+    """Quantiles and a histogram of each stream's delays; of what lies between its packets where no delay is known."""
+    second = record.background.streams if record.background is not None else ()
+    rows: list[Row] = []
+    for stream, whose in [
+        *((each, "") for each in record.streams),
+        *((each, " of the second guest") for each in second),
+    ]:
+        told = _stream(stream, width)
+        if told:
+            rows += [[(f"Stream {safe(stream.name, 20)}{whose}", "strong")], *told, []]
+    return rows or field("times", NOT_TIMED, width, "muted")
+
+
+def _stream(stream: StreamRecord, width: int) -> list[Row]:
+    refused, times = refusal(stream), packet_times(stream)
+    if refused is not None:
+        return field("times", f"not timed: {refused}", width, "warn")
+    if times is None:
+        return []
+    rows = _counts(times, width)
+    names = "".join(f"{name:>{QUANTILE_CELLS}}" for name in ("p50", "p90", "p99", "p99.9", "p99.99", "max"))
+    rows.append([("µs".ljust(LABEL_CELLS), "head"), (names, "muted")])
+    for label, part in (("delay", times.delay_ns), ("spacing", times.spacing_ns), ("variation", times.variation_ns)):
+        if part is None:
+            rows += field(label, f"{UNKNOWN} {times.reason or ''}" if label == "delay" else UNKNOWN, width, "muted")
+            continue
+        shown = (None if ns is None else ns / 1e3 for ns in quantiles_of(part).values())
+        figures = "".join(f"{decimal(value, 1):>{QUANTILE_CELLS}}" for value in shown)
+        rows.append([(label.ljust(LABEL_CELLS), "head"), (figures, "")])
+    drawn, what = (times.delay_ns, "delay") if times.delay_ns is not None else (times.spacing_ns, "spacing")
+    if drawn is None:
+        return rows
+    histogram = histogram_of(drawn)
+    if histogram is None:
+        return rows + field(what, "its histogram cannot be read", width, "warn")
+    return [*rows, [], [(f"{what}: packets by how long", "head")], *histogram_rows(histogram, width)]
+
+
+def _counts(times: PacketTimes, width: int) -> list[Row]:
+    skipped = f"{count(times.skipped_packets)} numbers passed over, {count(times.late_packets)} late"
+    words = f"all {count(times.packets)}, in the sink's kernel; {skipped}"
+    if times.processors > 1:
+        words += f" (estimated: {times.processors} processors took them)"
+    return field("packets", words, width)
