@@ -89,6 +89,8 @@ class LatencyHistogram:
     @classmethod
     def decoded(cls, text: str) -> LatencyHistogram:
         """What ``encoded`` made. Raises ValueError for anything else."""
+        if not text.isascii():
+            raise ValueError("no HdrHistogram: not all of it is ASCII")
         try:
             raw = base64.b64decode(text, validate=True)
             cookie, length = _COMPRESSED_HEAD.unpack_from(raw)
@@ -97,7 +99,7 @@ class LatencyHistogram:
             unpacking = zlib.decompressobj()
             data = unpacking.decompress(raw[_COMPRESSED_HEAD.size :], _MOST_BYTES)
             cookie, length, offset, digits, lowest, highest, ratio = _HEAD.unpack_from(data)
-        except (binascii.Error, struct.error, zlib.error, UnicodeEncodeError) as exc:
+        except (binascii.Error, struct.error, zlib.error) as exc:
             raise ValueError(f"no HdrHistogram: {exc}") from None
         shape = (cookie, length, offset, digits, lowest, highest, ratio)
         if shape != (_COOKIE, len(data) - _HEAD.size, 0, _DIGITS, 1, (1 << HIGHEST_BITS) - 1, 1.0):

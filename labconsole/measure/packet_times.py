@@ -47,7 +47,7 @@ def build_packet_times(
             "mean": counted.delay_sum_ns / counted.packets,
             "max": counted.delay_max_ns,
         }
-        times = DelayTimes(**{**times_of(delays).model_dump(), **exact})
+        times = DelayTimes(**{**times_of(delays, counted.delay_max_ns).model_dump(), **exact})
     return PacketTimes(
         packets=counted.packets,
         bytes=counted.bytes,
@@ -65,21 +65,22 @@ def build_packet_times(
     )
 
 
-def times_of(histogram: LatencyHistogram) -> Times:
-    """What is told of a histogram. Raises ValueError without packets."""
+def times_of(histogram: LatencyHistogram, longest_ns: int | None = None) -> Times:
+    """What is told of a histogram. ``longest_ns``: where it is known exactly. Raises ValueError without packets."""
     total = histogram.total
+    most = histogram.quantile_ns(1.0) if longest_ns is None else longest_ns
 
     def quantile(ratio: float) -> int | None:
-        return histogram.quantile_ns(ratio) if total * (1 - ratio) >= 1 - 1e-9 else None
+        return min(histogram.quantile_ns(ratio), most) if total * (1 - ratio) >= 1 - 1e-9 else None
 
     return Times(
         packets=total,
-        p50=histogram.quantile_ns(0.5),
+        p50=min(histogram.quantile_ns(0.5), most),
         p90=quantile(0.9),
         p99=quantile(0.99),
         p999=quantile(0.999),
         p9999=quantile(0.9999),
-        max=histogram.quantile_ns(1.0),
+        max=most,
         histogram=histogram.encoded(),
     )
 

@@ -8,7 +8,7 @@ from labconsole.contracts.driver import PathPoint, StreamPath
 from labconsole.measure.counts import CounterSample
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.inventory import Inventory
-from labconsole.model.record.run import Reason, RunRecord
+from labconsole.model.record.run import Environment, Reason, RunRecord
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.observed import NodeReading, StreamObservations, TrialObservations
 from labconsole.verdict.record import build_record
@@ -105,7 +105,11 @@ def recounted(seen: TrialObservations, *streams: CapturedStream) -> None:
 
 
 def record(
-    inventory: Inventory, seen: TrialObservations, target: str = "10Mbit", tolerances: Tolerances | None = None
+    inventory: Inventory,
+    seen: TrialObservations,
+    target: str = "10Mbit",
+    tolerances: Tolerances | None = None,
+    environment: Environment | None = None,
 ) -> RunRecord:
     request = DesignPoint(
         platform="raw",
@@ -115,7 +119,7 @@ def record(
         duration_s=1.0,
     )
     return build_record(
-        seen, inventory=inventory, request=request, operator="t", plan=None, environment={},
+        seen, inventory=inventory, request=request, operator="t", plan=None, environment=environment or {},
         finished_at="2026-11-21T00:00:01.000Z", tolerances=tolerances or Tolerances(),
     )  # fmt: skip
 

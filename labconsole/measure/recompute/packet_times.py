@@ -106,6 +106,7 @@ def _quantiles(here: str, found: Times, histogram: LatencyHistogram, *, exact_mo
     buckets = list(histogram.packets)
     for name, (part, whole) in RATIOS.items():
         said, due = getattr(found, name), _at_rank(histogram, -(-histogram.total * part // whole))
+        due = min(due, found.max) if exact_most else due
         if name != "p50" and histogram.total < whole // (whole - part):
             if said is not None:
                 yield against(f"{here}.{name}", f"takes more than {histogram.total} packets", said)

@@ -32,7 +32,7 @@ class Times(StrictModel):
 
 
 class DelayTimes(Times):
-    """From the sender's time stamp to the arrival. ``min``, ``mean`` and ``max`` are exact."""
+    """From the sender's time stamp to the arrival. ``min``, ``mean`` and ``max`` are exact; no quantile is longer."""
 
     min: int
     mean: float

@@ -26,7 +26,7 @@ NS_PER_US = 1e3
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999, "p99.99": 0.9999}
 
 LOADS = (0.1, 0.5, 0.9)
-"""Of what a platform forwards at most: as FD.io's CSIT tells delay."""
+"""Of the most that a platform was seen to forward: as FD.io's CSIT tells delay."""
 
 NEAR = 0.1
 """How far from it, in shares of the maximum, a point may be that stands for such a load."""
@@ -68,9 +68,11 @@ def timed_at(point: PointSummary, facts: Mapping[str, RunFacts]) -> Timed | None
     return Timed(point, len(known), LatencyHistogram(dict(sorted(packets.items()))), max(e.longest_ns for e in known))
 
 
-def _told(delays: LatencyHistogram, ratio: float) -> int | None:
+def _told(timed: Timed, ratio: float) -> int | None:
     """None where it would take more packets."""
-    return delays.quantile_ns(ratio) if delays.total * (1 - ratio) >= 1 - 1e-9 else None
+    if timed.delays.total * (1 - ratio) < 1 - 1e-9:
+        return None
+    return min(timed.delays.quantile_ns(ratio), timed.longest_ns)
 
 
 def _table(timed: Sequence[Timed]) -> Table:
@@ -78,7 +80,7 @@ def _table(timed: Sequence[Timed]) -> Table:
     shown: list[tuple[str, ...]] = []
     for each in timed:
         p = each.point
-        values = [*(_told(each.delays, ratio) for ratio in QUANTILES.values()), each.longest_ns]
+        values = [*(_told(each, ratio) for ratio in QUANTILES.values()), each.longest_ns]
         rows.append(
             (
                 p.platform, *size_cells(p.frame), p.sources, target_cell(p), p.background, each.trials,
@@ -118,7 +120,7 @@ def _figure(timed: Sequence[Timed], material: Material) -> Figure | None:
     maxima = {
         reading.setting: reading.rate.mean
         for reading in material.evaluation.maxima
-        if reading.is_maximum and not reading.at_least and reading.rate.mean > 0
+        if reading.is_maximum and reading.rate.mean > 0
     }
     points = [each.point for each in timed]
     panels = []
@@ -131,7 +133,7 @@ def _figure(timed: Sequence[Timed], material: Material) -> Figure | None:
                 if near is not None:
                     curves.append(PlottedCurve(platform, _marks(near)))
             if curves:
-                title = f"{size_words(size)}, at {100 * load:.0f} % of what the platform forwards"
+                title = f"{size_words(size)}, at {100 * load:.0f} % of the most that the platform forwarded"
                 panels.append(Panel(title, tuple(curves)))
     if not panels:
         return None
@@ -145,7 +147,7 @@ def _figure(timed: Sequence[Timed], material: Material) -> Figure | None:
         caption=(
             "The shortest delay that this share of all packets does not exceed; of packets that arrived, trials of a "
             f"point taken together. A point stands for a load where it is within {100 * NEAR:.0f} % of the platform's "
-            "maximum of it; platforms without such a point, or without a maximum, are left out. Curves end where fewer "
+            "most of it; platforms without such a point, or with one load only, are left out. Curves end where fewer "
             "than one packet would be beyond."
         ),
         ideal=False,
@@ -165,7 +167,7 @@ def _marks(timed: Timed) -> tuple[Mark, ...]:
     """At every quarter of a nine, as far as there are packets."""
     marks = []
     step = 0
-    while (ns := _told(timed.delays, 1 - 10 ** (-step / STEPS_A_DECADE))) is not None:
+    while (ns := _told(timed, 1 - 10 ** (-step / STEPS_A_DECADE))) is not None:
         marks.append(Mark(step / STEPS_A_DECADE, ns / NS_PER_US, None, None, timed.trials, timed.point.set_ups))
         step += 1
     return tuple(marks)

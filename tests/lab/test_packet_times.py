@@ -1,0 +1,153 @@
+"""Asked for on the command line, every packet's times are in the run, and in files for other programs; nothing stays."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hdrh.histogram import HdrHistogram
+from hdrh.log import HistogramLogReader
+
+from labconsole.lab import commands as lab
+from labconsole.lab.spec import LabSpec
+from support.bpf_programs import programs
+from support.live_lab import COMMAND, lab_state, labconsole, records, wait_until
+from support.requirements import missing
+
+pytestmark = pytest.mark.alone
+
+RUN = ("run", "--platform", "raw", "--frame-size", "200", "--duration", "0.5", "--json")
+PLAN = """\
+plan: timed
+platforms: [raw]
+frame_sizes: [200]
+targets: [max]
+sources: [1, 2]
+duration_s: 0.5
+repetitions: 1
+settle_s: 0
+drain_s: 0.2
+"""
+
+
+@pytest.fixture(scope="module")
+def testbed(lab_home: Path) -> Iterator[lab.LabStatus]:
+    if os.geteuid() != 0:
+        missing("programs in the kernel are for root")
+    name = f"timed{os.getpid()}"
+    try:
+        yield lab.up(LabSpec(name=name, sources=2))
+    finally:
+        lab.down(name)
+
+
+def told(run: dict[str, Any]) -> list[dict[str, Any]]:
+    return [stream["extensions"]["packet_times"] for stream in run["streams"]]
+
+
+def test_every_packet_is_timed_where_it_is_asked_for_and_only_there(testbed, tmp_path: Path):
+    before, store = programs(), tmp_path / "s.sqlite"
+    hosts = testbed.hosts_file
+    (plain,) = records(labconsole(*RUN, "--target", "5Mbit", hosts=hosts, store=store))
+    assert plain["streams"][0]["extensions"] == {}
+    words = ("--target", "5Mbit", "--sources", "2", "--packet-times", "on")
+    (run,) = records(labconsole(*RUN, *words, hosts=hosts, store=store))
+    for stream, times in zip(run["streams"], told(run), strict=True):
+        assert times["packets"] == stream["capture"]["captured_packets"] == stream["measured_packets"]
+        assert (times["skipped_packets"], times["late_packets"], times["negative_packets"]) == (0, 0, 0)
+        assert times["packets"] == times["spacing_ns"]["packets"] + 1
+        assert times["clock_bound_ns"] == 1000  # one kernel: only the stamp is coarse
+        beside, delay = stream["delay"]["one_way_ns"], times["delay_ns"]
+        if delay is None:  # a quiet machine takes less than ten times that
+            assert "too coarse for a median of" in times["reason"]
+        if delay is not None and beside is not None:
+            # A sample of the capture's, and every packet in the kernel: of the same packets, a little later.
+            assert abs(delay["p50"] - beside["p50"]) < 3000 + beside["p50"] / 8
+            assert HdrHistogram.decode(delay["histogram"]).get_total_count() == delay["packets"] == times["packets"]
+    shown = labconsole("runs", "show", run["run_id"], store=store).stdout
+    assert re.search(r"^  s1: all \d+.*packets timed in the sink's kernel: 0 numbers passed over, 0 late", shown, re.M)
+    quantiles = r"p50 [0-9.]+, p90 [0-9.]+, p99 [0-9.]+, p99.9 \S+, p99.99 –, max [0-9.]+ µs"
+    assert re.search(rf"^  s1:   spacing +{quantiles}$", shown, re.M), shown
+    assert "nothing is contradictory" in labconsole("verify", store=store).stdout
+    assert programs() == before
+
+
+def test_a_plan_is_reported_with_every_packets_delay_and_exported(testbed, tmp_path: Path):
+    store = tmp_path / "s.sqlite"
+    (plan := tmp_path / "timed.yaml").write_text(PLAN)
+    done = labconsole("replay", str(plan), "--packet-times", "on", hosts=testbed.hosts_file, store=store)
+    assert done.returncode == 0, done.stderr
+    # Whether it was asked for is no other testbed: its runs are the same points of the same plan.
+    again = labconsole("replay", str(plan), "--dry-run", hosts=testbed.hosts_file, store=store)
+    assert "0 of 2 trials to take" in again.stdout
+    done = labconsole("report", "--out", str(tmp_path / "report"), "--formats", "svg", store=store)
+    assert done.returncode == 0, done.stderr
+    rows = (tmp_path / "report" / "packet-delay.csv").read_text().splitlines()
+    runs = records(labconsole("runs", "--json", store=store))
+    packets = [sum(times["packets"] for times in told(run)) for run in reversed(runs)]
+    place = rows[0].split(",").index("packets")
+    assert sorted(int(row.split(",")[place]) for row in rows[1:]) == sorted(packets)
+    log = tmp_path / "times.hlog"
+    assert labconsole("runs", "export", "--out", str(log), store=store).returncode == 0
+    reader, counts = HistogramLogReader(str(log), HdrHistogram(1, 2**36 - 1, 2)), []
+    while (histogram := reader.get_next_interval_histogram()) is not None:
+        counts.append(histogram.get_total_count())
+    each = [times["packets"] for run in reversed(runs) for times in told(run)]
+    assert counts == [count for packets in each for count in (packets, packets - 1, packets - 1)]
+
+
+def test_a_capture_that_is_too_small_is_no_doubt_where_the_kernel_saw_all(testbed, tmp_path: Path):
+    small = tmp_path / "hosts.yaml"
+    text = testbed.hosts_file.read_text()
+    small.write_text(text.replace("defaults:\n", "defaults:\n  capture_buffer_kib: 64\n  packet_times: 'on'\n", 1))
+    found = []
+    for _ in range(5):
+        done = labconsole(*RUN, "--target", "max", hosts=small, store=tmp_path / "s.sqlite")
+        (run,) = records(done)
+        (stream,) = run["streams"]
+        (times,) = told(run)
+        codes = {reason["code"] for reason in run["verdict"]["reasons"]}
+        assert times["packets"] <= stream["counters"]["sink_rx_packets"]
+        assert "witnesses_disagree" not in codes
+        if not stream["capture"]["complete"]:
+            found.append(run)
+            assert times["packets"] == stream["measured_packets"] > stream["capture"]["captured_packets"]
+            assert "capture_incomplete" not in codes
+            assert "capture_incomplete" in {each["kind"] for each in run["influences"]}
+            break
+    assert found, "no capture missed anything"
+    assert "nothing is contradictory" in labconsole("verify", store=tmp_path / "s.sqlite").stdout
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_a_run_that_ends_early_leaves_no_program_in_the_kernel(testbed, tmp_path: Path, how: signal.Signals):
+    before, state = programs(), lab_state(testbed.spec.name)
+    argv = [*COMMAND, *RUN[:-3], "--duration", "60", "--target", "5Mbit", "--sources", "2", "--packet-times", "on"]
+    argv += ["--hosts", str(testbed.hosts_file), "--store", str(tmp_path / "s.sqlite")]
+    running = subprocess.Popen(argv, stdout=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: programs() == before + 2, timeout_s=30, what="a program in the kernel for each sink")
+        running.send_signal(how)
+        running.wait(timeout=30)
+    finally:
+        running.kill()
+    wait_until(lambda: programs() == before, timeout_s=15, what="the end of the programs in the kernel")
+    wait_until(lambda: lab_state(testbed.spec.name) == state, timeout_s=15, what="the state before")
+
+
+def test_words_that_are_not_allowed_are_refused(testbed, tmp_path: Path):
+    store = tmp_path / "s.sqlite"
+    done = labconsole(*RUN, "--packet-times", "auto", hosts=testbed.hosts_file, store=store)
+    assert done.returncode == 2
+    assert "--packet-times: invalid choice: 'auto'" in done.stderr
+    wrong = tmp_path / "hosts.yaml"
+    wrong.write_text(testbed.hosts_file.read_text().replace("defaults:\n", "defaults:\n  packet_times: maybe\n", 1))
+    done = labconsole(*RUN, "--target", "5Mbit", hosts=wrong, store=store)
+    assert done.returncode == 2
+    assert re.search(r"hosts.yaml:\d+: defaults.packet_times: .*maybe.*on", done.stderr), done.stderr

@@ -1,0 +1,202 @@
+"""What the sink's kernel timed, in the record and beside the other witnesses; and what of it verify sees to be wrong."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from labconsole.measure.latency_histogram import LatencyHistogram, bucket_of
+from labconsole.measure.packet_times import packet_times, refusal
+from labconsole.measure.recompute.packet_times import contradicting_times
+from labconsole.measure.recompute.record import unjudged
+from labconsole.measure.recompute.verdict import rejudge
+from labconsole.model.inventory import Inventory
+from labconsole.model.record.packet_times import EXTENSION, PacketTimes
+from labconsole.model.record.run import RunRecord
+from labconsole.model.record.verdict_codes import WEIGHT
+from labconsole.verdict.observed import TimedStream, TrialObservations
+from labconsole.wire.packet_times import StreamTimes
+from support.observed_trials import SENT, codes, found, observe, record
+
+GAP_NS = 70_400
+
+
+def histogram(*times: tuple[int, int]) -> list[list[int]]:
+    return [[bucket_of(value_ns), packets] for value_ns, packets in times]
+
+
+def counted(packets: int = SENT, **changes: Any) -> StreamTimes:
+    """Most took 20 µs, ten of them 3 ms."""
+    window_ns = GAP_NS * (packets - 1)
+    values: dict[str, Any] = {
+        "packets": packets, "bytes": 60 * packets, "first_ns": 10**9, "last_ns": 10**9 + window_ns, "processors": 1,
+        "late_packets": 0, "skipped_packets": 0, "negative_packets": 0,
+        "delay_sum_ns": 20_000 * (packets - 10) + 3_000_000 * 10, "delay_min_ns": 20_000, "delay_max_ns": 3_000_000,
+        "delay": histogram((20_000, packets - 10), (3_000_000, 10)),
+        "spacing": histogram((GAP_NS, packets - 1)),
+        "variation": histogram((100, packets - 1)),
+    }  # fmt: skip
+    return StreamTimes(**{**values, **changes})
+
+
+def timed(seen: TrialObservations, times: StreamTimes, clock_moved_ns: int = 0) -> TrialObservations:
+    seen.streams[0].times = TimedStream(counted=times, clock_moved_ns=clock_moved_ns)
+    return seen
+
+
+@pytest.fixture
+def nodes_of_one_kernel() -> Any:
+    """Makes records of source and sink under one kernel, and so with one clock."""
+    facts = {"facts": {"boot_id": "one"}}
+    environment = {"nodes": {"src1": facts, "snk1": facts}}
+    return lambda inventory, seen: record(inventory, seen, environment=environment)
+
+
+def times_of(run: RunRecord) -> PacketTimes:
+    told = packet_times(run.streams[0])
+    assert told is not None
+    return told
+
+
+def wrong(run: RunRecord) -> list[str]:
+    return [each.where for each in contradicting_times("streams[0]", run.streams[0])]
+
+
+def test_what_was_timed_is_in_the_record_and_all_of_it_holds(inventory: Inventory, nodes_of_one_kernel: Any) -> None:
+    run = nodes_of_one_kernel(inventory, timed(observe(inventory), counted()))
+    told = times_of(run)
+    assert (told.packets, told.processors, told.reason) == (SENT, 1, None)
+    assert told.window_s == pytest.approx(GAP_NS * (SENT - 1) / 1e9)
+    assert told.delay_ns is not None and told.spacing_ns is not None
+    assert told.delay_ns.p50 == pytest.approx(20_000, rel=1 / 128)
+    assert (told.delay_ns.min, told.delay_ns.max) == (20_000, 3_000_000)
+    assert told.delay_ns.p9999 == 3_000_000  # no quantile is longer than the longest
+    assert told.spacing_ns.packets == SENT - 1
+    assert LatencyHistogram.decoded(told.delay_ns.histogram).total == SENT
+    assert codes(run) == set() and wrong(run) == []
+    assert not [each for each in unjudged(run) if "extension" in each]
+
+
+def test_quantiles_that_take_more_packets_are_not_told(inventory: Inventory, nodes_of_one_kernel: Any) -> None:
+    seen = observe(inventory, sent=150)
+    told = times_of(nodes_of_one_kernel(inventory, timed(seen, counted(150))))
+    assert told.delay_ns is not None
+    assert told.delay_ns.p90 is not None and told.delay_ns.p99 is not None
+    assert (told.delay_ns.p999, told.delay_ns.p9999) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "clock_moved_ns", "words"),
+    [
+        ({"negative_packets": 3}, 0, "3 packets came before they were sent"),
+        ({}, 2_000_000, "was set by 2000000 ns meanwhile"),
+    ],
+)
+def test_clocks_that_cannot_be_trusted_give_no_delay(
+    inventory: Inventory, nodes_of_one_kernel: Any, changes: dict[str, Any], clock_moved_ns: int, words: str
+) -> None:
+    told = times_of(nodes_of_one_kernel(inventory, timed(observe(inventory), counted(**changes), clock_moved_ns)))
+    assert told.delay_ns is None and words in (told.reason or "")
+    assert told.spacing_ns is not None and told.variation_ns is not None
+
+
+def test_clocks_of_which_nothing_is_known_give_no_delay(inventory: Inventory) -> None:
+    told = times_of(record(inventory, timed(observe(inventory), counted())))
+    assert told.delay_ns is None and told.reason == "how far the clocks of source and sink agree is not known"
+
+
+def test_a_stream_of_which_nothing_came_is_told_as_that(inventory: Inventory) -> None:
+    seen = observe(inventory, uut_out=0)
+    nothing = dict.fromkeys(
+        ("bytes", "first_ns", "last_ns", "processors", "delay_sum_ns", "delay_min_ns", "delay_max_ns"), 0
+    )
+    run = record(inventory, timed(seen, counted(0, **nothing, delay=[], spacing=[], variation=[])))
+    told = times_of(run)
+    assert (told.window_s, told.delay_ns, told.spacing_ns, told.reason) == (None, None, None, "no packet came")
+    assert wrong(run) == []
+
+
+def test_more_than_the_nic_counted_and_less_than_was_captured_cannot_be(inventory: Inventory) -> None:
+    for packets in (SENT + 1, SENT - 1):
+        run = record(inventory, timed(observe(inventory), counted(packets)))
+        assert codes(run) == {"witnesses_disagree"}
+        assert found(run, "witnesses_disagree").evidence["timed_packets"] == packets
+        assert list(rejudge(run, WEIGHT)) == []
+
+
+def test_a_capture_that_missed_packets_is_no_doubt_where_the_kernel_timed_them_all(inventory: Inventory) -> None:
+    def missing() -> TrialObservations:
+        return observe(inventory, captured=SENT - 40, dropped=40)
+
+    assert codes(record(inventory, missing())) == {"capture_incomplete"}
+    run = record(inventory, timed(missing(), counted()))
+    assert codes(run) == set() and run.streams[0].measured_from == "counters"
+    (told,) = (each for each in run.influences if each["kind"] == "capture_incomplete")
+    assert (told["node"], told["dropped_packets"]) == ("snk1", 40)
+    assert list(rejudge(run, WEIGHT)) == []
+    # Of others' frames there may be as many as it missed.
+    less = record(inventory, timed(missing(), counted(SENT - 20)))
+    assert "capture_incomplete" in codes(less)
+    assert list(rejudge(less, WEIGHT)) == []
+
+
+def test_a_kernel_that_does_not_time_is_told_once_and_changes_nothing(inventory: Inventory) -> None:
+    seen = observe(inventory)
+    seen.streams[0].times = TimedStream(refused=("no_permission", "packets are timed\nfor root only"))
+    run = record(inventory, seen)
+    assert packet_times(run.streams[0]) is None
+    assert refusal(run.streams[0]) == "packets are timed for root only"
+    assert run.streams[0].extensions[EXTENSION]["refused"]["code"] == "no_permission"
+    assert codes(run) == set() and wrong(run) == []
+
+
+def bent(run: RunRecord, path: str, value: Any) -> RunRecord:
+    data = copy.deepcopy(run.to_json())
+    inner = data["streams"][0]["extensions"][EXTENSION]
+    *way, last = path.split(".")
+    for key in way:
+        inner = inner[key]
+    inner[last] = value
+    return RunRecord.model_validate(data)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "where"),
+    [
+        ("packets", -1, "packets"),
+        ("packets", SENT + 5, "spacing_ns.packets"),
+        ("processors", 0, "processors"),
+        ("late_packets", SENT + 1, "late_packets"),
+        ("skipped_packets", 40, "skipped_packets"),
+        ("window_s", 3.0, "window_s"),
+        ("reason", "a reason", "reason"),
+        ("clock_bound_ns", 9000, "clock_bound_ns"),
+        ("clock_bound_ns", None, "clock_bound_ns"),
+        ("negative_packets", 4, "delay_ns"),
+        ("delay_ns.p50", 21_000, "delay_ns.p50"),
+        ("delay_ns.p99", None, "delay_ns.p99"),
+        ("delay_ns.min", 2000, "delay_ns.min"),
+        ("delay_ns.max", 9_000_000, "delay_ns.max"),
+        ("delay_ns.mean", 30_000.0, "delay_ns.mean"),
+        ("delay_ns.packets", 7, "delay_ns.packets"),
+        ("spacing_ns.max", 100_000, "spacing_ns.max"),
+        ("variation_ns.histogram", "HISTFAAA", "variation_ns.histogram"),
+        ("by", "a guess", "by"),
+    ],
+)
+def test_what_was_changed_is_named(
+    inventory: Inventory, nodes_of_one_kernel: Any, path: str, value: Any, where: str
+) -> None:
+    run = nodes_of_one_kernel(inventory, timed(observe(inventory), counted()))
+    assert f"streams[0].extensions.{EXTENSION}.{where}" in wrong(bent(run, path, value))
+
+
+def test_what_another_version_wrote_is_not_judged_and_that_is_said(
+    inventory: Inventory, nodes_of_one_kernel: Any
+) -> None:
+    run = nodes_of_one_kernel(inventory, timed(observe(inventory), counted()))
+    other = bent(run, "version", 2)
+    assert packet_times(other.streams[0]) is None and wrong(other) == []
+    assert "the extension packet_times" in list(unjudged(other))
