@@ -10,40 +10,17 @@ from __future__ import annotations
 
 import argparse
 import os
-import statistics
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from math import comb
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from labconsole.agent.reading.kernel_drops import DropCounter, KernelLayout, read_layout
-from support.drop_chain import MACS, SINK_IP, SOURCE_IP, DropChain
-
-FLOOD = """
-import os, socket, struct, sys, time
-os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
-mac, own_mac, source_ip, sink_ip = sys.argv[1:]
-ip = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 46, 0, 0, 32, 17, 0, socket.inet_aton(source_ip), socket.inet_aton(sink_ip))
-total = sum(struct.unpack("!10H", ip))
-total = (total & 0xFFFF) + (total >> 16)
-ip = ip[:10] + struct.pack("!H", ~(total + (total >> 16)) & 0xFFFF) + ip[12:]
-frame = bytes.fromhex((mac + own_mac).replace(":", "")) + b"\\x08\\x00" + ip
-frame += struct.pack("!HHHHIIII", 9, 9, 26, 0, 0xBE9BE955, 1, 1, 1) + b"\\0\\0"
-s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
-s.bind(("s0", 0))
-for line in sys.stdin:
-    end = time.perf_counter_ns() + int(float(line) * 1e9)
-    sent, begin = 0, time.perf_counter_ns()
-    while time.perf_counter_ns() < end:
-        for _ in range(100):
-            s.send(frame)
-        sent += 100
-    print((time.perf_counter_ns() - begin) / sent, flush=True)
-"""
+from support.drop_chain import MACS, SINK_IP, DropChain
+from support.path_cost import in_pairs
 
 
 def to_its_end(chain: DropChain) -> None:
@@ -75,50 +52,16 @@ CASES: dict[str, Callable[[DropChain], None]] = {
 }
 
 
-def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Around the median: the narrowest pair of order statistics that holds it with at least 95 % certainty."""
-    ordered, count = sorted(values), len(values)
-    outside, rank = 0.0, 0
-    while rank < count // 2 and outside + comb(count, rank) / 2**count <= 0.025:
-        outside += comb(count, rank) / 2**count
-        rank += 1
-    rank = max(rank - 1, 0)
-    return ordered[rank], ordered[-1 - rank]
+def counting(layout: KernelLayout, chain: DropChain, by_helper: bool) -> Callable[[], int]:
+    """Count drops until told to end."""
+    counter = DropCounter(layout, [chain.host.inode], [SINK_IP], by_helper)
 
+    def end() -> int:
+        found = sum(row.packets for row in counter.rows())
+        counter.close()
+        return found
 
-def measured(chain: DropChain, layout: KernelLayout, by_helper: bool, pairs: int, duration_s: float) -> str:
-    """One case, one way to attach."""
-    argv = [*chain.source.prefix, sys.executable, "-c", FLOOD, MACS["u1"], MACS["s0"], SOURCE_IP, SINK_IP]
-    sender = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert sender.stdin is not None and sender.stdout is not None
-
-    def packet_ns() -> float:
-        assert sender.stdin is not None and sender.stdout is not None
-        print(duration_s, file=sender.stdin, flush=True)
-        return float(sender.stdout.readline())
-
-    added_ns, ratios, rows = [], [], 0
-    try:
-        packet_ns()
-        for number in range(pairs):
-            times = {}
-            for asked in (False, True) if number % 2 else (True, False):
-                counter = DropCounter(layout, [chain.host.inode], [SINK_IP], by_helper) if asked else None
-                times[asked] = packet_ns()
-                if counter is not None:
-                    rows += sum(row.packets for row in counter.rows())
-                    counter.close()
-            added_ns.append(times[True] - times[False])
-            ratios.append(times[True] / times[False])
-    finally:
-        sender.stdin.close()
-        sender.wait()
-    low, high = interval(ratios)
-    least, most = interval(added_ns)
-    return (
-        f"{statistics.median(added_ns):+5.0f} ns ({least:+.0f} to {most:+.0f}), ratio {statistics.median(ratios):.3f} "
-        f"({low:.3f} to {high:.3f}); {rows} drops counted"
-    )
+    return end
 
 
 def main() -> int:
@@ -137,7 +80,8 @@ def main() -> int:
             build(chain)
             time.sleep(0.2)
             for by_helper in (False, True):
-                told = measured(chain, layout, by_helper, args.pairs, args.duration)
+                begin = partial(counting, layout, chain, by_helper)
+                told = in_pairs(chain, begin, args.pairs, args.duration)
                 print(f"{name:<26} {'raw_tp' if by_helper else 'tp_btf'}: {told}", flush=True)
         finally:
             chain.close()
