@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 
 from labconsole.measure.latency_histogram import LatencyHistogram, lowest_ns
-from labconsole.measure.ledger_picture import MIN_BAR, Row, bar
+from labconsole.measure.ledger_picture import MIN_BAR, Row, bar, cut
 from labconsole.units import format_count
 
 EDGES_NS = [step * 10**decade for decade in range(11) for step in (1, 2, 5)]
@@ -41,5 +41,5 @@ def histogram_rows(histogram: LatencyHistogram, width: int) -> list[Row]:
         room = width - sum(len(text) for text, _ in row)
         if packets and room >= MIN_BAR:
             row.append((bar(packets / most, room), "good"))
-        rows.append(row)
+        rows.append(cut(row, width))
     return rows

@@ -57,7 +57,7 @@ def ledger_rows(stream: StreamRecord, width: int) -> list[Row]:
         rows.append(
             [("  └─ ", "muted"), (f"measured {_count(stream.measured_packets)}, by {stream.measured_from}", "")]
         )
-    return [_cut(row, width) for row in rows]
+    return [cut(row, width) for row in rows]
 
 
 def drop_words(hop: LedgerHop) -> str:
@@ -120,7 +120,8 @@ def bar(share: float, width: int) -> str:
     return "█" * full + (_EIGHTHS[rest] if rest else "")
 
 
-def _cut(row: Row, width: int) -> Row:
+def cut(row: Row, width: int) -> Row:
+    """As much of a row as there is room for."""
     kept: Row = []
     left = width
     for text, tone in row:

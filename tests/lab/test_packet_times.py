@@ -98,6 +98,7 @@ def test_a_plan_is_reported_with_every_packets_delay_and_exported(testbed, tmp_p
     reader, counts = HistogramLogReader(str(log), HdrHistogram(1, 2**36 - 1, 2)), []
     while (histogram := reader.get_next_interval_histogram()) is not None:
         counts.append(histogram.get_total_count())
+    reader.close()
     each = [times["packets"] for run in reversed(runs) for times in told(run)]
     assert counts == [count for packets in each for count in (packets, packets - 1, packets - 1)]
 

@@ -10,6 +10,7 @@ from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.record.note import RunNote
 from labconsole.model.record.run import RunRecord
 from support.fake_session import FakeSession, make_record
+from support.timed_packets import told_times
 
 START = datetime(2026, 3, 1, 8, 0, 0, tzinfo=UTC)
 
@@ -88,11 +89,22 @@ def sample_series(record: RunRecord) -> Series:
     return Series({"streams": table})
 
 
+def with_times(record: RunRecord) -> RunRecord:
+    """As if its sinks' kernels had timed every packet: a body, and a tail of three decades."""
+    delays = {18_000: 9_000, 31_000: 42_000, 64_000: 6_000, 410_000: 520, 2_300_000: 31, 21_000_000: 2}
+    streams = tuple(
+        stream.model_copy(update={"extensions": {"packet_times": told_times(delays)}}) for stream in record.streams
+    )
+    return record.model_copy(update={"streams": streams})
+
+
 def session_with_runs() -> FakeSession:
     """The matrix saved; a note and a time series on the newest lossy run."""
     session = FakeSession()
     session.store.records = list(reversed(matrix()))
     lossy = next(r for r in session.store.records if r.total.loss_packets)
+    timed = next(run for run in session.store.records if run.requested.frame_size_bytes == 500)
+    session.store.records[session.store.records.index(timed)] = with_times(timed)
     session.store.notes[lossy.run_id] = RunNote("the fan was loud", "op@lab", "2026-03-01T12:00:00.000000Z")
     session.store.kept_series = {r.run_id: sample_series(r) for r in session.store.records[:12]}
     session.store.kept_series[lossy.run_id] = sample_series(lossy)

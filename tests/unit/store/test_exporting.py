@@ -10,12 +10,15 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from hdrh.histogram import HdrHistogram
+from hdrh.log import HistogramLogReader
 
 from labconsole.cli.main import main
 from labconsole.model.record.run import Reason, Total, Verdict
 from labconsole.store.exporting import COLUMNS
 from labconsole.store.open import open_store
 from support.store_samples import planned, sample_record, sample_series
+from support.timed_packets import told_times
 
 FORMAT = (Path(__file__).parents[3] / "docs" / "data-format.md").read_text()
 
@@ -136,3 +139,26 @@ def test_every_column_is_explained():
     part = FORMAT.partition("## Tables of runs")[2].partition("\n## ")[0]
     rows = dict(re.findall(r"^\| `([a-z_]+)` \| (\w+)", part, re.MULTILINE))
     assert rows == COLUMNS
+
+
+def test_a_log_of_histograms_is_read_by_hdrhistograms_own_reader(tmp_path):
+    delays = {18_000: 9_000, 31_000: 42_000, 2_300_000: 31}
+    made = sample_record(4)
+    streams = tuple(
+        stream.model_copy(update={"extensions": {"packet_times": told_times(delays)}}) for stream in made.streams
+    )
+    url = str(tmp_path / "runs.sqlite")
+    with open_store(url) as store:
+        store.save(sample_record(3))
+        store.save(made.model_copy(update={"streams": streams}))
+    out = tmp_path / "times.hlog"
+    assert main(["runs", "export", "--store", url, "--out", str(out)]) == 0
+    tags = re.findall(r"^Tag=([^,]+),", out.read_text(), re.M)
+    names = [stream.name for stream in made.streams]
+    kinds = ("delay", "spacing", "variation")
+    assert tags == [f"{made.run_id}/{name}/{kind}" for name in names for kind in kinds]
+    reader = HistogramLogReader(str(out), HdrHistogram(1, 2**36 - 1, 2))
+    first = reader.get_next_interval_histogram()
+    reader.close()
+    assert first.get_total_count() == sum(delays.values())
+    assert first.get_value_at_percentile(100) == pytest.approx(2_300_000, rel=1 / 128)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from labconsole.measure.latency_histogram import LatencyHistogram, bucket_of
+from labconsole.measure.latency_histogram import LatencyHistogram
 from labconsole.measure.packet_times import packet_times, refusal
 from labconsole.measure.recompute.packet_times import contradicting_times
 from labconsole.measure.recompute.record import unjudged
@@ -19,26 +19,14 @@ from labconsole.model.record.verdict_codes import WEIGHT
 from labconsole.verdict.observed import TimedStream, TrialObservations
 from labconsole.wire.packet_times import StreamTimes
 from support.observed_trials import SENT, codes, found, observe, record
+from support.timed_packets import stream_times
 
 GAP_NS = 70_400
 
 
-def histogram(*times: tuple[int, int]) -> list[list[int]]:
-    return [[bucket_of(value_ns), packets] for value_ns, packets in times]
-
-
 def counted(packets: int = SENT, **changes: Any) -> StreamTimes:
     """Most took 20 µs, ten of them 3 ms."""
-    window_ns = GAP_NS * (packets - 1)
-    values: dict[str, Any] = {
-        "packets": packets, "bytes": 60 * packets, "first_ns": 10**9, "last_ns": 10**9 + window_ns, "processors": 1,
-        "late_packets": 0, "skipped_packets": 0, "negative_packets": 0,
-        "delay_sum_ns": 20_000 * (packets - 10) + 3_000_000 * 10, "delay_min_ns": 20_000, "delay_max_ns": 3_000_000,
-        "delay": histogram((20_000, packets - 10), (3_000_000, 10)),
-        "spacing": histogram((GAP_NS, packets - 1)),
-        "variation": histogram((100, packets - 1)),
-    }  # fmt: skip
-    return StreamTimes(**{**values, **changes})
+    return stream_times({20_000: packets - 10, 3_000_000: 10}, GAP_NS, **changes)
 
 
 def timed(seen: TrialObservations, times: StreamTimes, clock_moved_ns: int = 0) -> TrialObservations:
@@ -109,10 +97,9 @@ def test_clocks_of_which_nothing_is_known_give_no_delay(inventory: Inventory) ->
 
 def test_a_stream_of_which_nothing_came_is_told_as_that(inventory: Inventory) -> None:
     seen = observe(inventory, uut_out=0)
-    nothing = dict.fromkeys(
-        ("bytes", "first_ns", "last_ns", "processors", "delay_sum_ns", "delay_min_ns", "delay_max_ns"), 0
-    )
-    run = record(inventory, timed(seen, counted(0, **nothing, delay=[], spacing=[], variation=[])))
+    names = ("packets", "bytes", "first_ns", "last_ns", "processors", "delay_sum_ns", "delay_min_ns", "delay_max_ns")
+    nothing = counted(**dict.fromkeys(names, 0), delay=[], spacing=[], variation=[])
+    run = record(inventory, timed(seen, nothing))
     told = times_of(run)
     assert (told.window_s, told.delay_ns, told.spacing_ns, told.reason) == (None, None, None, "no packet came")
     assert wrong(run) == []

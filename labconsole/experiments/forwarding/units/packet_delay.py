@@ -120,7 +120,7 @@ def _figure(timed: Sequence[Timed], material: Material) -> Figure | None:
     maxima = {
         reading.setting: reading.rate.mean
         for reading in material.evaluation.maxima
-        if reading.is_maximum and reading.rate.mean > 0
+        if reading.loads > 1 and reading.rate.mean > 0
     }
     points = [each.point for each in timed]
     panels = []

@@ -14,6 +14,8 @@ NOT_TIMED = (
     "kernels time every one of them"
 )
 QUANTILE_CELLS = 10
+BY_USE = ("p50", "p99", "max", "p99.9", "p99.99", "p90")
+"""On a narrow screen the last go first."""
 
 
 def times_page(record: RunRecord, width: int) -> list[Row]:
@@ -37,13 +39,15 @@ def _stream(stream: StreamRecord, width: int) -> list[Row]:
     if times is None:
         return []
     rows = _counts(times, width)
-    names = "".join(f"{name:>{QUANTILE_CELLS}}" for name in ("p50", "p90", "p99", "p99.9", "p99.99", "max"))
+    told = fitting(width)
+    names = "".join(f"{name:>{QUANTILE_CELLS}}" for name in told)
     rows.append([("µs".ljust(LABEL_CELLS), "head"), (names, "muted")])
     for label, part in (("delay", times.delay_ns), ("spacing", times.spacing_ns), ("variation", times.variation_ns)):
         if part is None:
             rows += field(label, f"{UNKNOWN} {times.reason or ''}" if label == "delay" else UNKNOWN, width, "muted")
             continue
-        shown = (None if ns is None else ns / 1e3 for ns in quantiles_of(part).values())
+        values_ns = quantiles_of(part)
+        shown = (None if ns is None else ns / 1e3 for ns in map(values_ns.get, told))
         figures = "".join(f"{decimal(value, 1):>{QUANTILE_CELLS}}" for value in shown)
         rows.append([(label.ljust(LABEL_CELLS), "head"), (figures, "")])
     drawn, what = (times.delay_ns, "delay") if times.delay_ns is not None else (times.spacing_ns, "spacing")
@@ -53,6 +57,13 @@ def _stream(stream: StreamRecord, width: int) -> list[Row]:
     if histogram is None:
         return rows + field(what, "its histogram cannot be read", width, "warn")
     return [*rows, [], [(f"{what}: packets by how long", "head")], *histogram_rows(histogram, width)]
+
+
+def fitting(width: int) -> list[str]:
+    """The quantiles for which there is room, in their order."""
+    room = max(1, (width - LABEL_CELLS) // QUANTILE_CELLS)
+    kept = BY_USE[:room]
+    return [name for name in ("p50", "p90", "p99", "p99.9", "p99.99", "max") if name in kept]
 
 
 def _counts(times: PacketTimes, width: int) -> list[Row]:

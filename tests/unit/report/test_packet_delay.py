@@ -1,0 +1,78 @@
+"""Delay of every packet in a report: points whose delays are known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from labconsole.contracts.report import Figure
+from labconsole.report import draw
+from labconsole.report.assembly import Report
+from labconsole.report.panels import labels_of, panel_rows
+from support.report_runs import set_ups_of
+from support.timed_packets import told_times
+from unit.report.test_report import report_of, rows_of, table_named
+
+LOADS_MBPS = (100, 500, 900, 1000)
+
+
+def timed(platform: str, slower: int, first: int, *, times: bool = True) -> list[dict[str, Any]]:
+    """Runs of a platform at four loads, which forwards 1000 Mbit/s and the more slowly the more it is to do."""
+    runs: list[dict[str, Any]] = []
+    for place, mbps in enumerate(LOADS_MBPS):
+        most_us = slower * (place + 1)
+        delays = {20_000 * most_us: 9_000, 50_000 * most_us: 990, 900_000 * most_us: 10}
+        made = set_ups_of(
+            [mbps, mbps * 1.001, mbps * 0.999], first + 10 * place, platform=platform, point=place + first,
+            target=mbps * 10**6, offered_mbps=float(mbps), trials=len(LOADS_MBPS),
+        )  # fmt: skip
+        for run in made if times else ():
+            for stream in run["streams"]:
+                stream["extensions"] = {"packet_times": told_times(delays)}
+        runs += made
+    return runs
+
+
+def figures(report: Report) -> list[Figure]:
+    return [figure for figure in report.figures if figure.name == "packet-delay-quantiles"]
+
+
+def test_each_point_has_the_quantiles_of_all_its_packets(tmp_path: Path) -> None:
+    report = report_of(tmp_path / "s.sqlite", timed("raw", 1, 0))
+    rows = rows_of(table_named(report, "packet-delay"))
+    assert [(row["trials"], row["packets"]) for row in rows] == [(3, 30_000)] * 4
+    for place, row in enumerate(rows):
+        assert row["p50_ns"] == pytest.approx(20_000 * (place + 1), rel=1 / 128)
+        assert row["p99_ns"] == pytest.approx(50_000 * (place + 1), rel=1 / 128)
+        assert row["p9999_ns"] == row["max_ns"] == 900_000 * (place + 1)
+
+
+def test_curves_are_of_points_near_a_tenth_a_half_and_nine_tenths(tmp_path: Path) -> None:
+    report = report_of(tmp_path / "s.sqlite", timed("raw", 1, 0) + timed("container", 3, 100))
+    (figure,) = figures(report)
+    assert [panel.title.split(" at ")[1][:4] for panel in figure.panels] == ["10 %", "50 %", "90 %"]
+    for place, panel in enumerate(figure.panels):
+        assert [curve.label for curve in panel.curves] == ["raw", "container"]
+        for curve, slower in zip(panel.curves, (1, 3), strict=True):
+            assert curve.marks[0].y == pytest.approx(20 * slower * (place + 1), rel=1 / 128)
+            assert curve.marks[-1].y == pytest.approx(900 * slower * (place + 1), rel=1 / 128)
+            assert curve.marks[-1].x == 4.25  # 30 000 packets: one in 17 783
+    assert draw.draw(figure, ("svg",))["svg"]
+    lines = panel_rows(figure, figure.panels[0], labels_of(figure), 100, 17)
+    text = "\n".join("".join(part for part, _ in row) for row in lines)
+    assert "100┤" in text and "1000┤" in text
+
+
+def test_platforms_without_such_points_are_left_out(tmp_path: Path) -> None:
+    report = report_of(tmp_path / "s.sqlite", timed("raw", 1, 0) + timed("container", 3, 100, times=False))
+    (figure,) = figures(report)
+    assert labels_of(figure) == ["raw"]
+    assert {row["platform"] for row in rows_of(table_named(report, "packet-delay"))} == {"raw"}
+
+
+def test_without_times_there_is_neither(tmp_path: Path) -> None:
+    report = report_of(tmp_path / "s.sqlite", timed("raw", 1, 0, times=False))
+    assert figures(report) == []
+    assert "packet-delay" not in {table.name for table in report.tables}
