@@ -109,6 +109,9 @@ class ConsoleState:
     done: dict[DesignPoint, int] = field(default_factory=dict)
     """What was measured in this session: how many runs of it stand (none, if all were invalid)."""
 
+    connecting: set[str] = field(default_factory=set)
+    """Nodes that are waited for."""
+
     read_only: bool = False
     """This console only watches."""
 
@@ -159,6 +162,7 @@ class ConsoleState:
         elif isinstance(event, TrialFinished):
             self._finish(event, wall_s)
         elif isinstance(event, NodeChanged):
+            (self.connecting.add if event.state is NodeState.CONNECTING else self.connecting.discard)(event.node)
             bad = event.state in (NodeState.LOST, NodeState.FAILED)
             text = event.state.value + (f": {event.message}" if event.message else "")
             self.note(wall_s, text, "error" if bad else "information", event.node, " ")

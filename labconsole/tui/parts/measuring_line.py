@@ -67,6 +67,9 @@ class MeasuringLine(Lines):
             return [[(" ◇ ", "accent"), ("watching", "strong"), (words, "muted")]]
         if last is not None:
             return [self._last_run(width)]
+        if self._state.connecting:
+            words = f"   to {', '.join(sorted(self._state.connecting))}"
+            return [[(" ◌ ", "warn"), ("connecting", "strong"), (safe(words, width - 14), "muted")]]
         return [[(" ■ ", "muted"), ("ready", "strong"), (safe(f"   {self._start_words}", width - 10), "muted")]]
 
     def _last_run(self, width: int) -> list[Span]:

@@ -34,6 +34,30 @@ def test_instructions_are_those_of_the_kernels_manual():
     assert p.code()[-16:-15] == bytes([0xB7 | RESULT])
 
 
+def test_instructions_of_arithmetic_are_those_of_the_kernels_manual():
+    p = Assembly()
+    p.multiply_value(1, 3)
+    p.shift_left(2, 7)
+    p.shift_right(3, 16)
+    p.negate(4)
+    p.from_network(5)
+    p.jump_if(6, "signed <=", 7, "end")
+    p.jump_if_value(8, "<", 128, "end")
+    p.label("end")
+    p.leave(0)
+    assert p.code().hex(" ", 8).split() == [
+        "2701000003000000",  # r1 *= 3
+        "6702000007000000",  # r2 <<= 7
+        "7703000010000000",  # r3 >>= 16
+        "8704000000000000",  # r4 = -r4
+        "dc05000020000000",  # r5 = be32 r5
+        "dd76010000000000",  # if r6 s<= r7 goto +1
+        "a508000080000000",  # if r8 < 128 goto +0
+        "b700000000000000",  # r0 = 0
+        "9500000000000000",  # exit
+    ]
+
+
 def test_a_label_that_is_nowhere_and_one_given_twice_are_refused():
     p = Assembly()
     p.jump("nowhere")

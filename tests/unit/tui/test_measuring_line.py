@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from labconsole.engine.execution.stopwatch import Stopwatch
-from labconsole.engine.live.events import Phase, PhaseChanged, TrialStarted
+from labconsole.engine.live.events import NodeChanged, NodeState, Phase, PhaseChanged, TrialStarted
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.tui.console.measured_now import MeasuredNow, measured_now, point_words
 from labconsole.tui.console.state import ConsoleState, PlanOver
-from labconsole.tui.parts.measuring_line import fitting
+from labconsole.tui.parts.measuring_line import MeasuringLine, fitting
 from support.driven_console import SIZES, console, settle, text, until
 from support.fake_lab_session import LabSession
 from support.fake_session import FakeSession
@@ -40,6 +40,22 @@ def test_what_is_measured_is_said_with_its_place_and_time() -> None:
     assert now.left_s == 2 * 12 + 8
     assert now.done_ratio == 2 / 5
     assert not now.by
+
+
+def test_it_is_ready_when_the_nodes_are_there() -> None:
+    state = ConsoleState()
+
+    def shown() -> str:
+        (row,) = MeasuringLine(state, "press r to start a trial").lines(80)
+        return "".join(part for part, _ in row)
+
+    for node in ("uut", "snk1"):
+        state.apply(NodeChanged(node=node, state=NodeState.CONNECTING), now_s=1.0, wall_s=0.0)
+    assert shown() == " ◌ connecting   to snk1, uut"
+    state.apply(NodeChanged(node="snk1", state=NodeState.CONNECTED), now_s=2.0, wall_s=0.0)
+    assert shown() == " ◌ connecting   to uut"
+    state.apply(NodeChanged(node="uut", state=NodeState.FAILED, message="no route"), now_s=3.0, wall_s=0.0)
+    assert shown() == " ■ ready   press r to start a trial"
 
 
 def test_what_does_not_fit_is_said_in_fewer_words_and_the_time_left_goes_last() -> None:
