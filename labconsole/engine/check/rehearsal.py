@@ -75,7 +75,7 @@ async def _learn(bench: CheckContext, inventory: Inventory, prepared: Prepared, 
 
 
 async def _take(bench: CheckContext, inventory: Inventory, prepared: Prepared, request: DesignPoint) -> RunRecord:
-    session, defaults = bench.session, inventory.defaults
+    session = bench.session
     links = {name: bench.link(name) for name in _nodes(inventory)}
     live = LiveStreams(Telemetry(), inventory, {name: link.monotonic_offset_ns for name, link in links.items()})
     trial = Trial(
@@ -84,12 +84,7 @@ async def _take(bench: CheckContext, inventory: Inventory, prepared: Prepared, r
         request=request,
         links=links,
         prepared=prepared,
-        settings=TrialSettings(
-            drain_s=min(DRAIN_S, defaults.drain_s) if inventory.emulated else defaults.drain_s,
-            sample_interval_s=defaults.sample_interval_s,
-            capture_buffer_kib=defaults.capture_buffer_kib,
-            capture_directories={name: node.capture_dir for name, node in inventory.nodes.items()},
-        ),
+        settings=TrialSettings.of(inventory, min(DRAIN_S, inventory.defaults.drain_s) if inventory.emulated else None),
         live=live,
         guests=bench.session.guest_processes(),
         emit=_nobody,

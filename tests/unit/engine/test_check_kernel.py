@@ -1,0 +1,57 @@
+"""What `labconsole check` says of a kernel that tells more than counters, and of one that does not."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from labconsole.engine.check import kernel
+from labconsole.engine.check.context import CheckContext
+from labconsole.engine.check.result import CheckFinding
+from labconsole.errors import AgentError
+from support.fake_session import make_inventory
+
+
+def finding(check: Any, node: str, refusals: list[str], **defaults: str) -> tuple[CheckFinding, list[str]]:
+    """What comes of it, and what the node was asked. ``refusals``: codes, one for each time it is asked to begin."""
+    asked: list[str] = []
+    inventory = make_inventory()
+    inventory = inventory.model_copy(update={"defaults": inventory.defaults.model_copy(update=defaults)})
+
+    async def ask(request: Any, *, timeout_s: float) -> Any:
+        asked.append(request.op)
+        if request.op.endswith(".start") and refusals:
+            raise AgentError(node, "it says no", code=refusals.pop(0), operation=request.op)
+
+    session = SimpleNamespace(inventory=inventory, links={node: SimpleNamespace(ask=ask)})
+    return asyncio.run(check(CheckContext(cast(Any, session), None, fix=False), node)), asked
+
+
+@pytest.mark.parametrize(
+    ("check", "node", "op", "setting"),
+    [
+        (kernel.drop_reasons, "uut", "kernel_drops", "drop_reasons"),
+        (kernel.packet_times, "snk1", "packet_times", "packet_times"),
+    ],
+)
+def test_it_is_begun_and_ended_and_what_the_kernel_refuses_is_a_doubt_where_it_is_asked_for(
+    check: Any, node: str, op: str, setting: str
+) -> None:
+    found, asked = finding(check, node, [])
+    assert (found.status, found.evidence) == ("pass", f"to be had ({setting}: off)")
+    assert asked == [f"{op}.start", f"{op}.stop"]
+    found, _ = finding(check, node, ["no_permission"])
+    assert (found.status, found.values["refused"]) == ("pass", "no_permission")
+    assert f"not asked for ({setting}: off)" in found.evidence and "it says no" in found.evidence
+    found, _ = finding(check, node, ["no_permission"], **{setting: "on"})
+    assert found.status == "warn" and found.hint is not None
+    assert found.evidence == "not to be had: it says no"
+
+
+def test_what_a_former_trial_left_is_ended_first() -> None:
+    found, asked = finding(kernel.packet_times, "snk1", ["exists"])
+    assert found.status == "pass"
+    assert asked == ["packet_times.start", "packet_times.stop", "packet_times.start", "packet_times.stop"]
