@@ -29,6 +29,7 @@ from labconsole.model.design_point import DesignPoint
 from labconsole.model.identity import operator_name
 from labconsole.model.inventory import Inventory, Stream
 from labconsole.model.limits_check import nodes_of
+from labconsole.model.plan.plan import Plan
 from labconsole.model.record.envelope import NodeVersions
 from labconsole.wire import lease, message
 from labconsole.wire.counters import CountersSampled
@@ -221,6 +222,6 @@ class ConnectedTestbed(ABC, Generic[StoreT]):
         """The UUT, and the sources and sinks of the streams that a request uses."""
         return nodes_of(request, self.inventory)
 
-    def settings(self, *, drain_s: float | None = None) -> TrialSettings:
-        """How trials are taken on this testbed unless a plan says otherwise."""
-        return TrialSettings.of(self.inventory, drain_s)
+    def settings(self, plan: Plan | None = None) -> TrialSettings:
+        """How trials are taken on this testbed, and of a plan, which may say otherwise."""
+        return TrialSettings.of(self.inventory, plan)

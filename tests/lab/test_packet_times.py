@@ -106,7 +106,7 @@ def test_a_plan_is_reported_with_every_packets_delay_and_exported(testbed, tmp_p
 def test_a_capture_that_is_too_small_is_no_doubt_where_the_kernel_saw_all(testbed, tmp_path: Path):
     small = tmp_path / "hosts.yaml"
     text = testbed.hosts_file.read_text()
-    small.write_text(text.replace("defaults:\n", "defaults:\n  capture_buffer_kib: 64\n  packet_times: 'on'\n", 1))
+    small.write_text(text.replace("defaults:\n", "defaults:\n  capture_buffer_kib: 64\n  packet_times: on\n", 1))
     found = []
     for _ in range(5):
         done = labconsole(*RUN, "--target", "max", hosts=small, store=tmp_path / "s.sqlite")

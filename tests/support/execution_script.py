@@ -93,7 +93,7 @@ class Script:
     def stopping(self) -> bool:
         return self._stop.is_set()
 
-    def settings(self, *, drain_s: float | None = None) -> None:
+    def settings(self, plan: Plan | None = None) -> None:
         return None
 
     def nodes_of(self, request: DesignPoint) -> list[str]:

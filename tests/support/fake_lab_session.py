@@ -186,7 +186,7 @@ class LabSession(FakeSession):
     def stopping(self) -> bool:
         return self._stop.is_set()
 
-    def settings(self, *, drain_s: float | None = None) -> Any:
+    def settings(self, plan: Plan | None = None) -> Any:
         return None
 
     async def renew_lease(self, left_s: float | None) -> None:

@@ -36,7 +36,7 @@ class Stopped:
         self.stopping, self.asked = False, dict[str, Any]()
         self.stage = NoCrews()
 
-    def settings(self, *, drain_s: float | None = None) -> None:
+    def settings(self, plan: Plan | None = None) -> None:
         return None
 
     def nodes_of(self, request: DesignPoint) -> list[str]:

@@ -97,7 +97,7 @@ class Script:
         """Given how many trials were taken, what happens instead: invalid, lost, refused, uncounted, stop."""
         self.taken = 0
 
-    def settings(self, *, drain_s: float | None = None) -> None:
+    def settings(self, plan: Plan | None = None) -> None:
         return None
 
     async def settle(self, seconds: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from labconsole.contracts.driver import Driver, Prepared
@@ -75,7 +76,7 @@ async def _learn(bench: CheckContext, inventory: Inventory, prepared: Prepared, 
 
 
 async def _take(bench: CheckContext, inventory: Inventory, prepared: Prepared, request: DesignPoint) -> RunRecord:
-    session = bench.session
+    session, defaults = bench.session, inventory.defaults
     links = {name: bench.link(name) for name in _nodes(inventory)}
     live = LiveStreams(Telemetry(), inventory, {name: link.monotonic_offset_ns for name, link in links.items()})
     trial = Trial(
@@ -84,7 +85,10 @@ async def _take(bench: CheckContext, inventory: Inventory, prepared: Prepared, r
         request=request,
         links=links,
         prepared=prepared,
-        settings=TrialSettings.of(inventory, min(DRAIN_S, inventory.defaults.drain_s) if inventory.emulated else None),
+        settings=replace(
+            TrialSettings.of(inventory),
+            drain_s=min(DRAIN_S, defaults.drain_s) if inventory.emulated else defaults.drain_s,
+        ),
         live=live,
         guests=bench.session.guest_processes(),
         emit=_nobody,

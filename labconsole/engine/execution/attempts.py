@@ -233,7 +233,7 @@ class Attempts:
                 plan=place,
                 repetition=repetition,
                 repetitions=repetitions,
-                settings=session.settings(drain_s=plan.drain_s),
+                settings=session.settings(plan),
                 tolerances=asked.tolerances,
                 settle_s=plan.settle_s,
                 role=asked.role,

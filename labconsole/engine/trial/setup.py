@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import DropReasons, Inventory, Stream
+from labconsole.model.plan.plan import Plan
 from labconsole.wire.capture import StartCapture
 from labconsole.wire.stream_spec import StreamSpec
 
@@ -44,16 +45,17 @@ class TrialSettings:
     """Look at how evenly frames arrive, too: in calibrations."""
 
     @classmethod
-    def of(cls, inventory: Inventory, drain_s: float | None = None) -> TrialSettings:
-        """The testbed's defaults, and a plan's own ``drain_s`` where it has one."""
+    def of(cls, inventory: Inventory, plan: Plan | None = None) -> TrialSettings:
+        """The testbed's defaults, and what a plan says instead."""
         defaults = inventory.defaults
+        drain_s, drops, times = (None,) * 3 if plan is None else (plan.drain_s, plan.drop_reasons, plan.packet_times)
         return cls(
             drain_s=defaults.drain_s if drain_s is None else drain_s,
             sample_interval_s=defaults.sample_interval_s,
             capture_buffer_kib=defaults.capture_buffer_kib,
             capture_directories={name: node.capture_dir for name, node in inventory.nodes.items()},
-            drop_reasons=defaults.drop_reasons,
-            packet_times=defaults.packet_times == "on",
+            drop_reasons=drops or defaults.drop_reasons,
+            packet_times=(times or defaults.packet_times) == "on",
         )
 
 

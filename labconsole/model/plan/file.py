@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, PlainValidator
 
 from labconsole.model.design_point import BACKGROUNDS, GENERATORS, MAX_DURATION_S, OBSERVE, FrameSize, TargetWish
-from labconsole.model.inventory import Name
+from labconsole.model.inventory import DropReasons, Name, OnOrOff
 from labconsole.model.plan.boots import BootFactors
 from labconsole.model.plan.claims import CLAIMS
 from labconsole.model.plan.conduct import HookCommand, Retry, Stop, WarmUp
@@ -28,7 +28,7 @@ MATRIX_KEYS = ("platforms", "frame_sizes", "targets", "sources", "backgrounds")
 MATRIX_NEEDS = ("platforms", "frame_sizes", "targets", "duration_s")
 NOT_OF_GUESTS = (
     "points", "frame_sizes", "targets", "sources", "backgrounds", "include", "exclude", "overrides", "search",
-    "duration_s", "generator", "observe", "warm_up", "claims", "drain_s",
+    "duration_s", "generator", "observe", "warm_up", "claims", "drain_s", "drop_reasons", "packet_times",
 )  # fmt: skip
 """What a plan of guests in number does not have: no frames are forwarded."""
 
@@ -213,6 +213,8 @@ class PlanFile(BaseModel):
     drain_s: Annotated[Seconds, Field(ge=0.1, le=60)] | None = None
     generator: Generator | None = None
     observe: Observe | None = None
+    drop_reasons: DropReasons | None = None
+    packet_times: OnOrOff | None = None
     max_redo: Annotated[int, Field(strict=True, ge=0, le=100)] = 2
     retry: Retry = Retry()
     warm_up: Annotated[WarmUp | None, BeforeValidator(_no, json_schema_input_type=WarmUp | bool | None)] = None

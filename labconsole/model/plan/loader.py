@@ -81,7 +81,7 @@ def _matrix_plan(file: PlanFile) -> Plan:
 def _how(file: PlanFile) -> dict[str, Any]:
     """What every kind of plan says in the same words."""
     names = (
-        "order", "seed", "settle_s", "drain_s", "generator", "observe", "max_redo",
+        "order", "seed", "settle_s", "drain_s", "generator", "observe", "drop_reasons", "packet_times", "max_redo",
         "tolerances", "retry", "warm_up", "stop", "pre", "post", "search", "set_ups", "claims",
     )  # fmt: skip
     own = {"name": file.plan, "grid": not without_grid(file), "margin_ratio": file.margin}

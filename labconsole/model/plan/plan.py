@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from labconsole.model.design_point import DesignPoint, FrameSize, TargetWish
-from labconsole.model.inventory import Inventory
+from labconsole.model.inventory import DropReasons, Inventory, OnOrOff
 from labconsole.model.plan.blocks import (
     PILOT,
     PlannedSetUp,
@@ -93,6 +93,8 @@ class Plan:
     drain_s: float | None
     generator: str | None
     observe: str | None
+    drop_reasons: DropReasons | None = None
+    packet_times: OnOrOff | None = None
     max_redo: int
     """How often a trial that came out invalid is tried again before the plan goes on."""
 
@@ -295,10 +297,10 @@ class Plan:
     def hash(self) -> str:
         """Hash of what is measured at each point index: factors in their order, duration, convention, instruments.
 
-        Not of the name, seed, order, set-ups, repetitions, margin, claims, waits, tolerances or how it is carried out:
-        a finished plan can be extended by more set-ups, without blocks by more repetitions, and none of these changes
-        what a single run measures. A list of points that is a matrix in its order has that matrix's hash, and so has a
-        matrix whose rules leave it one.
+        Not of the name, seed, order, set-ups, repetitions, margin, claims, waits, tolerances, of what kernels are
+        asked, or of how it is carried out: a finished plan can be extended by more set-ups, without blocks by more
+        repetitions, and none of these changes what a single run measures. A list of points that is a matrix in its
+        order has that matrix's hash, and so has a matrix whose rules leave it one.
         """
         return self._hash
 

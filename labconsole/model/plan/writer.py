@@ -124,6 +124,8 @@ def plan_text(plan: Plan, remarks: Sequence[str] = ()) -> str:
         ("seed", plan.seed, "seed of the random order"),
         ("settle_s", None if plan.settle_s is None else f"{plan.settle_s:.12g}", "pause after a trial"),
         ("drain_s", None if plan.drain_s is None else f"{plan.drain_s:.12g}", "shortest wait for late packets"),
+        ("drop_reasons", plan.drop_reasons, "whether the unit under test's kernel says why it drops packets"),
+        ("packet_times", plan.packet_times, "whether the sinks' kernels time every packet"),
         ("max_redo", plan.max_redo, "how often an invalid trial is repeated"),
     ]
     for key, value, remark in [each for each in said if each[0] in shared] + rest:

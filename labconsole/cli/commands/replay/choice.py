@@ -10,6 +10,12 @@ from labconsole.model.plan.order import configuration
 from labconsole.model.plan.plan import Plan
 
 
+def watched(plan: Plan, args: argparse.Namespace) -> Plan:
+    """The plan with what the command line asks kernels for in place of its own."""
+    given = {"drop_reasons": args.drop_reasons, "packet_times": args.packet_times}
+    return replace(plan, **{name: value for name, value in given.items() if value is not None})
+
+
 def first_blocks(plan: Plan, args: argparse.Namespace) -> Plan:
     """The plan with as many blocks as --set-ups leaves. Raises ConfigError."""
     if args.set_ups is None:
