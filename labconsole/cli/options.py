@@ -34,12 +34,12 @@ SHARED: dict[str, dict[str, Any]] = {
     },
     "--drop-reasons": {
         "choices": ("auto", "on", "off"),
-        "help": "ask the UUT's kernel why it drops packets; auto: as long as that takes next to nothing (default: the "
-        "testbed file's)",
+        "help": "ask the UUT's kernel why it drops packets; auto: as long as that takes next to nothing (default: as "
+        "the plan or the testbed file says)",
     },
     "--packet-times": {
         "choices": ("on", "off"),
-        "help": "let the sinks' kernels count and time every packet (default: the testbed file's)",
+        "help": "let the sinks' kernels count and time every packet (default: as the plan or the testbed file says)",
     },
 }
 """Options that are the same wherever they are."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from labconsole.engine.trial.setup import TrialSettings
 from labconsole.errors import ConfigError, LackingHere, OtherTestbed
 from labconsole.model.plan.estimate import TRIAL_OVERHEAD_S, estimate
 from labconsole.model.plan.loader import MAX_TRIALS, check_plan, load_plan
@@ -120,6 +121,7 @@ def test_more_repetitions_keep_the_order_of_those_before(write, order):
         BASE + "seed: 7\norder: full-random\n",
         BASE + "settle_s: 1\ndrain_s: 1\nmax_redo: 0\ntolerances: {offered_ratio: 0.1}\n",
         BASE + "generator: auto\nobserve: quiet\n",
+        BASE + "drop_reasons: auto\npacket_times: on\n",
     ],
 )
 def test_the_hash_is_that_of_the_meaning(write, plan, same):
@@ -150,6 +152,22 @@ def test_the_testbeds_defaults_fill_what_the_file_leaves_out(write):
     assert (plan.settle_s, plan.drain_s, plan.generator, plan.observe) == (0, 2, "pktgen", "live")
     assert {(p.request.generator, p.request.observe) for p in plan.points} == {("pktgen", "live")}
     assert plan.hash() != load_plan(write(BASE)).hash()
+
+
+def test_what_kernels_are_asked_is_the_plans_where_it_says_so(write):
+    defaults = INVENTORY.defaults.model_copy(update={"drop_reasons": "on", "packet_times": "on"})
+    there = INVENTORY.model_copy(update={"defaults": defaults})
+
+    def asked(inventory, text):
+        found = TrialSettings.of(inventory, load_plan(write(BASE + text), inventory))
+        return found.drop_reasons, found.packet_times
+
+    assert asked(INVENTORY, "") == ("off", False)
+    assert asked(there, "") == ("on", True)
+    assert asked(there, "drop_reasons: auto\npacket_times: off\n") == ("auto", False)
+    assert asked(INVENTORY, "packet_times: on\n") == ("off", True)
+    with pytest.raises(ConfigError, match=r"plan.yaml:\d+: packet_times: .*'maybe'"):
+        load_plan(write(BASE + "packet_times: maybe\n"))
 
 
 def test_a_reference_names_the_place_of_a_run(plan):
