@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from labconsole.measure.latency_histogram import LatencyHistogram
+from labconsole.measure.time_histogram import TimeHistogram
 from labconsole.measure.timing import one_way_doubt
 from labconsole.model.record.packet_times import (
     EXTENSION,
@@ -30,7 +30,7 @@ def build_packet_times(
     """``clocks_ns``: how far sender's and sink's clock may be apart (0: one clock; None: not known). ``stamp_lead_ns``:
     how long before it is sent a packet may have been stamped.
     """
-    delays = LatencyHistogram.of(counted.delay)
+    delays = TimeHistogram.of(counted.delay)
     bound_ns: int | None = None
     reason: str | None = "no packet came"
     if counted.packets:
@@ -60,12 +60,12 @@ def build_packet_times(
         clock_bound_ns=bound_ns,
         reason=reason,
         delay_ns=times,
-        spacing_ns=times_of(LatencyHistogram.of(counted.spacing)) if counted.spacing else None,
-        variation_ns=times_of(LatencyHistogram.of(counted.variation)) if counted.variation else None,
+        spacing_ns=times_of(TimeHistogram.of(counted.spacing)) if counted.spacing else None,
+        variation_ns=times_of(TimeHistogram.of(counted.variation)) if counted.variation else None,
     )
 
 
-def times_of(histogram: LatencyHistogram, longest_ns: int | None = None) -> Times:
+def times_of(histogram: TimeHistogram, longest_ns: int | None = None) -> Times:
     """What is told of a histogram. ``longest_ns``: where it is known exactly. Raises ValueError without packets."""
     total = histogram.total
     most = histogram.quantile_ns(1.0) if longest_ns is None else longest_ns
@@ -97,10 +97,10 @@ def quantiles_of(times: Times) -> dict[str, int | None]:
     }
 
 
-def histogram_of(times: Times) -> LatencyHistogram | None:
+def histogram_of(times: Times) -> TimeHistogram | None:
     """None: what a record from elsewhere calls one is none."""
     try:
-        return LatencyHistogram.decoded(times.histogram)
+        return TimeHistogram.decoded(times.histogram)
     except ValueError:
         return None
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from labconsole.measure.latency_histogram import LatencyHistogram
+from labconsole.measure.time_histogram import TimeHistogram
 from labconsole.model.record.packet_times import EXTENSION, PacketTimes
 
 
@@ -26,7 +26,7 @@ def packet_delays(streams: Sequence[Mapping[str, Any]]) -> PacketDelays | None:
             delay = PacketTimes.model_validate((stream.get("extensions") or {}).get(EXTENSION)).delay_ns
             if delay is None:
                 return None
-            LatencyHistogram.decoded(delay.histogram)
+            TimeHistogram.decoded(delay.histogram)
         except ValueError:  # not told, by another version, or broken: verify tells it
             return None
         histograms.append(delay.histogram)

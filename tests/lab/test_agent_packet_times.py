@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from labconsole.measure.latency_histogram import LatencyHistogram
+from labconsole.measure.time_histogram import TimeHistogram
 from support.agent_process import AgentProcess, eventually
 from support.bpf_programs import programs
 from support.drop_chain import SINK_IP, SOURCE_IP, DropChain
@@ -102,7 +102,7 @@ def test_every_packet_is_counted_and_its_delay_is_that_of_a_capture_beside(
     assert packets_in(stream["delay"]) == PACKETS
     assert packets_in(stream["spacing"]) == packets_in(stream["variation"]) == PACKETS - 1
     assert stream["delay_min_ns"] <= stream["delay_sum_ns"] / PACKETS <= stream["delay_max_ns"]
-    found = LatencyHistogram.of(stream["delay"])
+    found = TimeHistogram.of(stream["delay"])
     for ratio in (0.01, 0.1, 0.5, 0.9):
         beside_ns = delays_ns[int(ratio * PACKETS)]
         assert found.quantile_ns(ratio) == pytest.approx(beside_ns, abs=2000 + beside_ns / 128), ratio
@@ -148,7 +148,7 @@ def test_packets_behind_a_token_bucket_are_as_far_apart_as_it_lets_them(chain: D
     (stream,) = timed(sink)
     assert stream["packets"] == packets
     apart_ns = size_bytes * 8 * 1e9 / rate_bps
-    assert LatencyHistogram.of(stream["spacing"]).quantile_ns(0.5) == pytest.approx(apart_ns, rel=1 / 64)
+    assert TimeHistogram.of(stream["spacing"]).quantile_ns(0.5) == pytest.approx(apart_ns, rel=1 / 64)
     # The bucket holds two frames, which leave at once.
     assert stream["last_ns"] - stream["first_ns"] == pytest.approx((packets - 2) * apart_ns, rel=0.01)
 

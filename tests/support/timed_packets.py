@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from labconsole.measure.latency_histogram import bucket_of
 from labconsole.measure.packet_times import build_packet_times
+from labconsole.measure.time_histogram import bucket_of
 from labconsole.wire.packet_times import StreamTimes
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from labconsole.measure.latency_histogram import LatencyHistogram, bucket_of, highest_ns, lowest_ns
 from labconsole.measure.recompute.discrepancy import Discrepancy, against
+from labconsole.measure.time_histogram import TimeHistogram, bucket_of, highest_ns, lowest_ns
 from labconsole.model.record.packet_times import EXTENSION, VERSION, PacketTimes, PacketTimesRefused, Times
 from labconsole.model.record.run import StreamRecord
 
@@ -78,7 +78,7 @@ def _histograms(where: str, times: PacketTimes) -> Iterator[Discrepancy]:
             continue
         here = f"{where}.{name}"
         try:
-            histogram = LatencyHistogram.decoded(found.histogram)
+            histogram = TimeHistogram.decoded(found.histogram)
         except ValueError as exc:
             yield against(f"{here}.histogram", f"cannot be read: {exc}")
             continue
@@ -102,7 +102,7 @@ def _histograms(where: str, times: PacketTimes) -> Iterator[Discrepancy]:
             yield against(f"{here}.mean", says, mean)
 
 
-def _quantiles(here: str, found: Times, histogram: LatencyHistogram, *, exact_most: bool) -> Iterator[Discrepancy]:
+def _quantiles(here: str, found: Times, histogram: TimeHistogram, *, exact_most: bool) -> Iterator[Discrepancy]:
     buckets = list(histogram.packets)
     for name, (part, whole) in RATIOS.items():
         said, due = getattr(found, name), _at_rank(histogram, -(-histogram.total * part // whole))
@@ -123,7 +123,7 @@ def _quantiles(here: str, found: Times, histogram: LatencyHistogram, *, exact_mo
             yield against(f"{here}.{name}", says, value)
 
 
-def _at_rank(histogram: LatencyHistogram, rank: int) -> int:
+def _at_rank(histogram: TimeHistogram, rank: int) -> int:
     seen = 0
     for bucket, count in histogram.packets.items():
         seen += count

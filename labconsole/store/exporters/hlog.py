@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from labconsole.measure.latency_histogram import LatencyHistogram
 from labconsole.measure.packet_times import histogram_of, packet_times
+from labconsole.measure.time_histogram import TimeHistogram
 from labconsole.model.record.run import RunRecord
 from labconsole.store.exporting import ChosenRuns
 
@@ -45,7 +45,7 @@ def _lines(record: RunRecord) -> Iterator[str]:
                 yield _line(f"{record.run_id}/{stream.name}/{name}", began_s, told.window_s or 0.0, histogram)
 
 
-def _line(tag: str, began_s: float, window_s: float, histogram: LatencyHistogram) -> str:
+def _line(tag: str, began_s: float, window_s: float, histogram: TimeHistogram) -> str:
     safe = "".join(char if char.isalnum() or char in "/-_." else "_" for char in tag)
     longest_ms = histogram.quantile_ns(1.0) / 1e6
     return f"Tag={safe},{began_s:.3f},{window_s:.3f},{longest_ms:.3f},{histogram.encoded()}\n"

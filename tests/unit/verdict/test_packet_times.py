@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from labconsole.measure.latency_histogram import LatencyHistogram
 from labconsole.measure.packet_times import packet_times, refusal
 from labconsole.measure.recompute.packet_times import contradicting_times
 from labconsole.measure.recompute.record import unjudged
 from labconsole.measure.recompute.verdict import rejudge
+from labconsole.measure.time_histogram import TimeHistogram
 from labconsole.model.inventory import Inventory
 from labconsole.model.record.packet_times import EXTENSION, PacketTimes
 from labconsole.model.record.run import RunRecord
@@ -62,7 +62,7 @@ def test_what_was_timed_is_in_the_record_and_all_of_it_holds(inventory: Inventor
     assert (told.delay_ns.min, told.delay_ns.max) == (20_000, 3_000_000)
     assert told.delay_ns.p9999 == 3_000_000  # no quantile is longer than the longest
     assert told.spacing_ns.packets == SENT - 1
-    assert LatencyHistogram.decoded(told.delay_ns.histogram).total == SENT
+    assert TimeHistogram.decoded(told.delay_ns.histogram).total == SENT
     assert codes(run) == set() and wrong(run) == []
     assert not [each for each in unjudged(run) if "extension" in each]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from labconsole.contracts.report import Cell, Figure, Mark, Panel, PlottedCurve, ReportUnit, Table
-from labconsole.measure.latency_histogram import LatencyHistogram
+from labconsole.measure.time_histogram import TimeHistogram
 from labconsole.report.captions import platforms_of, sizes_of
 from labconsole.report.material import Material
 from labconsole.report.points import DEDICATED, PointSummary, RunFacts, Setting
@@ -41,7 +41,7 @@ class Timed:
 
     point: PointSummary
     trials: int
-    delays: LatencyHistogram
+    delays: TimeHistogram
     longest_ns: int
 
 
@@ -63,9 +63,9 @@ def timed_at(point: PointSummary, facts: Mapping[str, RunFacts]) -> Timed | None
     packets: dict[int, int] = {}
     for each in known:
         for text in each.histograms:
-            for bucket, count in LatencyHistogram.decoded(text).packets.items():
+            for bucket, count in TimeHistogram.decoded(text).packets.items():
                 packets[bucket] = packets.get(bucket, 0) + count
-    return Timed(point, len(known), LatencyHistogram(dict(sorted(packets.items()))), max(e.longest_ns for e in known))
+    return Timed(point, len(known), TimeHistogram(dict(sorted(packets.items()))), max(e.longest_ns for e in known))
 
 
 def _told(timed: Timed, ratio: float) -> int | None:

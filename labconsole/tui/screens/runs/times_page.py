@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labconsole.measure.latency_picture import histogram_rows
+from labconsole.measure.histogram_picture import histogram_rows
 from labconsole.measure.packet_times import histogram_of, packet_times, quantiles_of, refusal
 from labconsole.model.record.packet_times import PacketTimes
 from labconsole.model.record.run import RunRecord, StreamRecord

@@ -10,7 +10,7 @@ from hdrh.histogram import HdrHistogram
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labconsole.measure.latency_histogram import LatencyHistogram, bucket_of, highest_ns, lowest_ns
+from labconsole.measure.time_histogram import TimeHistogram, bucket_of, highest_ns, lowest_ns
 from labconsole.wire.packet_times import BUCKETS, HIGHEST_BITS
 
 HIGHEST_NS = (1 << HIGHEST_BITS) - 1
@@ -21,11 +21,11 @@ def reference() -> HdrHistogram:
     return HdrHistogram(1, HIGHEST_NS, 2)
 
 
-def ours(values: list[int]) -> LatencyHistogram:
+def ours(values: list[int]) -> TimeHistogram:
     packets: dict[int, int] = {}
     for value in values:
         packets[bucket_of(value)] = packets.get(bucket_of(value), 0) + 1
-    return LatencyHistogram(dict(sorted(packets.items())))
+    return TimeHistogram(dict(sorted(packets.items())))
 
 
 @given(times_ns)
@@ -62,8 +62,8 @@ def test_its_encoding_is_read_by_hdrhistogram_and_the_other_way_round(values: li
         percent = 100 * rank / len(values)
         assert there.get_value_at_percentile(percent) == counts.get_value_at_percentile(percent)
         assert made.quantile_ns(rank / len(values)) == counts.get_value_at_percentile(percent)
-    assert LatencyHistogram.decoded(made.encoded()) == made
-    assert LatencyHistogram.decoded(counts.encode().decode()) == made
+    assert TimeHistogram.decoded(made.encoded()) == made
+    assert TimeHistogram.decoded(counts.encode().decode()) == made
 
 
 def test_quantiles_are_those_of_the_values() -> None:
@@ -82,7 +82,7 @@ def test_two_are_added() -> None:
 
 def test_of_nothing_there_are_no_quantiles() -> None:
     with pytest.raises(ValueError, match="of nothing"):
-        LatencyHistogram({}).quantile_ns(0.5)
+        TimeHistogram({}).quantile_ns(0.5)
 
 
 def encoded_of(*values: int) -> bytes:
@@ -103,4 +103,4 @@ def encoded_of(*values: int) -> bytes:
 )
 def test_what_is_no_such_histogram_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="HdrHistogram"):
-        LatencyHistogram.decoded(text)
+        TimeHistogram.decoded(text)

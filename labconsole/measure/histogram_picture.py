@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from labconsole.measure.latency_histogram import LatencyHistogram, lowest_ns
 from labconsole.measure.ledger_picture import MIN_BAR, Row, bar, cut
+from labconsole.measure.time_histogram import TimeHistogram, lowest_ns
 from labconsole.units import format_count
 
 EDGES_NS = [step * 10**decade for decade in range(11) for step in (1, 2, 5)]
@@ -22,7 +22,7 @@ def span_words(value_ns: int) -> str:
     return f"{value_ns} ns"
 
 
-def histogram_rows(histogram: LatencyHistogram, width: int) -> list[Row]:
+def histogram_rows(histogram: TimeHistogram, width: int) -> list[Row]:
     """A bar for every step of 1, 2, 5 between the shortest and the longest, with its packets and their share."""
     counts: dict[int, int] = {}
     for bucket, packets in histogram.packets.items():

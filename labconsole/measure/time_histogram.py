@@ -45,13 +45,13 @@ def highest_ns(bucket: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class LatencyHistogram:
+class TimeHistogram:
     """``packets``: by bucket, those that hold something, in rising order."""
 
     packets: Mapping[int, int]
 
     @classmethod
-    def of(cls, buckets: Sequence[Sequence[int]]) -> LatencyHistogram:
+    def of(cls, buckets: Sequence[Sequence[int]]) -> TimeHistogram:
         """From pairs of bucket and packets."""
         return cls({pair[0]: pair[1] for pair in sorted(buckets, key=lambda pair: pair[0])})
 
@@ -68,10 +68,10 @@ class LatencyHistogram:
                 return highest_ns(bucket)
         raise ValueError("a histogram of nothing has no quantiles")
 
-    def added(self, other: LatencyHistogram) -> LatencyHistogram:
+    def added(self, other: TimeHistogram) -> TimeHistogram:
         """Of the packets of both."""
         buckets = sorted({*self.packets, *other.packets})
-        return LatencyHistogram({each: self.packets.get(each, 0) + other.packets.get(each, 0) for each in buckets})
+        return TimeHistogram({each: self.packets.get(each, 0) + other.packets.get(each, 0) for each in buckets})
 
     def encoded(self) -> str:
         """As text that any HdrHistogram reads: version 2, compressed, in base64."""
@@ -87,7 +87,7 @@ class LatencyHistogram:
         return base64.b64encode(_COMPRESSED_HEAD.pack(_COMPRESSED_COOKIE, len(packed)) + packed).decode("ascii")
 
     @classmethod
-    def decoded(cls, text: str) -> LatencyHistogram:
+    def decoded(cls, text: str) -> TimeHistogram:
         """What ``encoded`` made. Raises ValueError for anything else."""
         if not text.isascii():
             raise ValueError("no HdrHistogram: not all of it is ASCII")
