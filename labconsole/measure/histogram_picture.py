@@ -8,8 +8,8 @@ from labconsole.measure.ledger_picture import MIN_BAR, Row, bar, cut
 from labconsole.measure.time_histogram import TimeHistogram, lowest_ns
 from labconsole.units import format_count
 
-EDGES_NS = [step * 10**decade for decade in range(11) for step in (1, 2, 5)]
-"""1, 2, 5, 10, … ns. A bucket of the histogram, at most 1/128 wide, counts where it begins."""
+EDGES_NS = [0, *(step * 10**decade for decade in range(12) for step in (1, 2, 5))]
+"""0, 1, 2, 5, 10, … ns, beyond the last bucket. A bucket, at most 1/128 of its value wide, counts where it begins."""
 
 _UNITS = ((10**9, "s"), (10**6, "ms"), (1000, "µs"))
 

@@ -16,43 +16,51 @@ from labconsole.model.record.packet_times import (
     Times,
 )
 from labconsole.model.record.run import StreamRecord
+from labconsole.units import format_count
 from labconsole.wire.packet_times import StreamTimes
 
 CLOCK_SET_NS = 1000
 """A wall clock that moved so far against the monotonic one was set, and delays are by none."""
 
+QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999, "p99.99": 0.9999}
+"""Those that are told, as people write them; a field's name leaves out the dot."""
+
 Told = TypeVar("Told", PacketTimes, PacketTimesRefused)
 
 
 def build_packet_times(
-    counted: StreamTimes, *, clock_moved_ns: int, clocks_ns: int | None, stamp_lead_ns: int
+    counted: StreamTimes, *, clock_moved_ns: int, source_moved_ns: int, clocks_ns: int | None, stamp_lead_ns: int
 ) -> PacketTimes:
-    """``clocks_ns``: how far sender's and sink's clock may be apart (0: one clock; None: not known). ``stamp_lead_ns``:
-    how long before it is sent a packet may have been stamped.
+    """``clocks_ns``: how far sender's and sink's clock may be apart (0: one clock; None: not known), besides by how
+    much either was set meanwhile, ``source_moved_ns`` and ``clock_moved_ns``. ``stamp_lead_ns``: how long before it is
+    sent a packet may have been stamped.
     """
+    apart_ns = clocks_ns + abs(source_moved_ns) if clocks_ns else clocks_ns
     delays = TimeHistogram.of(counted.delay)
     bound_ns: int | None = None
     reason: str | None = "no packet came"
     if counted.packets:
-        median_ns = delays.quantile_ns(0.5) if delays.packets else 0
-        bound_ns, reason = one_way_doubt(clocks_ns, stamp_lead_ns, median_ns)
+        median_ns = min(delays.quantile_ns(0.5), counted.delay_max_ns or 0) if counted.delay else 0
+        bound_ns, reason = one_way_doubt(apart_ns, stamp_lead_ns, median_ns)
     if abs(clock_moved_ns) > CLOCK_SET_NS:
         reason = f"the sink's clock was set by {clock_moved_ns} ns meanwhile"
     elif counted.negative_packets:
         reason = f"by the two clocks {counted.negative_packets} packets came before they were sent"
+    first_ns, last_ns = counted.first_ns, counted.last_ns
+    least_ns, most_ns, sum_ns = counted.delay_min_ns, counted.delay_max_ns, counted.delay_sum_ns
     times = None
-    if reason is None:
-        exact = {
-            "min": counted.delay_min_ns,
-            "mean": counted.delay_sum_ns / counted.packets,
-            "max": counted.delay_max_ns,
-        }
-        times = DelayTimes(**{**times_of(delays, counted.delay_max_ns).model_dump(), **exact})
+    if reason is None and (least_ns is None or most_ns is None or sum_ns is None):
+        reason = "the sum of the delays is longer than the node can count"
+    elif reason is None and least_ns is not None and most_ns is not None and sum_ns is not None:
+        exact = {"min": least_ns, "mean": sum_ns / counted.packets, "max": most_ns}
+        times = DelayTimes(**{**times_of(delays, most_ns).model_dump(), **exact})
+    known = counted.packets > 1 and first_ns is not None and last_ns is not None
     return PacketTimes(
         packets=counted.packets,
         bytes=counted.bytes,
-        window_s=(counted.last_ns - counted.first_ns) / 1e9 if counted.packets > 1 else None,
+        window_s=((last_ns or 0) - (first_ns or 0)) / 1e9 if known else None,
         processors=counted.processors,
+        overlapping_packets=counted.overlapping_packets,
         late_packets=counted.late_packets,
         skipped_packets=counted.skipped_packets,
         negative_packets=counted.negative_packets,
@@ -67,34 +75,35 @@ def build_packet_times(
 
 def times_of(histogram: TimeHistogram, longest_ns: int | None = None) -> Times:
     """What is told of a histogram. ``longest_ns``: where it is known exactly. Raises ValueError without packets."""
-    total = histogram.total
-    most = histogram.quantile_ns(1.0) if longest_ns is None else longest_ns
-
-    def quantile(ratio: float) -> int | None:
-        return min(histogram.quantile_ns(ratio), most) if total * (1 - ratio) >= 1 - 1e-9 else None
-
+    most_ns = histogram.quantile_ns(1) if longest_ns is None else longest_ns
+    found = told_quantiles(histogram, most_ns)
     return Times(
-        packets=total,
-        p50=min(histogram.quantile_ns(0.5), most),
-        p90=quantile(0.9),
-        p99=quantile(0.99),
-        p999=quantile(0.999),
-        p9999=quantile(0.9999),
-        max=most,
+        packets=histogram.total,
+        p50=min(histogram.quantile_ns(0.5), most_ns),
+        p90=found["p90"],
+        p99=found["p99"],
+        p999=found["p99.9"],
+        p9999=found["p99.99"],
+        max=most_ns,
         histogram=histogram.encoded(),
     )
 
 
+def told_quantiles(histogram: TimeHistogram, longest_ns: int) -> dict[str, int | None]:
+    """Those of QUANTILES, none longer than the longest; None where it would take more packets."""
+    told = {name: histogram.told_ns(ratio) for name, ratio in QUANTILES.items()}
+    return {name: None if ns is None else min(ns, longest_ns) for name, ns in told.items()}
+
+
 def quantiles_of(times: Times) -> dict[str, int | None]:
-    """As people write them, in ns."""
-    return {
-        "p50": times.p50,
-        "p90": times.p90,
-        "p99": times.p99,
-        "p99.9": times.p999,
-        "p99.99": times.p9999,
-        "max": times.max,
-    }
+    """What a record tells of them, and the longest."""
+    return {**{name: getattr(times, name.replace(".", "")) for name in QUANTILES}, "max": times.max}
+
+
+def number_words(times: PacketTimes) -> str:
+    """What the sequence numbers say."""
+    words = f"{format_count(times.skipped_packets)} numbers passed over, {format_count(times.late_packets)} late"
+    return words if times.processors < 2 else f"{words} (estimated: {times.processors} processors took them)"
 
 
 def histogram_of(times: Times) -> TimeHistogram | None:
@@ -111,10 +120,14 @@ def packet_times(stream: StreamRecord) -> PacketTimes | None:
 
 
 def timed_all(stream: StreamRecord) -> bool:
-    """Whether the sink's kernel timed each packet that its NIC counted: nothing then rests on what a capture missed."""
+    """Whether the sink's kernel timed each packet that its NIC counted, none of them twice, all on one processor:
+    nothing then rests on what a capture missed.
+    """
     told = packet_times(stream)
     return (
         told is not None
+        and told.processors == 1
+        and told.late_packets == 0
         and stream.measured_from == "counters"
         and told.packets == stream.measured_packets == stream.counters.get("sink_rx_packets")
     )

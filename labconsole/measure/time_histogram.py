@@ -14,6 +14,7 @@ import struct
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 from labconsole.wire.packet_times import BUCKET_BITS, BUCKETS, HIGHEST_BITS
 
@@ -59,14 +60,19 @@ class TimeHistogram:
     def total(self) -> int:
         return sum(self.packets.values())
 
-    def quantile_ns(self, ratio: float) -> int:
+    def quantile_ns(self, ratio: float | Fraction) -> int:
         """The nearest rank's bucket. Raises ValueError without packets."""
-        wanted, seen = max(1, math.ceil(ratio * self.total - 1e-9)), 0
+        total = self.total
+        wanted, seen = min(total, max(1, math.ceil(_exact(ratio) * total))), 0
         for bucket, packets in self.packets.items():
             seen += packets
             if seen >= wanted:
                 return highest_ns(bucket)
         raise ValueError("a histogram of nothing has no quantiles")
+
+    def told_ns(self, ratio: float | Fraction) -> int | None:
+        """The quantile, None where it would take more packets."""
+        return self.quantile_ns(ratio) if self.total * (1 - _exact(ratio)) >= 1 else None
 
     def added(self, other: TimeHistogram) -> TimeHistogram:
         """Of the packets of both."""
@@ -98,6 +104,8 @@ class TimeHistogram:
                 raise ValueError("no compressed HdrHistogram of version 2")
             unpacking = zlib.decompressobj()
             data = unpacking.decompress(raw[_COMPRESSED_HEAD.size :], _MOST_BYTES)
+            if not unpacking.eof or unpacking.unused_data:
+                raise ValueError("no HdrHistogram: it breaks off, or more follows")
             cookie, length, offset, digits, lowest, highest, ratio = _HEAD.unpack_from(data)
         except (binascii.Error, struct.error, zlib.error) as exc:
             raise ValueError(f"no HdrHistogram: {exc}") from None
@@ -112,7 +120,14 @@ class TimeHistogram:
             bucket += max(1, -value)
             if bucket > BUCKETS:
                 raise ValueError("an HdrHistogram with more buckets than it says")
+        if not packets:
+            raise ValueError("an HdrHistogram of nothing")
         return cls(packets)
+
+
+def _exact(ratio: float | Fraction) -> Fraction:
+    """The fraction that was meant: 0.999 is nine hundred ninety-nine thousandths, and no binary number near it."""
+    return Fraction(ratio).limit_denominator(10**9)
 
 
 def _zigzag(value: int) -> bytes:

@@ -26,7 +26,8 @@ def packet_delays(streams: Sequence[Mapping[str, Any]]) -> PacketDelays | None:
             delay = PacketTimes.model_validate((stream.get("extensions") or {}).get(EXTENSION)).delay_ns
             if delay is None:
                 return None
-            TimeHistogram.decoded(delay.histogram)
+            if TimeHistogram.decoded(delay.histogram).total != delay.packets:
+                return None
         except ValueError:  # not told, by another version, or broken: verify tells it
             return None
         histograms.append(delay.histogram)

@@ -47,9 +47,8 @@ def influences(seen: TrialObservations, streams: tuple[StreamRecord, ...], uut: 
             for each in foreign(seen, raw, record, uut)
         ]
         if record.capture is not None and not record.capture.complete and timed_all(record):
-            told = (
-                f"{record.name}: the capture is not complete; the sink's kernel timed each packet that its NIC counted"
-            )
+            told = f"{record.name}: the capture is not complete, and the sink's kernel timed each packet that its NIC "
+            told += "counted; sequence numbers and the sample of delays are of what was captured"
             figures = {"stream": record.name, "dropped_packets": record.capture.dropped_packets}
             found.append(_entry(raw.stream.sink.node, "capture_incomplete", told, **figures))
         late = held_back(record)

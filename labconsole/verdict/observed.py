@@ -48,11 +48,18 @@ def parse_snapshot(reply: InterfaceCounters) -> Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class TimedStream:
-    """What the sink's kernel counted of one stream's packets, or a word and a sentence why it does not count them."""
+    """What the sink's kernel counted of one stream's packets, and by how much its wall clock was set meanwhile."""
 
-    counted: StreamTimes | None = None
-    clock_moved_ns: int = 0
-    refused: tuple[str, str] | None = None
+    counted: StreamTimes
+    clock_moved_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class UntimedStream:
+    """A word and a sentence why packets that were to be timed were not."""
+
+    code: str
+    message: str
 
 
 @dataclass(slots=True)
@@ -67,7 +74,7 @@ class StreamObservations:
     sink_samples: Sequence[tuple[int, int]] = ()
     """(monotonic ns, received packets) of the sink's NIC while the trial ran."""
 
-    times: TimedStream | None = None
+    times: TimedStream | UntimedStream | None = None
     """None: its packets were not to be timed."""
 
 

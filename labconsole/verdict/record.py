@@ -37,6 +37,7 @@ from labconsole.model.record.run import (
 )
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.calibrated import doubted, instrument_reasons
+from labconsole.verdict.changes import clock_moved_ns
 from labconsole.verdict.hops import capture_complete, growth, hop_counts, moved
 from labconsole.verdict.influences import influences
 from labconsole.verdict.kernel_drops import extension
@@ -68,7 +69,12 @@ def build_record(
     still = [frozen(moved(hops, raw)) for hops, raw in zip(counts, seen.flows, strict=True)]
     requests = [*(request for _ in seen.streams), *(seen.second_request or request for _ in seen.second_streams)]
     flows = tuple(
-        with_timing(_stream_record(seen, raw, without(hops, frozen_at), inventory, asked), raw, environment)
+        with_timing(
+            _stream_record(seen, raw, without(hops, frozen_at), inventory, asked),
+            raw,
+            environment,
+            clock_moved_ns(seen, raw.stream.source.node) or 0,
+        )
         for raw, hops, frozen_at, asked in zip(seen.flows, counts, still, requests, strict=True)
     )
     streams, second_streams = flows[: len(seen.streams)], flows[len(seen.streams) :]

@@ -8,12 +8,15 @@ from labconsole.measure.packet_times import build_packet_times
 from labconsole.measure.timing import build_delay, build_spacing, clock_bound_ns
 from labconsole.model.record.packet_times import EXTENSION, PacketTimes, PacketTimesRefused, Refusal
 from labconsole.model.record.run import Environment, StreamRecord
-from labconsole.verdict.observed import StreamObservations, TimedStream
+from labconsole.verdict.observed import StreamObservations, TimedStream, UntimedStream
 
 
-def with_timing(record: StreamRecord, raw: StreamObservations, environment: Environment) -> StreamRecord:
+def with_timing(
+    record: StreamRecord, raw: StreamObservations, environment: Environment, source_moved_ns: int
+) -> StreamRecord:
     """The record with ``delay`` and ``spacing``, which stay None where the capture does not hold just this stream, and
-    with what the sink's kernel told of every packet.
+    with what the sink's kernel told of every packet. ``source_moved_ns``: by how much the source's wall clock was set
+    meanwhile, as far as that is known.
     """
     nodes = environment.get("nodes", {})
     source, sink = nodes.get(raw.stream.source.node), nodes.get(raw.stream.sink.node)
@@ -26,15 +29,20 @@ def with_timing(record: StreamRecord, raw: StreamObservations, environment: Envi
         found["delay"] = build_delay(counted[0].delay, clocks_ns=clocks_ns, stamp_lead_ns=stamp_lead_ns)
         found["spacing"] = build_spacing(counted[0].spacing, counted[0].pps)
     if raw.times is not None:
-        told = _told(raw.times, clocks_ns, stamp_lead_ns)
+        told = _told(raw.times, clocks_ns, stamp_lead_ns, source_moved_ns)
         found["extensions"] = {**record.extensions, EXTENSION: told.model_dump(mode="json")}
     return record.model_copy(update=found)
 
 
-def _told(times: TimedStream, clocks_ns: int | None, stamp_lead_ns: int) -> PacketTimes | PacketTimesRefused:
-    if times.counted is None:
-        code, message = times.refused or ("failed", "nothing was counted")
-        return PacketTimesRefused(refused=Refusal(code=code, message=message))
+def _told(
+    times: TimedStream | UntimedStream, clocks_ns: int | None, stamp_lead_ns: int, source_moved_ns: int
+) -> PacketTimes | PacketTimesRefused:
+    if isinstance(times, UntimedStream):
+        return PacketTimesRefused(refused=Refusal(code=times.code, message=times.message))
     return build_packet_times(
-        times.counted, clock_moved_ns=times.clock_moved_ns, clocks_ns=clocks_ns, stamp_lead_ns=stamp_lead_ns
+        times.counted,
+        clock_moved_ns=times.clock_moved_ns,
+        source_moved_ns=source_moved_ns,
+        clocks_ns=clocks_ns,
+        stamp_lead_ns=stamp_lead_ns,
     )

@@ -7,7 +7,7 @@ significant digits: the upper eight bits of a value, and how often it was halved
 
 from __future__ import annotations
 
-from typing import Annotated, Any, List, Tuple
+from typing import Annotated, Any, List, Optional, Tuple
 
 from labconsole.wire.foreign import MAX_STREAMS, MAX_TAPS, OwnStream
 from labconsole.wire.message import Message, Request
@@ -65,28 +65,48 @@ class StartPacketTimes(Request[PacketTimesStarted], op="packet_times.start"):
 class StreamTimes(Message):
     """One stream. Times of arrival are of the node's CLOCK_MONOTONIC.
 
-    ``processors``: how many of them took its packets; with more than one, ``late_packets`` and ``skipped_packets`` are
-    estimates. ``skipped_packets``: numbers that were passed over, up to the highest that came; ``late_packets``: came
-    after a higher one, or twice. ``negative_packets``: came before they were sent, by the two clocks, and are in no
-    histogram of delay. ``delay_…``: from the sender's time stamp by its CLOCK_REALTIME to the arrival by this node's;
-    None without packets. ``delay``, ``spacing`` (between neighbours) and ``variation`` (absolute difference of
-    neighbours' delays): histograms in ns.
+    ``bytes``: without the frame check sequence. ``processors``: how many of them took its packets; with more than one,
+    ``late_packets`` and ``skipped_packets`` are estimates. ``overlapping_packets``: one processor took them while
+    another took the packet before, so that nothing is known of what lies between. ``skipped_packets``: numbers that
+    were passed over, up to the highest that came; ``late_packets``: came after a higher one, or twice.
+    ``negative_packets``: came before they were sent, by the two clocks, and are in no histogram of delay. ``delay_…``:
+    from the sender's time stamp by its CLOCK_REALTIME to the arrival by this node's. Times are None without packets, a
+    sum also where it does not fit into 64 bits. ``delay``, ``spacing`` (between neighbours) and ``variation``
+    (absolute difference of neighbours' delays): histograms in ns.
     """
 
     packets: Count
     bytes: Count
-    first_ns: Count
-    last_ns: Count
+    first_ns: Optional[Count]
+    last_ns: Optional[Count]
     processors: Count
+    overlapping_packets: Count
     late_packets: Count
     skipped_packets: Count
     negative_packets: Count
-    delay_sum_ns: Nanoseconds
-    delay_min_ns: Nanoseconds
-    delay_max_ns: Nanoseconds
+    delay_sum_ns: Optional[Nanoseconds]
+    delay_min_ns: Optional[Nanoseconds]
+    delay_max_ns: Optional[Nanoseconds]
     delay: Buckets
     spacing: Buckets
     variation: Buckets
+
+    def check_fields(self) -> None:
+        """Counts that cannot all be true."""
+        held = {name: sum(count for _, count in getattr(self, name)) for name in ("delay", "spacing", "variation")}
+        if held["delay"] + self.negative_packets != self.packets:
+            raise bad("delay", "holds %d delays of %d packets" % (held["delay"], self.packets))
+        most = max(0, self.packets - 1 - self.overlapping_packets)
+        if held["spacing"] > most or held["variation"] != held["spacing"]:
+            raise bad("spacing", "holds %(spacing)d, and variation %(variation)d" % held)
+        ends = [(self.first_ns, self.last_ns), (self.delay_min_ns, self.delay_max_ns)]
+        for low, high in ends:
+            if (low is None) != (self.packets == 0) or (high is None) != (low is None):
+                raise bad("first_ns", "or a delay is there without packets, or is not there with them")
+            if low is not None and high is not None and low > high:
+                raise bad("last_ns", "or delay_max_ns is before the first")
+        if self.delay_sum_ns is not None and not self.packets:
+            raise bad("delay_sum_ns", "is of no packets")
 
 
 class PortTimes(Message):

@@ -23,7 +23,7 @@ def stream_times(delays: Mapping[int, int], gap_ns: int = 70_400, **changes: Any
     packets = sum(delays.values())
     values: dict[str, Any] = {
         "packets": packets, "bytes": 60 * packets, "first_ns": 10**9, "last_ns": 10**9 + gap_ns * (packets - 1),
-        "processors": 1, "late_packets": 0, "skipped_packets": 0, "negative_packets": 0,
+        "processors": 1, "overlapping_packets": 0, "late_packets": 0, "skipped_packets": 0, "negative_packets": 0,
         "delay_sum_ns": sum(value_ns * count for value_ns, count in delays.items()),
         "delay_min_ns": min(delays), "delay_max_ns": max(delays), "delay": histogram(delays),
         "spacing": histogram({gap_ns: packets - 1}), "variation": histogram({100: packets - 1}),
@@ -33,5 +33,7 @@ def stream_times(delays: Mapping[int, int], gap_ns: int = 70_400, **changes: Any
 
 def told_times(delays: Mapping[int, int], clocks_ns: int | None = 0, **changes: Any) -> dict[str, Any]:
     """The extension of a stream's record. ``clocks_ns``: how far the clocks may be apart, None: not known."""
-    times = build_packet_times(stream_times(delays, **changes), clock_moved_ns=0, clocks_ns=clocks_ns, stamp_lead_ns=0)
+    times = build_packet_times(
+        stream_times(delays, **changes), clock_moved_ns=0, source_moved_ns=0, clocks_ns=clocks_ns, stamp_lead_ns=0
+    )
     return times.model_dump(mode="json")

@@ -83,8 +83,8 @@ class Map:
             self._at(_MAP_LOOKUP, key, value)
         except FileNotFoundError:
             raise KeyError(key) from None
-        size = self._value_bytes
-        return [value.raw[at : at + size] for at in range(0, len(value), size)]
+        size, held = self._value_bytes, value.raw
+        return [held[at : at + size] for at in range(0, len(held), size)]
 
     def listed(self) -> Iterator[bytes]:
         """All that are there; those that come meanwhile may be among them."""

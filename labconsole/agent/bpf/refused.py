@@ -12,8 +12,8 @@ LOCKDOWN = "/sys/kernel/security/lockdown"
 def refused(exc: OSError) -> WireError:
     """The answer to whoever asked for it."""
     said = {"errno": exc.errno}
-    if _locked_down():
-        return WireError("locked_down", "the kernel is locked down and lets nobody read its memory", said)
+    if exc.errno in (errno.EPERM, errno.EINVAL, errno.EACCES) and _locked_down():
+        return WireError("locked_down", "the kernel is locked down and takes no such program", said)
     if exc.errno == errno.EPERM:
         return WireError(
             "no_permission", "programs in the kernel are for root in the first user namespace: %s" % exc.strerror, said

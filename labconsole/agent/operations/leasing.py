@@ -22,7 +22,10 @@ from labconsole.wire.lease import (
 )
 from labconsole.wire.message import Done
 
-CHANGING = ("generator.prepare", "generator.start", "net.apply", "capture.start", "marks.start", "guest.start", "exec")
+CHANGING = (
+    "generator.prepare", "generator.start", "net.apply", "capture.start", "kernel_drops.start", "packet_times.start",
+    "marks.start", "guest.start", "exec",
+)  # fmt: skip
 """What a session may not do any more once its lease was taken over."""
 
 

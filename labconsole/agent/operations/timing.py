@@ -36,10 +36,12 @@ class Timing:
             raise WireError("exists", "packets are being timed already")
         for port in request.ports:
             for stream in port.streams:
-                try:
-                    socket.inet_pton(socket.AF_INET, stream.sink_ip)
-                except OSError:
-                    raise WireError("bad_request", "sink_ip: %r is not an IPv4 address" % stream.sink_ip) from None
+                for name in ("source_ip", "sink_ip"):
+                    try:
+                        socket.inet_pton(socket.AF_INET, getattr(stream, name))
+                    except OSError:
+                        said = "%s: %r is not an IPv4 address" % (name, getattr(stream, name))
+                        raise WireError("bad_request", said) from None
             try:
                 socket.if_nametoindex(port.interface)
             except OSError:

@@ -14,7 +14,7 @@ import os
 import socket
 import struct
 import time
-from typing import Dict, List, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from labconsole.agent.bpf import assembly, kernel
 from labconsole.agent.bpf.assembly import CONTEXT, RESULT, STACK, Assembly
@@ -29,14 +29,17 @@ PACKET_IGNORE_OUTGOING = 23
 
 _HEADER_BYTES = 58
 """Ethernet, IPv4, UDP, and pktgen's own 16 bytes."""
-_ETHERTYPE_AT, _IP_AT, _PROTOCOL_AT, _SINK_AT, _UDP_SINK_AT = 12, 14, 23, 30, 36
+_ETHERTYPE_AT, _IP_AT, _PROTOCOL_AT, _SOURCE_AT, _SINK_AT, _UDP_SINK_AT = 12, 14, 23, 26, 30, 36
 _MAGIC_AT, _NUMBER_AT, _SECONDS_AT, _MICROSECONDS_AT = 42, 46, 50, 54
 
 _HISTOGRAMS = ("delay", "spacing", "variation")
 
-_OWN = ("packets", "bytes", "first_ns", "last_ns", "negative_packets", "delay_sum_ns", "delay_min_ns", "delay_max_ns")
+_OWN = (
+    "packets", "bytes", "first_ns", "last_ns", "negative_packets", "overlapping_packets", "delay_sum_ns",
+    "delay_min_ns", "delay_max_ns",
+)  # fmt: skip
 _OWN_AT = {name: 8 * place for place, name in enumerate(_OWN)}
-_OWN_FORMAT = "=5Q3q"
+_OWN_FORMAT = "=6Q3q"
 """Of one processor."""
 
 _SHARED = ("last_ns", "last_delay_ns", "highest", "late_packets", "skipped_packets")
@@ -132,20 +135,21 @@ class PacketTimer:
         shared = dict(zip(_SHARED, struct.unpack(_SHARED_FORMAT, self._shared.get(key)[0])))
 
         def of_all(name: str) -> List[int]:
-            return [part[name] for part in seen] or [0]
+            return [part[name] for part in seen]
 
         return StreamTimes(
             packets=sum(of_all("packets")),
             bytes=sum(of_all("bytes")),
-            first_ns=min(of_all("first_ns")),
-            last_ns=max(of_all("last_ns")),
+            first_ns=min(of_all("first_ns"), default=None),
+            last_ns=max(of_all("last_ns"), default=None),
             processors=len(seen),
+            overlapping_packets=sum(of_all("overlapping_packets")),
             late_packets=shared["late_packets"],
             skipped_packets=shared["skipped_packets"],
             negative_packets=sum(of_all("negative_packets")),
-            delay_sum_ns=sum(of_all("delay_sum_ns")),
-            delay_min_ns=min(of_all("delay_min_ns")),
-            delay_max_ns=max(of_all("delay_max_ns")),
+            delay_sum_ns=_summed(seen),
+            delay_min_ns=min(of_all("delay_min_ns"), default=None),
+            delay_max_ns=max(of_all("delay_max_ns"), default=None),
             **{name: self._histogram(number, place) for place, name in enumerate(_HISTOGRAMS)},
         )
 
@@ -174,7 +178,7 @@ class PacketTimer:
         self._between(p)
         self._own_totals(p)
         p.load(1, STACK, _BEFORE, 8)
-        p.jump_if_value(1, "==", 0, "delay")  # the first packet has no neighbour before it
+        p.jump_if_value(1, "==", 0, "delay")  # no neighbour before it, or none that is known
         self._count(p, "spacing", _SPACING)
         self._count(p, "variation", _VARIATION)
         p.label("delay")
@@ -212,10 +216,12 @@ class PacketTimer:
         p.set(2, struct.unpack("=I", PKTGEN_MAGIC)[0])
         p.jump_if(5, "!=", 2, "end")
         p.load(5, packet, _SINK_AT, 4)
+        p.load(3, packet, _SOURCE_AT, 4)
         p.load(4, packet, _UDP_SINK_AT, 2)
         for number, stream in enumerate(self._streams):
-            p.set(2, struct.unpack("=I", socket.inet_aton(stream.sink_ip))[0])
-            p.jump_if(5, "!=", 2, "not %d" % number)
+            for register, address in ((5, stream.sink_ip), (3, stream.source_ip)):
+                p.set(2, struct.unpack("=I", socket.inet_aton(address))[0])
+                p.jump_if(register, "!=", 2, "not %d" % number)
             p.set(1, number)
             p.jump_if_value(4, "==", socket.htons(stream.udp_sink_port), "stream")
             p.label("not %d" % number)
@@ -257,7 +263,9 @@ class PacketTimer:
 
     @staticmethod
     def _between(p: Assembly) -> None:
-        """What lies between this packet and the one before it, onto the stack."""
+        """What lies between this packet and the one before it, onto the stack. Another processor may have read the
+        clock later and come here first: of what lies between them nothing is known.
+        """
         p.load(3, _SHARED_STATE, _SHARED_AT["last_delay_ns"], 8)
         p.store(_SHARED_STATE, _SHARED_AT["last_delay_ns"], _PACKET_OR_DELAY, 8)
         p.load(2, _SHARED_STATE, _SHARED_AT["last_ns"], 8)
@@ -265,6 +273,12 @@ class PacketTimer:
         p.store(STACK, _BEFORE, 2, 8)
         p.move(1, _NOW)
         p.subtract(1, 2)
+        p.jump_if_value(1, "signed >=", 0, "in turn")
+        p.set(2, 0)
+        p.store(STACK, _BEFORE, 2, 8)
+        p.set(2, 1)
+        PacketTimer._add(p, _OWN_STATE, _OWN_AT["overlapping_packets"], 2)
+        p.label("in turn")
         p.store(STACK, _SPACING, 1, 8)
         p.move(1, _PACKET_OR_DELAY)
         p.subtract(1, 3)
@@ -336,6 +350,15 @@ class PacketTimer:
         p.load(4, base, offset, 8)
         p.add(4, source)
         p.store(base, offset, 4, 8)
+
+
+def _summed(parts: Sequence[Dict[str, int]]) -> Optional[int]:
+    """Of all delays; None where a processor's own sum may have run over, or that of all does."""
+    most = 1 << 63
+    if any(max(abs(each["delay_min_ns"]), abs(each["delay_max_ns"])) * each["packets"] >= most for each in parts):
+        return None
+    total = sum(each["delay_sum_ns"] for each in parts)
+    return total if parts and abs(total) < most else None
 
 
 def _not_empty(part: bytes) -> List[int]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from labconsole.measure.drop_causes import cause_of, is_kernels, kernel_doubt
 from labconsole.measure.ledger_picture import ledger_rows
-from labconsole.measure.packet_times import packet_times, quantiles_of, refusal
+from labconsole.measure.packet_times import number_words, packet_times, quantiles_of, refusal
 from labconsole.model.design_point import target_words
 from labconsole.model.record.note import RunNote
 from labconsole.model.record.run import Background, Reason, RunRecord, StreamRecord, Total, Verdict
@@ -169,9 +169,7 @@ def packet_times_texts(stream: StreamRecord) -> list[str]:
         return [f"packets were not timed in the sink's kernel: {plain(refused)}"]
     if told is None:
         return []
-    skipped = f"{count(told.skipped_packets)} numbers passed over, {count(told.late_packets)} late"
-    estimated = "" if told.processors < 2 else f" (estimated: {told.processors} processors took them)"
-    lines = [f"all {count(told.packets)} packets timed in the sink's kernel: {skipped}{estimated}"]
+    lines = [f"all {count(told.packets)} packets timed in the sink's kernel: {number_words(told)}"]
     for name, times in (("delay", told.delay_ns), ("spacing", told.spacing_ns), ("variation", told.variation_ns)):
         if times is not None:
             figures = ", ".join(f"{label} {micros(ns)}" for label, ns in quantiles_of(times).items())

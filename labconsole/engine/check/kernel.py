@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from labconsole.contracts.ports import AgentLink
 from labconsole.engine.check.context import CheckContext, check
 from labconsole.engine.check.result import CheckFinding, passed, skipped, warned
-from labconsole.engine.trial.kernel_asking import TIMEOUT_S, begin, refusal
-from labconsole.engine.trial.setup import sink_port
+from labconsole.engine.trial.kernel_asking import begin, refusal
+from labconsole.engine.trial.setup import TrialSettings, sink_port
 from labconsole.errors import NodeError, NodeLost
 from labconsole.wire.foreign import OwnStream
 from labconsole.wire.kernel_drops import StartKernelDrops, StopKernelDrops
 from labconsole.wire.message import Request
 from labconsole.wire.packet_times import StartPacketTimes, StopPacketTimes, TimedPort
 
+ANSWER_S = 2.5
+"""Of each of three requests: a check has ten seconds."""
+
 
 @check("kernel.drop_reasons", "reasons for drops", roles=("uut",))
 async def drop_reasons(bench: CheckContext, node: str) -> CheckFinding:
     """Whether the unit under test's kernel says why it drops packets."""
     asked = StartKernelDrops(sinks=[stream.sink_ip for stream in bench.streams()], budget_ns=None, look_every_s=None)
-    wanted = bench.inventory.defaults.drop_reasons
+    wanted = TrialSettings.of(bench.inventory, bench.plan).drop_reasons
     return await _asked(bench.link(node), asked, StopKernelDrops(), "drop_reasons", wanted)
 
 
@@ -35,20 +39,24 @@ async def packet_times(bench: CheckContext, node: str) -> CheckFinding:
     if not ports:
         return skipped("none of the streams under check ends here")
     asked = StartPacketTimes(ports=[TimedPort(interface=name, streams=own) for name, own in ports.items()])
-    wanted = bench.inventory.defaults.packet_times
+    wanted = "on" if TrialSettings.of(bench.inventory, bench.plan).packet_times else "off"
     return await _asked(bench.link(node), asked, StopPacketTimes(), "packet_times", wanted)
 
 
 async def _asked(link: AgentLink, start: Request[Any], stop: Request[Any], setting: str, wanted: str) -> CheckFinding:
-    """Begin and end at once."""
+    """Begin and end at once, within the check's own time."""
     try:
-        await begin(link, start, stop)
-        await link.ask(stop, timeout_s=TIMEOUT_S)
+        try:
+            await begin(link, start, stop, timeout_s=ANSWER_S)
+        finally:
+            with suppress(NodeError):
+                await link.ask(stop, timeout_s=ANSWER_S)
     except NodeLost:
         raise
     except NodeError as exc:
         code, message = refusal(exc)
         if wanted == "off":
             return passed(f"not to be had, and not asked for ({setting}: off): {message}", refused=code)
-        return warned(f"not to be had: {message}", f"run the agent as root, or leave {setting} off", refused=code)
+        hint = "log in as root" if code == "no_permission" else "boot another kernel"
+        return warned(f"not to be had: {message}", f"{hint}, or leave {setting} off", refused=code)
     return passed(f"to be had ({setting}: {wanted})")

@@ -86,7 +86,7 @@ async def _take(bench: CheckContext, inventory: Inventory, prepared: Prepared, r
         links=links,
         prepared=prepared,
         settings=replace(
-            TrialSettings.of(inventory),
+            TrialSettings.of(inventory, bench.plan),
             drain_s=min(DRAIN_S, defaults.drain_s) if inventory.emulated else defaults.drain_s,
         ),
         live=live,

@@ -11,15 +11,15 @@ from labconsole.wire.message import R, Request
 TIMEOUT_S = 10.0
 
 
-async def begin(link: AgentLink, start: Request[R], stop: Request[Any]) -> R:
+async def begin(link: AgentLink, start: Request[R], stop: Request[Any], *, timeout_s: float = TIMEOUT_S) -> R:
     """Ask the node to begin. Raises NodeError."""
     try:
-        return await link.ask(start, timeout_s=TIMEOUT_S)
+        return await link.ask(start, timeout_s=timeout_s)
     except NodeError as exc:
         if refusal(exc)[0] != "exists":
             raise
-    await link.ask(stop, timeout_s=TIMEOUT_S)  # of a trial whose end the node did not hear
-    return await link.ask(start, timeout_s=TIMEOUT_S)
+    await link.ask(stop, timeout_s=timeout_s)  # of a trial whose end the node did not hear
+    return await link.ask(start, timeout_s=timeout_s)
 
 
 def refusal(exc: NodeError) -> tuple[str, str]:

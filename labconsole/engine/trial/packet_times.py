@@ -12,9 +12,9 @@ from labconsole.engine.gather import together
 from labconsole.engine.trial.kernel_asking import TIMEOUT_S, begin, refusal
 from labconsole.engine.trial.setup import Flow, sink_port
 from labconsole.errors import NodeError, NodeLost, NodeUnreachable
-from labconsole.verdict.observed import StreamObservations, TimedStream
+from labconsole.verdict.observed import StreamObservations, TimedStream, UntimedStream
 from labconsole.wire.foreign import OwnStream
-from labconsole.wire.packet_times import PacketTimes, StartPacketTimes, StopPacketTimes, TimedPort
+from labconsole.wire.packet_times import StartPacketTimes, StopPacketTimes, TimedPort
 
 
 class PacketTimers:
@@ -41,7 +41,7 @@ class PacketTimers:
         self._timing: set[str] = set()
 
     async def start(self) -> None:
-        """Begin, at all sinks at once: before the counters are read the first time."""
+        """Begin, at all sinks at once: before the captures, so that none of them has seen more."""
         await together(self._start(node) for node in self._own)
 
     async def stop(self) -> None:
@@ -55,29 +55,25 @@ class PacketTimers:
         self._timing.add(node)  # also when the answer comes late or nobody waits for it any more: stop ends it
         try:
             await begin(self._links[node], StartPacketTimes(ports=ports), StopPacketTimes())
-        except (NodeLost, NodeUnreachable):
-            return  # the trial hears of that by itself
+        except (NodeLost, NodeUnreachable) as exc:
+            self._untimed(node, *refusal(exc))
         except NodeError as exc:
             self._timing.discard(node)
-            self._refused(node, exc)
+            self._untimed(node, *refusal(exc))
 
     async def _stop(self, node: str) -> None:
         self._timing.discard(node)
         try:
             told = await self._links[node].ask(StopPacketTimes(), timeout_s=TIMEOUT_S)
-        except (NodeLost, NodeUnreachable):
-            return
         except NodeError as exc:
-            self._refused(node, exc)
+            self._untimed(node, *refusal(exc))
             return
-        self._take(node, told)
-
-    def _take(self, node: str, told: PacketTimes) -> None:
+        self._untimed(node, "failed", "the node did not tell of this stream")
         for port in told.ports:
             for seen, counted in zip(self._seen[node].get(port.interface, ()), port.streams, strict=False):
-                seen.times = TimedStream(counted=counted, clock_moved_ns=told.clock_moved_ns)
+                seen.times = TimedStream(counted, told.clock_moved_ns)
 
-    def _refused(self, node: str, exc: NodeError) -> None:
+    def _untimed(self, node: str, code: str, message: str) -> None:
         for streams in self._seen[node].values():
             for seen in streams:
-                seen.times = TimedStream(refused=refusal(exc))
+                seen.times = UntimedStream(code, message)

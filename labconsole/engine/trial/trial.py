@@ -171,6 +171,8 @@ class Trial:
         self._operation = "arm"
         taps = ForeignTaps(self.seen, self._links, self._flows)
         stack.push_async_callback(taps.stop)  # after the counters: what they count, the taps have seen
+        stack.push_async_callback(self._timers.stop)
+        await self._timers.start()
         await together([self._readings.open(), taps.start(), self._arm(stack)])
         if self._load is not None:
             self._operation = "background"
@@ -178,8 +180,7 @@ class Trial:
             await self._load.start()
             self._operation = "arm"
         stack.push_async_callback(self._kernel.stop)
-        stack.push_async_callback(self._timers.stop)
-        await together([self._kernel.start(), self._timers.start()])
+        await self._kernel.start()
         await together([self._count_before(), self._readings.drops(begin=True)])
         if self._request.observe == "quiet":
             await self._quiet(stack)

@@ -60,7 +60,8 @@ def contradicting_counts(record: RunRecord) -> Iterator[Discrepancy]:
             yield from _sequence(where, stream)
         if stream.delay is not None:
             yield from _delay(f"{where}.delay", stream.delay, stream, record)
-        yield from contradicting_times(where, stream)
+        least = _least_bound_ns(stream, record)
+        yield from contradicting_times(where, stream, None if least is None else least + STAMP_NS)
         yield from _arrivals(where, stream, record)
 
 

@@ -5,6 +5,7 @@ What another version of the program wrote is not judged, and unjudged says so.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ from labconsole.measure.recompute.discrepancy import Discrepancy, against
 from labconsole.measure.time_histogram import TimeHistogram, bucket_of, highest_ns, lowest_ns
 from labconsole.model.record.packet_times import EXTENSION, VERSION, PacketTimes, PacketTimesRefused, Times
 from labconsole.model.record.run import StreamRecord
+from labconsole.wire.packet_times import BUCKETS
 
 ONE_WAY_FACTOR = 10
 """One-way delay is told where its median is so many times what the two time stamps may be off."""
@@ -23,14 +25,19 @@ RATIOS = {"p50": (1, 2), "p90": (9, 10), "p99": (99, 100), "p999": (999, 1000), 
 
 ROUNDING_NS = 1.0
 
+CLOCK_SET_NS = 1000
+"""A wall clock that moved so far was set, and no delay is told."""
+
 
 def known(told: Any) -> bool:
     """Whether this version can judge it."""
     return isinstance(told, dict) and told.get("version") == VERSION
 
 
-def contradicting_times(where: str, stream: StreamRecord) -> Iterator[Discrepancy]:
-    """What of the extension cannot be."""
+def contradicting_times(where: str, stream: StreamRecord, least_bound_ns: int | None = None) -> Iterator[Discrepancy]:
+    """What of the extension cannot be. ``least_bound_ns``: how far the two time stamps may be off by the clocks in the
+    environment, None: it does not say.
+    """
     told = stream.extensions.get(EXTENSION)
     if told is None or not known(told):
         return
@@ -44,14 +51,9 @@ def contradicting_times(where: str, stream: StreamRecord) -> Iterator[Discrepanc
         return
     if not isinstance(times, PacketTimes):
         return
-    names = ("packets", "bytes", "processors", "late_packets", "skipped_packets", "negative_packets")
-    for name in names:
-        if getattr(times, name) < 0:
-            yield against(f"{where}.{name}", "is below 0, and a count cannot be", getattr(times, name))
-            return
     yield from _numbers(where, times, stream)
     yield from _histograms(where, times)
-    yield from _delay(where, times)
+    yield from _delay(where, times, least_bound_ns)
 
 
 def _numbers(where: str, times: PacketTimes, stream: StreamRecord) -> Iterator[Discrepancy]:
@@ -72,6 +74,11 @@ def _numbers(where: str, times: PacketTimes, stream: StreamRecord) -> Iterator[D
 def _histograms(where: str, times: PacketTimes) -> Iterator[Discrepancy]:
     """Each holds as many as there were to be counted, and its figures are those of its buckets."""
     alone = max(1, times.processors)  # packets that had no neighbour before them: at most one a processor
+    between = [part.packets if part is not None else 0 for part in (times.spacing_ns, times.variation_ns)]
+    if between[0] != between[1]:
+        yield against(f"{where}.variation_ns.packets", f"is {between[1]}, and spacing_ns has {between[0]}", between[1])
+    if times.spacing_ns is None and times.packets > alone + times.overlapping_packets:
+        yield against(f"{where}.spacing_ns", f"is not told of {times.packets} packets")
     for name in ("spacing_ns", "variation_ns", "delay_ns"):
         found: Times | None = getattr(times, name)
         if found is None:
@@ -82,18 +89,20 @@ def _histograms(where: str, times: PacketTimes) -> Iterator[Discrepancy]:
         except ValueError as exc:
             yield against(f"{here}.histogram", f"cannot be read: {exc}")
             continue
-        most = times.packets if name == "delay_ns" else times.packets - 1
-        least = most if name == "delay_ns" else times.packets - alone
+        most = times.packets if name == "delay_ns" else times.packets - 1 - times.overlapping_packets
+        least = most if name == "delay_ns" else times.packets - alone - times.overlapping_packets
         if not least <= histogram.total <= most or histogram.total != found.packets:
             says = f"holds {histogram.total} values and says {found.packets}; {times.packets} packets were counted"
             yield against(f"{here}.packets", says, found.packets)
             continue
         yield from _quantiles(here, found, histogram, exact_most=name == "delay_ns")
         lowest = sum(lowest_ns(bucket) * count for bucket, count in histogram.packets.items())
-        highest = sum(highest_ns(bucket) * count for bucket, count in histogram.packets.items())
+        highest: float = sum(highest_ns(bucket) * count for bucket, count in histogram.packets.items())
+        if BUCKETS - 1 in histogram.packets:
+            highest = math.inf  # everything longer is there as well
         window_ns = times.window_s * 1e9 if name == "spacing_ns" and times.window_s is not None else None
         together = window_ns is None or lowest - ROUNDING_NS <= window_ns <= highest + ROUNDING_NS
-        if times.processors == 1 and not together:
+        if times.processors == 1 and not times.overlapping_packets and not together:
             says = f"is {times.window_s} s, and all its packets' spacings are {lowest / 1e9} to {highest / 1e9} s"
             yield against(f"{where}.window_s", says, times.window_s)
         mean = getattr(found, "mean", None)
@@ -118,7 +127,7 @@ def _quantiles(here: str, found: Times, histogram: TimeHistogram, *, exact_most:
         return
     for name, bucket in (("min", buckets[0]), ("max", buckets[-1])):
         value = getattr(found, name)
-        if value < 0 or bucket_of(value) != bucket:
+        if bucket_of(value) != bucket:
             says = f"is {value}, and by its histogram from {lowest_ns(bucket)} to {highest_ns(bucket)}"
             yield against(f"{here}.{name}", says, value)
 
@@ -132,14 +141,17 @@ def _at_rank(histogram: TimeHistogram, rank: int) -> int:
     raise ValueError("a histogram of nothing has no quantiles")
 
 
-def _delay(where: str, times: PacketTimes) -> Iterator[Discrepancy]:
+def _delay(where: str, times: PacketTimes, least_bound_ns: int | None) -> Iterator[Discrepancy]:
     told, bound = times.delay_ns, times.clock_bound_ns
     if (told is None) == (times.reason is None):
         yield against(f"{where}.reason", "does not agree with the delay beside it")
-    if bound is not None and bound < 0:
-        yield against(f"{where}.clock_bound_ns", "is below 0", bound)
+    if bound is not None and least_bound_ns is not None and bound < least_bound_ns:
+        says = f"is {bound} ns; by the clocks in the environment they may be {least_bound_ns} ns off"
+        yield against(f"{where}.clock_bound_ns", says, bound)
     if told is None:
         return
+    if abs(times.clock_moved_ns) > CLOCK_SET_NS:
+        yield against(f"{where}.delay_ns", f"is told, and the sink's clock was set by {times.clock_moved_ns} ns")
     if times.negative_packets:
         says = f"is told, and {times.negative_packets} packets came before they were sent"
         yield against(f"{where}.delay_ns", says)

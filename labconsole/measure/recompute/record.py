@@ -16,7 +16,7 @@ from labconsole.model.record.packet_times import EXTENSION
 from labconsole.model.record.run import RunRecord
 
 KNOWN_EXTENSIONS: dict[str, Callable[[Any], bool]] = {EXTENSION: packet_times.known}
-"""Those whose meaning this version knows, with what says so of one."""
+"""Of streams: those whose meaning this version knows, with what says so of one."""
 
 
 def examine(record: RunRecord, weights: Weights) -> Iterator[Discrepancy]:
@@ -39,10 +39,7 @@ def unjudged(record: RunRecord) -> Iterator[str]:
     yield from unjudged_verdict(record)
     if record.requested.frame_size_bytes is None:
         yield "what follows from the frame size, which is a mix"
-    held = [*record.extensions.items(), *(each for _, stream in flows(record) for each in stream.extensions.items())]
-    for name in sorted({name for name, told in held if not KNOWN_EXTENSIONS.get(name, _unknown)(told)}):
+    held = [each for _, stream in flows(record) for each in stream.extensions.items()]
+    unknown = {name for name, told in held if name not in KNOWN_EXTENSIONS or not KNOWN_EXTENSIONS[name](told)}
+    for name in sorted({*record.extensions, *unknown}):
         yield f"the extension {name[:80]}"
-
-
-def _unknown(told: Any) -> bool:
-    return False

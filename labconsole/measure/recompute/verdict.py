@@ -205,8 +205,9 @@ def _misses(stream: StreamRecord) -> bool:
     if stream.capture is None or stream.capture.complete:
         return False
     timed = packet_times(stream)
-    received = stream.counters.get("sink_rx_packets")
-    return timed is None or stream.measured_from != "counters" or {timed.packets, received} != {stream.measured_packets}
+    if timed is None or timed.processors != 1 or timed.late_packets or stream.measured_from != "counters":
+        return True
+    return {timed.packets, stream.counters.get("sink_rx_packets")} != {stream.measured_packets}
 
 
 def _lost_at_source(stream: StreamRecord) -> int:

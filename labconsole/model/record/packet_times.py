@@ -6,12 +6,19 @@ not where the kernel could not.
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
 
 from labconsole.model.strict import StrictModel
 
 EXTENSION = "packet_times"
 VERSION: Final = 1
+
+
+Count = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
+Time = Annotated[int, Field(strict=True, ge=0, le=2**63)]
+Seconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 
 
 class Times(StrictModel):
@@ -21,21 +28,21 @@ class Times(StrictModel):
     HdrHistogram's own encoding (version 2, compressed, base64). A quantile is None where it would take more packets.
     """
 
-    packets: int
-    p50: int
-    p90: int | None
-    p99: int | None
-    p999: int | None
-    p9999: int | None
-    max: int
-    histogram: str
+    packets: Count
+    p50: Time
+    p90: Time | None
+    p99: Time | None
+    p999: Time | None
+    p9999: Time | None
+    max: Time
+    histogram: Annotated[str, Field(max_length=2**20)]
 
 
 class DelayTimes(Times):
     """From the sender's time stamp to the arrival. ``min``, ``mean`` and ``max`` are exact; no quantile is longer."""
 
-    min: int
-    mean: float
+    min: Time
+    mean: Annotated[float, Field(ge=0, le=2.0**63, allow_inf_nan=False)]
 
 
 class Refusal(StrictModel):
@@ -48,8 +55,10 @@ class Refusal(StrictModel):
 class PacketTimes(StrictModel):
     """Every packet of one stream that came to its sink's port, counted and timed by the kernel there.
 
-    ``window_s``: from the first to the last, None below two. ``processors``: how many of them took the packets; with
-    more than one ``late_packets`` and ``skipped_packets`` are estimates. ``skipped_packets``: numbers that were passed
+    ``bytes``: without the frame check sequence. ``window_s``: from the first to the last, None below two.
+    ``processors``: how many of them took the packets; with more than one ``late_packets`` and ``skipped_packets`` are
+    estimates. ``overlapping_packets``: two processors took them and their neighbour at the same instant, so that they
+    have no spacing and no variation. ``skipped_packets``: numbers that were passed
     over, up to the highest that came; ``late_packets``: came after a higher one, or twice. ``negative_packets``: by the
     two clocks they came before they were sent. ``clock_moved_ns``: by how much the sink's wall clock was set meanwhile.
 
@@ -60,15 +69,16 @@ class PacketTimes(StrictModel):
 
     version: Literal[1] = VERSION
     by: Literal["socket filter"] = "socket filter"
-    packets: int
-    bytes: int
-    window_s: float | None
-    processors: int
-    late_packets: int
-    skipped_packets: int
-    negative_packets: int
-    clock_moved_ns: int
-    clock_bound_ns: int | None
+    packets: Count
+    bytes: Count
+    window_s: Seconds | None
+    processors: Count
+    overlapping_packets: Count
+    late_packets: Count
+    skipped_packets: Count
+    negative_packets: Count
+    clock_moved_ns: Annotated[int, Field(strict=True, gt=-(2**63), lt=2**63)]
+    clock_bound_ns: Count | None
     reason: str | None
     delay_ns: DelayTimes | None
     spacing_ns: Times | None

@@ -80,6 +80,14 @@ def test_two_are_added() -> None:
     assert left.added(right) == ours([1, 2, 2, 300_000, 5_000_000_000])
 
 
+def test_ranks_are_those_of_whole_numbers_however_many_there_are() -> None:
+    many = TimeHistogram({100: 10**18 + 100})
+    assert many.quantile_ns(1) == many.quantile_ns(0.999) == 100
+    tail = TimeHistogram({1: 9_999, 2: 1})
+    assert (tail.quantile_ns(0.9999), tail.told_ns(0.9999)) == (1, 1)
+    assert (TimeHistogram({1: 9_998, 2: 1}).told_ns(0.9999), TimeHistogram({1: 1000}).told_ns(0.999)) == (None, 1)
+
+
 def test_of_nothing_there_are_no_quantiles() -> None:
     with pytest.raises(ValueError, match="of nothing"):
         TimeHistogram({}).quantile_ns(0.5)
@@ -98,6 +106,7 @@ def encoded_of(*values: int) -> bytes:
         base64.b64encode(b"\0" * 40).decode(),
         base64.b64encode(encoded_of(1, 2, 3)[:-3]).decode(),
         base64.b64encode(encoded_of(1, 2, 3) + b"more").decode(),
+        TimeHistogram({}).encoded(),
         HdrHistogram(1, 10**6, 3).encode().decode(),
     ],
 )

@@ -72,6 +72,24 @@ def test_platforms_without_such_points_are_left_out(tmp_path: Path) -> None:
     assert {row["platform"] for row in rows_of(table_named(report, "packet-delay"))} == {"raw"}
 
 
+def test_a_point_of_which_one_trial_does_not_tell_is_left_out(tmp_path: Path) -> None:
+    runs = timed("raw", 1, 0)
+    runs[0]["streams"][0]["extensions"] = {}
+    runs[4]["streams"][0]["extensions"]["packet_times"]["delay_ns"]["packets"] = 3
+    rows = rows_of(table_named(report_of(tmp_path / "s.sqlite", runs), "packet-delay"))
+    assert [row["target_bps"] for row in rows] == [900_000_000, 1_000_000_000]
+
+
+def test_a_delay_of_nothing_has_no_place_on_a_logarithmic_axis(tmp_path: Path) -> None:
+    runs = timed("raw", 1, 0)
+    for run in runs:
+        run["streams"][0]["extensions"] = {"packet_times": told_times({0: 9_000, 40_000: 1_000, 900_000: 600})}
+        run["streams"][0]["extensions"]["packet_times"] |= {"reason": None}
+    report = report_of(tmp_path / "s.sqlite", runs)
+    for figure in figures(report):
+        assert all(mark.y > 0 for panel in figure.panels for curve in panel.curves for mark in curve.marks)
+
+
 def test_without_times_there_is_neither(tmp_path: Path) -> None:
     report = report_of(tmp_path / "s.sqlite", timed("raw", 1, 0, times=False))
     assert figures(report) == []

@@ -7,7 +7,7 @@ import pytest
 from labconsole.model.record.run import RunRecord
 from labconsole.tui.screens.runs.times_page import NOT_TIMED, times_page
 from support.saved_runs import saved_record
-from support.timed_packets import told_times
+from support.timed_packets import histogram, told_times
 
 DELAYS = {18_000: 9_000, 31_000: 42_000, 2_300_000: 31}
 
@@ -43,6 +43,14 @@ def test_where_no_delay_is_known_the_spacing_is_drawn_and_the_reason_told() -> N
     assert "how far the clocks of source and sink agree is not known" in text
     assert "spacing: packets by how long" in rows
     assert any(row.startswith(" 50 µs – 100 µs") for row in rows)
+
+
+def test_what_is_longer_than_a_minute_and_what_takes_no_time_have_their_rows() -> None:
+    rows = page(of(told_times({0: 5, 31_000: 42_000, 90_000_000_000: 1}, clocks_ns=None)))
+    spacing = page(of(told_times(DELAYS, clocks_ns=None, spacing=histogram({0: 5, 60_000_000_000: 51_025}))))
+    assert any(row.lstrip().startswith("50 s – 100 s") for row in spacing), spacing
+    assert any(row.lstrip().startswith("0 ns – 1 ns") for row in spacing)
+    assert rows
 
 
 def test_a_run_without_them_says_how_to_have_them() -> None:

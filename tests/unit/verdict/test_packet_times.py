@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from labconsole.measure.packet_times import packet_times, refusal
+from labconsole.measure.packet_times import build_packet_times, packet_times, refusal
 from labconsole.measure.recompute.packet_times import contradicting_times
 from labconsole.measure.recompute.record import unjudged
 from labconsole.measure.recompute.verdict import rejudge
@@ -16,12 +16,13 @@ from labconsole.model.inventory import Inventory
 from labconsole.model.record.packet_times import EXTENSION, PacketTimes
 from labconsole.model.record.run import RunRecord
 from labconsole.model.record.verdict_codes import WEIGHT
-from labconsole.verdict.observed import TimedStream, TrialObservations
+from labconsole.verdict.observed import TimedStream, TrialObservations, UntimedStream
 from labconsole.wire.packet_times import StreamTimes
 from support.observed_trials import SENT, codes, found, observe, record
-from support.timed_packets import stream_times
+from support.timed_packets import histogram, stream_times
 
 GAP_NS = 70_400
+EMPTY = TimeHistogram({}).encoded()
 
 
 def counted(packets: int = SENT, **changes: Any) -> StreamTimes:
@@ -95,10 +96,36 @@ def test_clocks_of_which_nothing_is_known_give_no_delay(inventory: Inventory) ->
     assert told.delay_ns is None and told.reason == "how far the clocks of source and sink agree is not known"
 
 
+def test_a_clock_of_the_source_that_was_set_widens_what_the_clocks_may_be_off(inventory: Inventory) -> None:
+    def bound(clocks_ns: int, moved_ns: int) -> PacketTimes:
+        return build_packet_times(
+            counted(), clock_moved_ns=0, source_moved_ns=moved_ns, clocks_ns=clocks_ns, stamp_lead_ns=0
+        )
+
+    assert (bound(500, 0).clock_bound_ns, bound(500, 0).reason) == (1500, None)
+    assert bound(500, -5_000_000).clock_bound_ns == 5_001_500
+    assert "too coarse" in (bound(500, -5_000_000).reason or "")
+    assert bound(0, 5_000).clock_bound_ns == 1000, "one clock is with itself"
+
+
+def test_a_gap_longer_than_the_last_bucket_is_no_contradiction(inventory: Inventory, nodes_of_one_kernel: Any) -> None:
+    gap_ns, rest = 90 * 10**9, SENT - 2
+    times = counted(
+        last_ns=10**9 + gap_ns + GAP_NS * rest, spacing=histogram({GAP_NS: rest, gap_ns: 1}),
+    )  # fmt: skip
+    run = nodes_of_one_kernel(inventory, timed(observe(inventory), times))
+    assert wrong(run) == []
+
+
+def test_a_sum_that_does_not_fit_leaves_no_delay(inventory: Inventory, nodes_of_one_kernel: Any) -> None:
+    told = times_of(nodes_of_one_kernel(inventory, timed(observe(inventory), counted(delay_sum_ns=None))))
+    assert told.delay_ns is None and "longer than the node can count" in (told.reason or "")
+
+
 def test_a_stream_of_which_nothing_came_is_told_as_that(inventory: Inventory) -> None:
     seen = observe(inventory, uut_out=0)
-    names = ("packets", "bytes", "first_ns", "last_ns", "processors", "delay_sum_ns", "delay_min_ns", "delay_max_ns")
-    nothing = counted(**dict.fromkeys(names, 0), delay=[], spacing=[], variation=[])
+    none = dict.fromkeys(("first_ns", "last_ns", "delay_sum_ns", "delay_min_ns", "delay_max_ns"))
+    nothing = counted(**none, packets=0, bytes=0, processors=0, delay=[], spacing=[], variation=[])
     run = record(inventory, timed(seen, nothing))
     told = times_of(run)
     assert (told.window_s, told.delay_ns, told.spacing_ns, told.reason) == (None, None, None, "no packet came")
@@ -123,15 +150,21 @@ def test_a_capture_that_missed_packets_is_no_doubt_where_the_kernel_timed_them_a
     (told,) = (each for each in run.influences if each["kind"] == "capture_incomplete")
     assert (told["node"], told["dropped_packets"]) == ("snk1", 40)
     assert list(rejudge(run, WEIGHT)) == []
-    # Of others' frames there may be as many as it missed.
-    less = record(inventory, timed(missing(), counted(SENT - 20)))
-    assert "capture_incomplete" in codes(less)
-    assert list(rejudge(less, WEIGHT)) == []
+    # Of others' frames there may be as many as it missed; packets may have come twice, of which two processors know
+    # no more than an estimate.
+    for changed in (
+        {"packets": SENT - 20},
+        {"late_packets": 3, "skipped_packets": 3},
+        {"processors": 2},
+    ):
+        less = record(inventory, timed(missing(), counted(**changed)))
+        assert "capture_incomplete" in codes(less)
+        assert list(rejudge(less, WEIGHT)) == []
 
 
 def test_a_kernel_that_does_not_time_is_told_once_and_changes_nothing(inventory: Inventory) -> None:
     seen = observe(inventory)
-    seen.streams[0].times = TimedStream(refused=("no_permission", "packets are timed\nfor root only"))
+    seen.streams[0].times = UntimedStream("no_permission", "packets are timed\nfor root only")
     run = record(inventory, seen)
     assert packet_times(run.streams[0]) is None
     assert refusal(run.streams[0]) == "packets are timed for root only"
@@ -153,6 +186,14 @@ def bent(run: RunRecord, path: str, value: Any) -> RunRecord:
     ("path", "value", "where"),
     [
         ("packets", -1, "packets"),
+        ("packets", "12", "packets"),
+        ("bytes", 10**400, "bytes"),
+        ("window_s", float("inf"), "window_s"),
+        ("clock_moved_ns", 90_000, "delay_ns"),
+        ("variation_ns", None, "variation_ns.packets"),
+        ("spacing_ns", None, "spacing_ns"),
+        ("overlapping_packets", 3, "spacing_ns.packets"),
+        ("delay_ns.histogram", EMPTY, "delay_ns.histogram"),
         ("packets", SENT + 5, "spacing_ns.packets"),
         ("processors", 0, "processors"),
         ("late_packets", SENT + 1, "late_packets"),

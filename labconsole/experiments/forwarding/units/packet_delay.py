@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from labconsole.contracts.report import Cell, Figure, Mark, Panel, PlottedCurve, ReportUnit, Table
+from labconsole.measure.packet_times import QUANTILES, told_quantiles
 from labconsole.measure.time_histogram import TimeHistogram
 from labconsole.report.captions import platforms_of, sizes_of
 from labconsole.report.material import Material
@@ -22,8 +24,6 @@ from labconsole.report.words import (
 )
 
 NS_PER_US = 1e3
-
-QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999, "p99.99": 0.9999}
 
 LOADS = (0.1, 0.5, 0.9)
 """Of the most that a platform was seen to forward: as FD.io's CSIT tells delay."""
@@ -55,24 +55,15 @@ def make(material: Material) -> Sequence[Table | Figure]:
 
 
 def timed_at(point: PointSummary, facts: Mapping[str, RunFacts]) -> Timed | None:
-    """None where no trial of the point knows the delay of every packet."""
+    """None unless all trials of the point that enter know the delay of every packet: whether one does may depend on how
+    long it was.
+    """
     found = [facts[run_id].packet_delays for run_id in point.run_ids if run_id in facts]
     known = [each for each in found if each is not None]
-    if not known:
+    if not known or len(known) < len(point.run_ids):
         return None
-    packets: dict[int, int] = {}
-    for each in known:
-        for text in each.histograms:
-            for bucket, count in TimeHistogram.decoded(text).packets.items():
-                packets[bucket] = packets.get(bucket, 0) + count
-    return Timed(point, len(known), TimeHistogram(dict(sorted(packets.items()))), max(e.longest_ns for e in known))
-
-
-def _told(timed: Timed, ratio: float) -> int | None:
-    """None where it would take more packets."""
-    if timed.delays.total * (1 - ratio) < 1 - 1e-9:
-        return None
-    return min(timed.delays.quantile_ns(ratio), timed.longest_ns)
+    histograms = [TimeHistogram.decoded(text) for each in known for text in each.histograms]
+    return Timed(point, len(known), reduce(TimeHistogram.added, histograms), max(each.longest_ns for each in known))
 
 
 def _table(timed: Sequence[Timed]) -> Table:
@@ -80,7 +71,7 @@ def _table(timed: Sequence[Timed]) -> Table:
     shown: list[tuple[str, ...]] = []
     for each in timed:
         p = each.point
-        values = [*(_told(each, ratio) for ratio in QUANTILES.values()), each.longest_ns]
+        values = [*told_quantiles(each.delays, each.longest_ns).values(), each.longest_ns]
         rows.append(
             (
                 p.platform, *size_cells(p.frame), p.sources, target_cell(p), p.background, each.trials,
@@ -108,9 +99,9 @@ def _table(timed: Sequence[Timed]) -> Table:
         ),
         shown=tuple(shown),
         note=(
-            "Of all packets that arrived in the trials that enter, taken together: from the sender's time stamp to the "
-            "sink's kernel, in buckets of at most 1/128 of their value, the longest exactly. A dash: it would take "
-            "more packets. What was lost has no delay; packets of one trial are no independent sample, so that no "
+            "Of points whose trials all know it. Of all packets that arrived, taken together: from the sender's time "
+            "stamp to the sink's kernel, in buckets of at most 1/128 of their value, the longest exactly. A dash: it "
+            "would take more packets. What was lost has no delay. Packets of one trial are no independent sample: no "
             "interval is told."
         ),
     )  # fmt: skip
@@ -164,11 +155,13 @@ def _nearest(own: Sequence[Timed], maxima: Mapping[Setting, float], load: float)
 
 
 def _marks(timed: Timed) -> tuple[Mark, ...]:
-    """At every quarter of a nine, as far as there are packets."""
+    """At every quarter of a nine, as far as there are packets. What took no time has no place on a logarithmic axis."""
     marks = []
     step = 0
-    while (ns := _told(timed, 1 - 10 ** (-step / STEPS_A_DECADE))) is not None:
-        marks.append(Mark(step / STEPS_A_DECADE, ns / NS_PER_US, None, None, timed.trials, timed.point.set_ups))
+    while (ns := timed.delays.told_ns(1 - 10 ** (-step / STEPS_A_DECADE))) is not None:
+        value_us = min(ns, timed.longest_ns) / NS_PER_US
+        if value_us > 0:
+            marks.append(Mark(step / STEPS_A_DECADE, value_us, None, None, timed.trials, timed.point.set_ups))
         step += 1
     return tuple(marks)
 

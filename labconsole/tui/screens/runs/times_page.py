@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from labconsole.measure.histogram_picture import histogram_rows
-from labconsole.measure.packet_times import histogram_of, packet_times, quantiles_of, refusal
+from labconsole.measure.packet_times import QUANTILES, histogram_of, number_words, packet_times, quantiles_of, refusal
 from labconsole.model.record.packet_times import PacketTimes
 from labconsole.model.record.run import RunRecord, StreamRecord
 from labconsole.text.cells import UNKNOWN, count, decimal, safe
@@ -14,6 +14,7 @@ NOT_TIMED = (
     "kernels time every one of them"
 )
 QUANTILE_CELLS = 10
+LONG_NS = 10**8
 BY_USE = ("p50", "p99", "max", "p99.9", "p99.99", "p90")
 """On a narrow screen the last go first."""
 
@@ -46,9 +47,7 @@ def _stream(stream: StreamRecord, width: int) -> list[Row]:
         if part is None:
             rows += field(label, f"{UNKNOWN} {times.reason or ''}" if label == "delay" else UNKNOWN, width, "muted")
             continue
-        values_ns = quantiles_of(part)
-        shown = (None if ns is None else ns / 1e3 for ns in map(values_ns.get, told))
-        figures = "".join(f"{decimal(value, 1):>{QUANTILE_CELLS}}" for value in shown)
+        figures = "".join(f"{_cell(ns):>{QUANTILE_CELLS}}" for ns in map(quantiles_of(part).get, told))
         rows.append([(label.ljust(LABEL_CELLS), "head"), (figures, "")])
     drawn, what = (times.delay_ns, "delay") if times.delay_ns is not None else (times.spacing_ns, "spacing")
     if drawn is None:
@@ -59,16 +58,19 @@ def _stream(stream: StreamRecord, width: int) -> list[Row]:
     return [*rows, [], [(f"{what}: packets by how long", "head")], *histogram_rows(histogram, width)]
 
 
+def _cell(value_ns: int | None) -> str:
+    """In microseconds; what is long beside them with its unit."""
+    if value_ns is None or value_ns < LONG_NS:
+        return decimal(None if value_ns is None else value_ns / 1e3, 1)
+    return f"{value_ns / 1e9:.2f} s" if value_ns >= 10**9 else f"{value_ns / 1e6:.1f} ms"
+
+
 def fitting(width: int) -> list[str]:
     """The quantiles for which there is room, in their order."""
     room = max(1, (width - LABEL_CELLS) // QUANTILE_CELLS)
     kept = BY_USE[:room]
-    return [name for name in ("p50", "p90", "p99", "p99.9", "p99.99", "max") if name in kept]
+    return [name for name in (*QUANTILES, "max") if name in kept]
 
 
 def _counts(times: PacketTimes, width: int) -> list[Row]:
-    skipped = f"{count(times.skipped_packets)} numbers passed over, {count(times.late_packets)} late"
-    words = f"all {count(times.packets)}, in the sink's kernel; {skipped}"
-    if times.processors > 1:
-        words += f" (estimated: {times.processors} processors took them)"
-    return field("packets", words, width)
+    return field("packets", f"all {count(times.packets)}, in the sink's kernel; {number_words(times)}", width)
