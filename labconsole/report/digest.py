@@ -18,7 +18,7 @@ from labconsole.measure.groups import SIDES, WHY
 from labconsole.measure.statistics.repetitions import jain_index
 from labconsole.model.design_point import INCLUDES_FCS, FrameSize
 from labconsole.report.judged_by import Unusual, unusual
-from labconsole.report.packet_delays import packet_delays
+from labconsole.report.packet_delays import kernels_asked, packet_delays
 from labconsole.report.points import RunFacts
 from labconsole.report.sample import PlanFacts
 from labconsole.units import format_rate_bps
@@ -314,6 +314,7 @@ def facts_of(record: Json) -> RunFacts:
         witnesses=tuple(sorted({stream["measured_from"] or "neither" for stream in streams})),
         place=_place(plan),
         packet_delays=packet_delays(streams),
+        kernels_asked=kernels_asked(record),
     )
 
 

@@ -1,4 +1,4 @@
-"""The delay of every packet of a trial, as far as its record tells it. Pure."""
+"""The delay of every packet of a trial, as far as its record tells it, and what kernels were asked in it. Pure."""
 
 from __future__ import annotations
 
@@ -33,3 +33,11 @@ def packet_delays(streams: Sequence[Mapping[str, Any]]) -> PacketDelays | None:
         histograms.append(delay.histogram)
         longest_ns = max(longest_ns, delay.max)
     return PacketDelays(tuple(histograms), longest_ns) if histograms else None
+
+
+def kernels_asked(record: Mapping[str, Any]) -> tuple[str, ...]:
+    """What the nodes' kernels did for a trial besides forwarding: it takes a part of a processor."""
+    drops = (record.get("extensions") or {}).get("kernel_drops")
+    timed = [(stream.get("extensions") or {}).get(EXTENSION) for stream in record["streams"]]
+    found = ("reasons for drops",) if isinstance(drops, Mapping) and "refused" not in drops else ()
+    return found + (("times of packets",) if any(each is not None and "refused" not in each for each in timed) else ())

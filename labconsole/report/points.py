@@ -64,6 +64,7 @@ class RunFacts:
     one_way_ns: tuple[float, float] | None = None
     pdv_ns: tuple[float, float] | None = None
     witnesses: tuple[str, ...] = ()
+    kernels_asked: tuple[str, ...] = ()
     place: tuple[int, str | None, int, int | None] | None = None
     packet_delays: PacketDelays | None = None
 

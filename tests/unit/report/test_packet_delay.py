@@ -13,7 +13,7 @@ from labconsole.report.assembly import Report
 from labconsole.report.panels import labels_of, panel_rows
 from support.report_runs import set_ups_of
 from support.timed_packets import told_times
-from unit.report.test_report import report_of, rows_of, table_named
+from unit.report.test_report import found, report_of, rows_of, table_named
 
 LOADS_MBPS = (100, 500, 900, 1000)
 
@@ -78,6 +78,19 @@ def test_a_point_of_which_one_trial_does_not_tell_is_left_out(tmp_path: Path) ->
     runs[4]["streams"][0]["extensions"]["packet_times"]["delay_ns"]["packets"] = 3
     rows = rows_of(table_named(report_of(tmp_path / "s.sqlite", runs), "packet-delay"))
     assert [row["target_bps"] for row in rows] == [900_000_000, 1_000_000_000]
+
+
+def test_a_mean_of_runs_with_and_without_times_is_told(tmp_path: Path) -> None:
+    runs = timed("raw", 1, 0)
+    assert found(report_of(tmp_path / "all.sqlite", runs), "mixed_asking") == []
+    runs[0]["streams"][0]["extensions"] = {}
+    runs[1]["extensions"] = {"kernel_drops": {"version": 1, "refused": {"code": "no_permission", "message": "m"}}}
+    (finding,) = found(report_of(tmp_path / "some.sqlite", runs), "mixed_asking")
+    assert "raw: one mean combines runs with and runs without times of packets asked of the nodes' kernels" in (
+        finding.sentence
+    )
+    assert "target 100" in finding.sentence and "target 500" not in finding.sentence
+    assert len(finding.run_ids) == 3
 
 
 def test_a_delay_of_nothing_has_no_place_on_a_logarithmic_axis(tmp_path: Path) -> None:

@@ -1,9 +1,12 @@
-"""Points whose mean holds runs counted by a capture and runs counted by the sink's NIC."""
+"""Points whose mean holds runs counted by a capture and runs counted by the sink's NIC, or runs in some of which kernels
+were asked more than in others.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
+from typing import NamedTuple
 
 from labconsole.contracts.report import Finding, Findings, ReportUnit
 from labconsole.report.material import Material
@@ -11,29 +14,62 @@ from labconsole.report.points import PointSummary, RunFacts
 from labconsole.report.words import point_where, target_number
 
 
-def make(material: Material) -> Findings:
+def make(material: Material) -> Sequence[Findings]:
     """By platform."""
-    found = tuple(_sentences(material.evaluation.points, material.digest.facts))
-    return Findings(kind="mixed_witnesses", heading="Means of two witnesses", found=found)
+    points, facts = material.evaluation.points, material.digest.facts
+    counted = _mixed(points, facts, lambda fact: fact.witnesses)
+    asked = _mixed(points, facts, lambda fact: fact.kernels_asked)
+    return (
+        Findings(kind="mixed_witnesses", heading="Means of two witnesses", found=tuple(map(_two_witnesses, counted))),
+        Findings(kind="mixed_asking", heading="Means of runs observed differently", found=tuple(map(_asked, asked))),
+    )
 
 
-def _sentences(points: Sequence[PointSummary], facts: Mapping[str, RunFacts]) -> Iterator[Finding]:
+def _mixed(
+    points: Sequence[PointSummary], facts: Mapping[str, RunFacts], of: Callable[[RunFacts], tuple[str, ...]]
+) -> list[Mixed]:
+    """By platform, the points whose runs differ in this."""
     held: dict[str, list[PointSummary]] = {}
     for p in points:
-        seen = {facts[run_id].witnesses for run_id in p.run_ids if run_id in facts}
-        if len(seen) > 1:
+        if len({of(facts[run_id]) for run_id in p.run_ids if run_id in facts}) > 1:
             held.setdefault(p.platform, []).append(p)
-    for platform, found in held.items():
+    found = []
+    for platform, own in held.items():
         words = "; ".join(
-            f"{point_where(p).partition(', ')[2]}, target {target_number(p.target_bps, p.frame)}" for p in found
+            f"{point_where(p).partition(', ')[2]}, target {target_number(p.target_bps, p.frame)}" for p in own
         )
-        yield Finding(
-            sentence=(
-                f"{platform}: one mean combines runs counted by the capture and runs counted by the sink's NIC, "
-                f"because tcpdump dropped packets in some: {words}."
-            ),
-            run_ids=tuple(chain.from_iterable(p.run_ids for p in found)),
-        )
+        said = {name for p in own for run_id in p.run_ids if run_id in facts for name in of(facts[run_id])}
+        found.append(Mixed(platform, words, tuple(sorted(said)), tuple(chain.from_iterable(p.run_ids for p in own))))
+    return found
+
+
+class Mixed(NamedTuple):
+    """Of one platform: which points, in words, and what they differ in."""
+
+    platform: str
+    points: str
+    said: tuple[str, ...]
+    run_ids: tuple[str, ...]
+
+
+def _two_witnesses(mixed: Mixed) -> Finding:
+    return Finding(
+        sentence=(
+            f"{mixed.platform}: one mean combines runs counted by the capture and runs counted by the sink's NIC, "
+            f"because tcpdump dropped packets in some: {mixed.points}."
+        ),
+        run_ids=mixed.run_ids,
+    )
+
+
+def _asked(mixed: Mixed) -> Finding:
+    return Finding(
+        sentence=(
+            f"{mixed.platform}: one mean combines runs with and runs without {' and '.join(mixed.said)} asked of the "
+            f"nodes' kernels, which takes a part of a processor: {mixed.points}."
+        ),
+        run_ids=mixed.run_ids,
+    )
 
 
 UNITS = (ReportUnit(name="mixed_witnesses", place=110, make=make),)
