@@ -150,7 +150,10 @@ def test_packets_behind_a_token_bucket_are_as_far_apart_as_it_lets_them(chain: D
     apart_ns = size_bytes * 8 * 1e9 / rate_bps
     assert TimeHistogram.of(stream["spacing"]).quantile_ns(0.5) == pytest.approx(apart_ns, rel=1 / 64)
     # The bucket holds two frames, which leave at once.
-    assert stream["last_ns"] - stream["first_ns"] == pytest.approx((packets - 2) * apart_ns, rel=0.01)
+    shortest_ns = (packets - 2) * apart_ns
+    assert (
+        0.99 * shortest_ns < stream["last_ns"] - stream["first_ns"] < 1.5 * shortest_ns
+    )  # a busy machine lets it wait
 
 
 def test_an_agent_that_is_killed_leaves_no_program(chain: DropChain) -> None:

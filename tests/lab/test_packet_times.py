@@ -86,7 +86,7 @@ def test_a_plan_is_reported_with_every_packets_delay_and_exported(testbed, tmp_p
     # Whether it was asked for is no other testbed: its runs are the same points of the same plan.
     again = labconsole("replay", str(plan), "--dry-run", hosts=testbed.hosts_file, store=store)
     assert "0 of 2 trials to take" in again.stdout
-    done = labconsole("report", "--out", str(tmp_path / "report"), "--formats", "svg", store=store)
+    done = labconsole("report", "--out", str(tmp_path / "report"), "--formats", "csv", store=store)
     assert done.returncode == 0, done.stderr
     rows = (tmp_path / "report" / "packet-delay.csv").read_text().splitlines()
     runs = records(labconsole("runs", "--json", store=store))
@@ -108,7 +108,7 @@ def test_a_capture_that_is_too_small_is_no_doubt_where_the_kernel_saw_all(testbe
     text = testbed.hosts_file.read_text()
     small.write_text(text.replace("defaults:\n", "defaults:\n  capture_buffer_kib: 64\n  packet_times: on\n", 1))
     found = []
-    for _ in range(5):
+    for _ in range(10):
         done = labconsole(*RUN, "--target", "max", hosts=small, store=tmp_path / "s.sqlite")
         (run,) = records(done)
         (stream,) = run["streams"]
@@ -117,9 +117,12 @@ def test_a_capture_that_is_too_small_is_no_doubt_where_the_kernel_saw_all(testbe
         assert times["packets"] <= stream["counters"]["sink_rx_packets"]
         assert "witnesses_disagree" not in codes
         if not stream["capture"]["complete"]:
-            found.append(run)
             assert times["packets"] == stream["measured_packets"] > stream["capture"]["captured_packets"]
-            assert "capture_incomplete" not in codes
+            # Two processors that take a stream's packets cannot tell whether one came twice.
+            assert ("capture_incomplete" in codes) == (times["processors"] > 1)
+            if times["processors"] > 1:
+                continue
+            found.append(run)
             assert "capture_incomplete" in {each["kind"] for each in run["influences"]}
             break
     assert found, "no capture missed anything"

@@ -1,6 +1,4 @@
-"""Points whose mean holds runs counted by a capture and runs counted by the sink's NIC, or runs in some of which kernels
-were asked more than in others.
-"""
+"""Points whose mean holds runs counted by a capture and by the sink's NIC, or runs observed differently."""
 
 from __future__ import annotations
 
