@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from labconsole.measure.packet_times import build_packet_times
 from labconsole.measure.timing import build_delay, build_spacing, clock_bound_ns
-from labconsole.model.record.packet_times import EXTENSION, PacketTimes, PacketTimesRefused, Refusal
-from labconsole.model.record.run import Environment, StreamRecord
+from labconsole.model.record.packet_times import EXTENSION, PacketTimes, PacketTimesRefused, WhyNotTimed
+from labconsole.model.record.run import Environment, Figures, StreamRecord
 from labconsole.verdict.observed import StreamObservations, TimedStream, UntimedStream
 
 
@@ -23,7 +21,7 @@ def with_timing(
     clocks_ns = clock_bound_ns(source, sink) if source is not None and sink is not None else None
     # pktgen builds and stamps a frame, then waits for its turn; ours fills a burst when all of it is due.
     stamp_lead_ns = record.delay_ns if record.generator == "pktgen" else 0
-    found: dict[str, Any] = {}
+    found: Figures = {}
     counted = raw.capture.analysis.streams if raw.capture is not None else []
     if len(counted) == 1:
         found["delay"] = build_delay(counted[0].delay, clocks_ns=clocks_ns, stamp_lead_ns=stamp_lead_ns)
@@ -38,7 +36,7 @@ def _told(
     times: TimedStream | UntimedStream, clocks_ns: int | None, stamp_lead_ns: int, source_moved_ns: int
 ) -> PacketTimes | PacketTimesRefused:
     if isinstance(times, UntimedStream):
-        return PacketTimesRefused(refused=Refusal(code=times.code, message=times.message))
+        return PacketTimesRefused(refused=WhyNotTimed(code=times.code, message=times.message))
     return build_packet_times(
         times.counted,
         clock_moved_ns=times.clock_moved_ns,

@@ -102,7 +102,7 @@ class StreamTimes(Message):
         ends = [(self.first_ns, self.last_ns), (self.delay_min_ns, self.delay_max_ns)]
         for low, high in ends:
             if (low is None) != (self.packets == 0) or (high is None) != (low is None):
-                raise bad("first_ns", "or a delay is there without packets, or is not there with them")
+                raise bad("first_ns", "or a delay is given without packets, or not given with them")
             if low is not None and high is not None and low > high:
                 raise bad("last_ns", "or delay_max_ns is before the first")
         if self.delay_sum_ns is not None and not self.packets:
@@ -116,12 +116,12 @@ class PortTimes(Message):
     streams: Annotated[List[StreamTimes], Most(MAX_STREAMS)]
 
 
-class PacketTimes(Message):
+class TimedPackets(Message):
     """``clock_moved_ns``: by how much CLOCK_REALTIME was set against CLOCK_MONOTONIC meanwhile."""
 
     ports: Annotated[List[PortTimes], Most(MAX_TAPS)]
     clock_moved_ns: Nanoseconds
 
 
-class StopPacketTimes(Request[PacketTimes], op="packet_times.stop"):
+class StopPacketTimes(Request[TimedPackets], op="packet_times.stop"):
     """End the counting and take what was counted."""

@@ -10,11 +10,11 @@ from labconsole.agent.bpf.refused import refused
 from labconsole.agent.operations.answering import answers
 from labconsole.wire.codec import WireError
 from labconsole.wire.packet_times import (
-    PacketTimes,
     PacketTimesStarted,
     PortTimes,
     StartPacketTimes,
     StopPacketTimes,
+    TimedPackets,
 )
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Timing:
         return PacketTimesStarted(instructions=max((timer.instructions for timer in self._timers), default=0))
 
     @answers(StopPacketTimes)
-    async def stop(self, request: StopPacketTimes) -> PacketTimes:
+    async def stop(self, request: StopPacketTimes) -> TimedPackets:
         timers, offset = self._timers, self._offset
         if not timers or offset is None:
             raise WireError("not_counting", "packets are not being timed")
@@ -66,7 +66,7 @@ class Timing:
                 timer.detach()
             moved_ns = offset.moved_ns()
             ports = await asyncio.get_running_loop().run_in_executor(None, _told, timers)
-            return PacketTimes(ports=ports, clock_moved_ns=moved_ns)
+            return TimedPackets(ports=ports, clock_moved_ns=moved_ns)
         finally:
             for timer in timers:
                 timer.close()

@@ -45,7 +45,7 @@ class DelayTimes(Times):
     mean: Annotated[float, Field(ge=0, le=2.0**63, allow_inf_nan=False)]
 
 
-class Refusal(StrictModel):
+class WhyNotTimed(StrictModel):
     """Why packets were not timed: a word and a sentence."""
 
     code: str
@@ -89,4 +89,4 @@ class PacketTimesRefused(StrictModel):
     """In place of them."""
 
     version: Literal[1] = VERSION
-    refused: Refusal
+    refused: WhyNotTimed
