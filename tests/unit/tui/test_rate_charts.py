@@ -225,7 +225,7 @@ async def test_the_page_over_time_says_what_an_older_run_is_drawn_from() -> None
     async with console(session, (120, 40)) as (app, _, pilot):
         await pilot.press("2")
         await still(app, pilot)
-        await pilot.press("t", "t")
+        await pilot.press("t", "t", "t")
         await still(app, pilot)
         shown = text(app)
         assert "by the counters of source's and sink's NIC" in shown
@@ -239,7 +239,7 @@ async def test_the_page_over_time_names_every_glyph_and_has_the_loss_beneath(siz
     async with console(session_with_runs, size) as (app, session, pilot):
         await pilot.press("2")
         await still(app, pilot)
-        await pilot.press("enter", "t", "t")
+        await pilot.press("enter", "t", "t", "t")
         await still(app, pilot)
         shown = text(app)
         assert all(word in shown for word in ("⠒⠒⠒ measured", "⠂ ⠂ offered", "⣿ lost"))

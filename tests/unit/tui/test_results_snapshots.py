@@ -11,7 +11,6 @@ from textual.pilot import Pilot
 from labconsole.tui.app import ConsoleApp
 from labconsole.tui.parts.filter_line import FilterInput
 from labconsole.tui.screens.bench.screen import BenchScreen
-from labconsole.tui.screens.runs.details_pane import DetailsPane
 from support.driven_console import SIZES, still
 from support.fake_session import FakeSession
 from support.saved_runs import session_with_runs
@@ -63,7 +62,7 @@ def test_a_run_whose_packets_were_timed(snap_compare: Any, size: tuple[int, int]
         await still(app, pilot)
         app.screen.query_one(FilterInput).value = "size=500 platform=container target=400Mbit"
         await still(app, pilot)
-        app.screen.query_one(DetailsPane).turn(2)
+        await pilot.press("t", "t")
 
     app, drive = driven(steps)
     assert snap_compare(app, terminal_size=size, run_before=drive)

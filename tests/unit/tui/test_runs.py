@@ -78,6 +78,9 @@ async def test_a_run_is_found_by_typing_and_read_in_full(size: tuple[int, int]) 
         assert "lost before uut out" in text(app)
         await pilot.press("t")
         await still(app, pilot)
+        assert "the packets of this run were not timed" in text(app)
+        await pilot.press("t")
+        await still(app, pilot)
         await pilot.press("t")
         await still(app, pilot)
         assert "On all nodes" in text(app)
@@ -95,7 +98,7 @@ async def test_a_run_is_found_by_typing_and_read_in_full(size: tuple[int, int]) 
 async def test_the_time_series_of_a_run_is_drawn_and_its_absence_said() -> None:
     async with console(session_with_runs) as (app, session, pilot):
         await open_runs(app, pilot)
-        await pilot.press("t", "t")
+        await pilot.press("t", "t", "t")
         await still(app, pilot)
         assert "⠒ measured" in text(app)
         assert "┤" in text(app)
@@ -484,7 +487,7 @@ async def test_hostile_words_in_records_and_notes_are_shown_harmlessly() -> None
 
     async with console(hostile) as (app, _, pilot):
         await open_runs(app, pilot)
-        for _ in range(4):
+        for _ in range(5):
             await pilot.press("t")
             await still(app, pilot)
             assert "\x1b" not in text(app)
