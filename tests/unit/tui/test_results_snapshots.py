@@ -62,7 +62,7 @@ def test_a_run_whose_packets_were_timed(snap_compare: Any, size: tuple[int, int]
         await still(app, pilot)
         app.screen.query_one(FilterInput).value = "size=500 platform=container target=400Mbit"
         await still(app, pilot)
-        await pilot.press("t", "t")
+        await pilot.press("enter", "t", "t")
 
     app, drive = driven(steps)
     assert snap_compare(app, terminal_size=size, run_before=drive)
