@@ -299,7 +299,7 @@ class Plan:
 
         Not of the name, seed, order, set-ups, repetitions, margin, claims, waits, tolerances, of what kernels are
         asked, or of how it is carried out: a finished plan can be extended by more set-ups, without blocks by more
-        repetitions, and none of these changes what a single run measures. A list of points that is a matrix in its
+        repetitions, and none of these makes another point of a run. A list of points that is a matrix in its
         order has that matrix's hash, and so has a matrix whose rules leave it one.
         """
         return self._hash
