@@ -29,7 +29,7 @@ from labconsole.model.inventory import Inventory
 from labconsole.model.limits_check import check_request
 from labconsole.model.plan.estimate import TRIAL_OVERHEAD_S
 from labconsole.model.record.envelope import Envelope
-from labconsole.model.record.run import RunRecord
+from labconsole.model.record.run import Role, RunRecord
 from labconsole.model.tolerances import Tolerances
 from labconsole.wire import lease, message
 
@@ -172,7 +172,9 @@ class Session(ConnectedTestbed[StoreT]):
 
     # Trials
 
-    async def run(self, request: DesignPoint, repetitions: int = 1, *, take_over: bool = False) -> list[RunRecord]:
+    async def run(
+        self, request: DesignPoint, repetitions: int = 1, *, take_over: bool = False, role: Role = "measured"
+    ) -> list[RunRecord]:
         """Take one design point ``repetitions`` times and store every run.
 
         Raises LabError when it cannot begin (LeaseHeld when another operator has the testbed, which ``take_over``
@@ -186,7 +188,8 @@ class Session(ConnectedTestbed[StoreT]):
             for repetition in range(1, repetitions + 1):
                 if repetition > 1:
                     await self.renew_lease(each_s * (repetitions - repetition + 1))
-                records.append(await take(TrialOrder(request=request, repetition=repetition, repetitions=repetitions)))
+                order = TrialOrder(request=request, repetition=repetition, repetitions=repetitions, role=role)
+                records.append(await take(order))
                 if repetition < repetitions and not self.stopping:
                     await self.settle(self.inventory.defaults.settle_s)
                 if self.stopping:

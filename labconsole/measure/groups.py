@@ -299,7 +299,7 @@ SIDES = ("lost_at_source", "lost_at_sink", "instrument_limited")
 WHY: dict[str, str] = {
     "invalid": "the run is invalid",
     "pilot": "a pilot's trial, which fixes loads and enters no mean",
-    "telemetry": "a trial that only watched",
+    "telemetry": "a trial for telemetry",
     NO_RATE: "a rate is not known",
     MIXED_SIZES: "frames of several sizes, which are no point of a grid",
     "lost_at_source": "packets were lost at the source, beyond tolerance",

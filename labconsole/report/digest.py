@@ -21,6 +21,7 @@ from labconsole.report.judged_by import Unusual, unusual
 from labconsole.report.packet_delays import kernels_asked, packet_delays
 from labconsole.report.points import RunFacts
 from labconsole.report.sample import PlanFacts
+from labconsole.report.telemetry_trials import TelemetryTrial, telemetry_trials
 from labconsole.units import format_rate_bps
 
 BEFORE_UUT = ("uut_in",)
@@ -161,6 +162,7 @@ class Digest:
         self.platforms: dict[str, SeenFacts] = {}
         self.paths: dict[tuple[str, str], str] = {}
         self.unusual: list[Unusual] = []
+        self.telemetry: list[TelemetryTrial] = []
 
     def add(self, record: Json) -> None:
         """Take one record."""
@@ -177,6 +179,8 @@ class Digest:
         for each in reasons:
             if each["code"] == "background_missed":
                 self.missed.append(shows(detail=each["detail"]))
+        if record.get("role") == "telemetry":
+            self.telemetry += telemetry_trials(record)
         if record["run_id"] not in self._entering:
             self._kept_out(record, shows, f"{asked}, {load}")
             return
@@ -209,7 +213,7 @@ class Digest:
         self._say("size", _size_words(asked))
         self._say("duration", f"{asked['duration_s']:g} s")
         self._say("target", _target_words(asked))
-        if plan is not None:
+        if plan is not None and record.get("role") != "telemetry":
             self.plans.setdefault(plan["hash"], (plan["name"], Counter()))[1][plan["seed"]] += 1
             key, set_ups = (plan["hash"], record["testbed_fingerprint"]), plan.get("set_ups")
             before = self.planned.get(key)
@@ -218,7 +222,7 @@ class Digest:
                 name=plan["name"], set_ups=set_ups, repetitions=plan.get("repetitions"),
                 first_set_ups=set_ups if first is None else first,
             )  # fmt: skip
-        else:
+        elif plan is None:
             self._say("without a plan", "runs")
         for stream in record["streams"]:
             self._say("witness", stream["measured_from"] or "neither")

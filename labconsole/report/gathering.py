@@ -86,7 +86,9 @@ def _mapped(pairs: Sequence[str], *, has_reference: bool) -> dict[str, str]:
 
 def _filter(request: ReportRequest, plans: Iterable[Plan]) -> RunFilter:
     """What the store can choose by itself: plans by name or by the meaning of a file, platforms, testbed."""
-    hashes = [key for plan in plans for key in (plan.hash(), *plan.search_hashes, *plan.step_hashes)]
+    hashes = [
+        key for plan in plans for key in (plan.hash(), *plan.telemetry_hashes, *plan.search_hashes, *plan.step_hashes)
+    ]
     return RunFilter(
         platform=request.platforms, plan_name=request.plan_names or None, plan_hash=hashes or None,
         testbed=request.testbed,

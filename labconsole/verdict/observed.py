@@ -16,6 +16,7 @@ from labconsole.wire.drops import DropCounters
 from labconsole.wire.generator import PreparedStream, SentStream
 from labconsole.wire.kernel_drops import KernelDrops, KernelDropsStarted
 from labconsole.wire.packet_times import StreamTimes
+from labconsole.wire.processor_work import NodeWork
 from labconsole.wire.settings import InterfaceSettings, NodeSettings
 from labconsole.wire.surroundings import NodeSurroundings
 
@@ -31,6 +32,15 @@ class KernelWitness:
     started: KernelDropsStarted | None = None
     refused: tuple[str, str] | None = None
     drops: KernelDrops | None = None
+
+
+@dataclass(slots=True)
+class WorkWitness:
+    """What this node's processors did while traffic ran. ``refused``: a word and a sentence why it does not say."""
+
+    node: str
+    done: NodeWork | None = None
+    refused: tuple[str, str] | None = None
 
 
 Snapshot = dict[tuple[str, str], CounterSample]
@@ -138,6 +148,9 @@ class TrialObservations:
 
     kernel: KernelWitness | None = None
     """None: it was not asked why it drops packets."""
+
+    work: WorkWitness | None = None
+    """None: it was not asked what its processors did."""
 
     start_skew_s: float | None = None
     drained: bool | None = None

@@ -42,6 +42,7 @@ from labconsole.verdict.hops import capture_complete, growth, hop_counts, moved
 from labconsole.verdict.influences import influences
 from labconsole.verdict.kernel_drops import extension
 from labconsole.verdict.observed import StreamObservations, TrialObservations
+from labconsole.verdict.telemetry import telemetry_extension
 from labconsole.verdict.timing import with_timing
 from labconsole.verdict.verdict import judge
 from labconsole.verdict.way import places
@@ -110,7 +111,8 @@ def build_record(
         set_up=set_up,
         conditions=seen_conditions(environment, inventory.uut),
         in_force=in_force,
-        extensions=extension(seen, [places(raw, inventory.uut) for raw in seen.flows], inventory.uut),
+        extensions=extension(seen, [places(raw, inventory.uut) for raw in seen.flows], inventory.uut)
+        | telemetry_extension(seen.work),
     )
 
 

@@ -20,6 +20,7 @@ from labconsole.wire import (
     marks,
     memory,
     packet_times,
+    processor_work,
     processors,
     queues,
     session,
@@ -31,8 +32,8 @@ from labconsole.wire import (
 from labconsole.wire.message import AgentEvent
 
 _TOPICS = (
-    session, facts, links, settings, survey, lease, counters, processors, drops, kernel_drops, surroundings,
-    generator, capture, packet_times, foreign, marks, changes, queues, guests, usage, memory, execution,
+    session, facts, links, settings, survey, lease, counters, processors, processor_work, drops, kernel_drops,
+    surroundings, generator, capture, packet_times, foreign, marks, changes, queues, guests, usage, memory, execution,
 )  # fmt: skip
 
 

@@ -12,12 +12,14 @@ from labconsole.agent.reading import facts
 from labconsole.agent.reading.foreign import PortTaps
 from labconsole.agent.reading.links import Links
 from labconsole.wire.changes import NetworkState, ReadNetwork
+from labconsole.wire.codec import WireError
 from labconsole.wire.drops import DropCounters, ReadDrops
 from labconsole.wire.facts import NodeFacts, ReadFacts
 from labconsole.wire.foreign import ForeignCounts, StartTaps, StopTaps
 from labconsole.wire.links import NodeLinks, NodeLinkState, ReadLinks
 from labconsole.wire.memory import HeldMemories, HeldMemory, ReadMemory
 from labconsole.wire.message import Done
+from labconsole.wire.processor_work import BeginProcessorWork, EndProcessorWork, NodeWork
 from labconsole.wire.settings import NodeSettings, ReadSettings
 from labconsole.wire.surroundings import NodeSurroundings, ReadSurroundings
 from labconsole.wire.usage import ProcessUsage, Usage
@@ -32,6 +34,7 @@ class Reading:
         self._namespaces, self._links = namespaces, links
         self._taps = PortTaps()
         self._surroundings: Any = None
+        self._work: Any = None
 
     def close(self) -> None:
         """Count no more at any port."""
@@ -71,6 +74,22 @@ class Reading:
             self._surroundings = Surroundings()
         guests, own = request.guests or [], request.own or []
         return NodeSurroundings(**await _beside(self._surroundings.read, request.begin, guests, own, request.console))
+
+    @answers(BeginProcessorWork)
+    async def begin_work(self, request: BeginProcessorWork) -> Done:
+        from labconsole.agent.reading.processor_work import WorkWindow
+
+        self._work = WorkWindow()
+        await _beside(self._work.begin, request.interfaces)
+        return Done()
+
+    @answers(EndProcessorWork)
+    async def end_work(self, request: EndProcessorWork) -> NodeWork:
+        found = None if self._work is None else await _beside(self._work.end)
+        if found is None:
+            raise WireError("not_found", "no window is open")
+        self._work = None
+        return NodeWork(**found)
 
     @answers(ProcessUsage)
     async def usage(self, request: ProcessUsage) -> Usage:

@@ -11,7 +11,7 @@ import re
 import struct
 import time
 from contextlib import closing
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from labconsole.agent import netlink
 from labconsole.agent.debug import complain
@@ -99,8 +99,12 @@ def parse_qdiscs(messages: List[Any]) -> List[Tuple[int, str, Dict[str, int]]]:
     return found
 
 
-def driver_statistics(tool: Ethtool, interface: str) -> Optional[Dict[str, int]]:
-    """ethtool -S: what tells of trouble, by name. None when the driver has no statistics of its own."""
+def driver_statistics(
+    tool: Ethtool,
+    interface: str,
+    kept: Callable[[bytes, Tuple[int, ...]], Dict[str, int]],
+) -> Optional[Dict[str, int]]:
+    """ethtool -S: what is ``kept`` of it, by name. None when the driver has no statistics of its own."""
     answer = tool.ask(interface, struct.pack("=IIQI", GET_SET_SIZES, 0, 1 << STATISTICS_SET, 0))
     if answer is None or not struct.unpack_from("=Q", answer, 8)[0] & 1 << STATISTICS_SET:
         return None
@@ -112,22 +116,27 @@ def driver_statistics(tool: Ethtool, interface: str) -> Optional[Dict[str, int]]
     # The driver may have become another between the questions: then the names would be those of other numbers.
     if names is None or numbers is None or {_at(names, 8), _at(numbers, 4)} != {count}:
         return None
-    return keep_trouble(names[12:], struct.unpack_from("=%dQ" % count, numbers, 8))
+    return kept(names[12:], struct.unpack_from("=%dQ" % count, numbers, 8))
 
 
 def _at(data: bytes, place: int) -> int:
     return int(struct.unpack_from("=I", data, place)[0])
 
 
+def named_statistics(names: bytes, numbers: Tuple[int, ...]) -> Dict[str, int]:
+    """All statistics."""
+    found: Dict[str, int] = {}
+    for place, number in enumerate(numbers):
+        raw = names[place * NAME_BYTES : (place + 1) * NAME_BYTES].split(b"\0")[0]
+        found[raw.decode("ascii", "replace").strip()] = number
+    return found
+
+
 def keep_trouble(names: bytes, numbers: Tuple[int, ...]) -> Dict[str, int]:
     """Of all statistics those whose name tells of trouble and that have ever counted."""
     found: Dict[str, int] = {}
-    for place, number in enumerate(numbers):
-        if not number or len(found) >= MAX_KEPT:
-            continue
-        raw = names[place * NAME_BYTES : (place + 1) * NAME_BYTES].split(b"\0")[0]
-        name = raw.decode("ascii", "replace").strip()
-        if TROUBLE.search(name.lower()):
+    for name, number in named_statistics(names, numbers).items():
+        if number and len(found) < MAX_KEPT and TROUBLE.search(name.lower()):
             found[name] = number
     return found
 
@@ -145,7 +154,7 @@ def read_namespace(interfaces: List[str]) -> Dict[str, Any]:
                 for index, kind, counts in parse_qdiscs(route.queueing_disciplines())
                 if index in names
             ],
-            "driver": {name: driver_statistics(tool, name) for name in interfaces if name in there},
+            "driver": {name: driver_statistics(tool, name, keep_trouble) for name in interfaces if name in there},
         }
 
 

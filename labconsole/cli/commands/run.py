@@ -7,7 +7,7 @@ import argparse
 from labconsole.cli.commands import About
 from labconsole.cli.options import add_common, add_configuration, add_shared, hosts_path, request_from
 from labconsole.cli.output import json_line, plain_lines
-from labconsole.errors import Aborted
+from labconsole.errors import Aborted, ConfigError
 
 about = About(40, "measure one design point")
 
@@ -28,6 +28,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repetitions", type=int, default=1, metavar="N", help="number of repetitions (default: 1)")
     add_shared(parser, "--generator", "--observe", "--drop-reasons", "--packet-times")
     parser.add_argument(
+        "--telemetry", action="store_true",
+        help="tell what packets cost the UUT's processors and why its kernel dropped some; such a run enters no mean",
+    )  # fmt: skip
+    parser.add_argument(
         "--dry-run", action="store_true", help="print the commands that would set up the platform, and change nothing"
     )
 
@@ -40,19 +44,25 @@ def run(args: argparse.Namespace) -> int:
     from labconsole.engine.live.events import Event, TrialFinished
     from labconsole.engine.testbed import Testbed
     from labconsole.model.inventory import load_inventory
+    from labconsole.model.record.run import Role
     from labconsole.store.writing import RunStore
 
     if args.dry_run:
         inventory = load_inventory(hosts_path(args.hosts))
         show_set_ups([request_from(args, inventory)], inventory, as_json=args.json)
         return 0
+    if args.telemetry and args.drop_reasons is not None:
+        raise ConfigError(
+            "is not for runs for telemetry: they always ask", key="--drop-reasons", value=args.drop_reasons
+        )
     inventory, store = load_testbed(
         hosts_path(args.hosts), args.store, drop_reasons=args.drop_reasons, packet_times=args.packet_times
     )
     request = request_from(args, inventory)
 
     async def work(session: Testbed[RunStore]) -> int:
-        records = await session.run(request, args.repetitions, take_over=args.take_over)
+        role: Role = "telemetry" if args.telemetry else "measured"
+        records = await session.run(request, args.repetitions, take_over=args.take_over, role=role)
         if session.stopping:
             return Aborted.exit_code
         return 1 if any(record.verdict.status == "invalid" for record in records) else 0

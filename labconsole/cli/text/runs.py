@@ -9,6 +9,7 @@ from typing import Any
 from labconsole.measure.drop_causes import cause_of, is_kernels, kernel_doubt
 from labconsole.measure.ledger_picture import ledger_rows
 from labconsole.measure.packet_times import number_words, packet_times, quantiles_of, refusal
+from labconsole.measure.processor_words import HEADINGS, processor_rows, processor_sentences
 from labconsole.model.design_point import target_words
 from labconsole.model.record.note import RunNote
 from labconsole.model.record.run import Background, Reason, RunRecord, StreamRecord, Total, Verdict
@@ -65,6 +66,10 @@ def run_lines(record: RunRecord, *, saved: bool, details: bool = False) -> list[
     of_second = record.background.streams if record.background is not None else ()
     if record.background is not None:
         lines += background_lines(record.background)
+    if record.role != "measured":
+        lines.append(f"  {'role':<8} {record.role}: it enters no mean")
+    if record.role == "telemetry":
+        lines += processor_lines(record, with_rows=details)
     if details:
         for stream in (*record.streams, *of_second):
             lines.append(f"  {stream.name}: packets by hop")
@@ -78,6 +83,14 @@ def run_lines(record: RunRecord, *, saved: bool, details: bool = False) -> list[
             lines += [f"    {influence_line(entry)}" for entry in record.influences]
     lines.append(f"  {record.verdict.status}" + ("" if saved else "; NOT SAVED"))
     return lines + reason_lines(record.verdict.reasons)
+
+
+def processor_lines(record: RunRecord, *, with_rows: bool) -> list[str]:
+    """What the unit under test's processors did while traffic ran; ``with_rows``: of each."""
+    lines = [f"  {label:<10} {plain(sentence)}" for label, sentence in processor_sentences(record)]
+    if with_rows and (rows := processor_rows(record)):
+        lines += ["    " + "".join(cell.rjust(12) for cell in row) for row in (HEADINGS, *rows)]
+    return lines
 
 
 def verdict_words(verdict: Verdict) -> str:

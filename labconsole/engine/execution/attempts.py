@@ -113,7 +113,7 @@ class GridTrial:
         self.request = plan.every_point[point].request
         self.numbers = (number or 1, plan.numbers_of(point) if number else 1)
         self.tolerances = plan.tolerances_of(point)
-        self.role: Role = "pilot" if plan.set_ups is not None and number == PILOT else "measured"
+        self.role: Role = "pilot" if plan.set_ups is not None and number == PILOT else plan.role
         self.in_set_up = execution.course.key is not None
 
     @property

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import DropReasons, Inventory, Stream
 from labconsole.model.plan.plan import Plan
+from labconsole.model.record.run import Role
 from labconsole.wire.capture import StartCapture
 from labconsole.wire.stream_spec import StreamSpec
 
@@ -41,6 +42,9 @@ class TrialSettings:
     packet_times: bool = False
     """Whether the sinks' kernels time every packet."""
 
+    telemetry: bool = False
+    """Whether the unit under test tells what its processors did while traffic ran."""
+
     spacing: bool = False
     """Look at how evenly frames arrive, too: in calibrations."""
 
@@ -57,6 +61,10 @@ class TrialSettings:
             drop_reasons=drops or defaults.drop_reasons,
             packet_times=(times or defaults.packet_times) == "on",
         )
+
+    def of_role(self, role: Role) -> TrialSettings:
+        """As a trial of this role is taken: one for telemetry is asked everything, since it enters no mean."""
+        return replace(self, telemetry=True, drop_reasons="on") if role == "telemetry" else self
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,8 @@ class TrialTaker:
         prepared = await self.platform.require(request, links, run_id, second_guest=second_guest)
         set_up = self.platform.begin_trial()
         await self.links.measure_clocks(links.values())
-        settings, limits = order.settings or TrialSettings.of(self.inventory), order.tolerances or self.tolerances
+        settings = (order.settings or TrialSettings.of(self.inventory)).of_role(order.role)
+        limits = order.tolerances or self.tolerances
         offsets_ns = {name: link.monotonic_offset_ns for name, link in links.items()}
         live = LiveStreams(self.telemetry, self.inventory, offsets_ns)
         trial = Trial(

@@ -23,6 +23,7 @@ from labconsole.engine.trial.captures import TrialCaptures
 from labconsole.engine.trial.foreign_taps import ForeignTaps
 from labconsole.engine.trial.kernel_drops import KernelDropWatch
 from labconsole.engine.trial.packet_times import PacketTimers
+from labconsole.engine.trial.processor_work import ProcessorWatch
 from labconsole.engine.trial.second_guest import SecondGuestSetup
 from labconsole.engine.trial.setup import Flow, TrialSettings, longest_s, stream_spec
 from labconsole.engine.trial.sources import Sources
@@ -92,9 +93,12 @@ class Trial:
         )
         ports = [port for stream in self.seen.flows for port in data_ports(stream, self._uut)]
         pids = [prepared.second.pid] if prepared.second is not None and prepared.second.pid is not None else []
-        self._readings = Readings(self.seen, links, ports_by_node(self._nodes(), ports), guests, {self._uut: pids})
+        by_node = ports_by_node(self._nodes(), ports)
+        self._readings = Readings(self.seen, links, by_node, guests, {self._uut: pids})
         sinks = [flow.stream.sink_ip for flow in self._flows]
         self._kernel = KernelDropWatch(self.seen, links[self._uut], sinks, settings.drop_reasons, request)
+        uut_link, wanted = links[self._uut], settings.telemetry
+        self._work = ProcessorWatch(self.seen, uut_link, self._uut, by_node[self._uut], wanted=wanted)
         self._timers = PacketTimers(self.seen.flows, self._flows, links, wanted=settings.packet_times)
         self._sources = Sources(self.seen.flows, links, live)
         self._captures = TrialCaptures(self.seen, self._flows, links, settings, self._let_go)
@@ -184,11 +188,13 @@ class Trial:
         await together([self._count_before(), self._readings.drops(begin=True)])
         if self._request.observe == "quiet":
             await self._quiet(stack)
+        await self._work.begin()
         clock.lap("arm_s")
         self._check_interrupt()
         self._phase(Phase.SENDING, self._request.duration_s)
         self._operation = "generator.start"
         await self._send()
+        await self._work.end()
         clock.lap("send_s")
         self._phase(Phase.DRAINING, self._settings.drain_s)
         self._operation = "drain"

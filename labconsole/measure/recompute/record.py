@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from labconsole.measure.recompute import packet_times
+from labconsole.measure.recompute import packet_times, telemetry
 from labconsole.measure.recompute.counts import contradicting_counts, flows
 from labconsole.measure.recompute.derived import recompute
 from labconsole.measure.recompute.discrepancy import Discrepancy, against
 from labconsole.measure.recompute.setting import contradicting_setting
+from labconsole.measure.recompute.telemetry import contradicting_telemetry
 from labconsole.measure.recompute.verdict import Weights, rejudge
 from labconsole.measure.recompute.verdict import unjudged as unjudged_verdict
 from labconsole.model.record.packet_times import EXTENSION
 from labconsole.model.record.run import RunRecord
+from labconsole.model.record.telemetry import EXTENSION as TELEMETRY
 
 KNOWN_EXTENSIONS: dict[str, Callable[[Any], bool]] = {EXTENSION: packet_times.known}
 """Of streams: those whose meaning this version knows, with what says so of one."""
@@ -25,6 +27,7 @@ def examine(record: RunRecord, weights: Weights) -> Iterator[Discrepancy]:
         lambda: recompute(record),
         lambda: contradicting_counts(record),
         lambda: contradicting_setting(record),
+        lambda: contradicting_telemetry(record),
         lambda: rejudge(record, weights),
     )
     for check in checks:
@@ -41,5 +44,6 @@ def unjudged(record: RunRecord) -> Iterator[str]:
         yield "what follows from the frame size, which is a mix"
     held = [each for _, stream in flows(record) for each in stream.extensions.items()]
     unknown = {name for name, told in held if name not in KNOWN_EXTENSIONS or not KNOWN_EXTENSIONS[name](told)}
-    for name in sorted({*record.extensions, *unknown}):
+    judged = {TELEMETRY} if telemetry.known(record.extensions.get(TELEMETRY)) else set()
+    for name in sorted({*record.extensions, *unknown} - judged):
         yield f"the extension {name[:80]}"

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from labconsole.errors import ConfigError
 from labconsole.model.design_point import DesignPoint, FrameSize, TargetWish
 from labconsole.model.inventory import DropReasons, Inventory, OnOrOff
 from labconsole.model.plan.blocks import (
@@ -36,7 +37,7 @@ from labconsole.model.plan.order import Trial, configuration, forwards, schedule
 from labconsole.model.plan.points import Listed, as_matrix, distinct
 from labconsole.model.plan.routes import PlannedRoutes, RouteFactors
 from labconsole.model.plan.search import Configuration, Search, configurations, search_hash
-from labconsole.model.record.run import Fixed, PlanRef
+from labconsole.model.record.run import Fixed, PlanRef, Role
 from labconsole.model.tolerances import Tolerances
 
 FactorsOfGuests = JobFactors | BootFactors | FlowFactors | RouteFactors
@@ -115,6 +116,9 @@ class Plan:
 
     grid: bool = True
     """False: no point is measured; they say at which configurations the search is made."""
+
+    role: Role = "measured"
+    """What its trials are for, beside a pilot's."""
 
     @cached_property
     def points(self) -> tuple[PlannedPoint, ...]:
@@ -262,6 +266,11 @@ class Plan:
         return tuple(search_hash(self.search, each) for each in self.searches) if self.search is not None else ()
 
     @property
+    def telemetry_hashes(self) -> tuple[str, ...]:
+        """By which the trials of its points for telemetry find their place; empty without such points."""
+        return (self.for_telemetry().hash(),) if self.grid and self.of_guests is None else ()
+
+    @property
     def step_hashes(self) -> tuple[str, ...]:
         """By which the records of its steps that are no searches are found again."""
         return self.of_guests.hashes if self.of_guests is not None else ()
@@ -292,17 +301,32 @@ class Plan:
             meaning = {"version": 2, "points": [point.meaning() for point in points]}
         else:
             meaning = {"version": 1, **meaning}
+        if self.role != "measured":
+            meaning = {"role": self.role, **meaning}
         return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]
 
     def hash(self) -> str:
         """Hash of what is measured at each point index: factors in their order, duration, convention, instruments.
 
-        Not of the name, seed, order, set-ups, repetitions, margin, claims, waits, tolerances, of what kernels are
-        asked, or of how it is carried out: a finished plan can be extended by more set-ups, without blocks by more
-        repetitions, and none of these makes another point of a run. A list of points that is a matrix in its
-        order has that matrix's hash, and so has a matrix whose rules leave it one.
+        Beside it of what trials are for, where they enter no mean. Not of the name, seed, order, set-ups, repetitions,
+        margin, claims, waits, tolerances, of what kernels are asked, or of how it is carried out: a finished plan can
+        be extended by more set-ups, without blocks by more repetitions, and none of these makes another point of a
+        run. A list of points that is a matrix in its order has that matrix's hash, and so has a matrix whose rules
+        leave it one.
         """
         return self._hash
+
+    def for_telemetry(self) -> Plan:
+        """Each point of this plan once more, in a trial that enters no mean and tells what else there is to know: what
+        packets cost the unit under test's processors, and why its kernel dropped some. Without blocks, so without a
+        pilot: a forwarding second guest's load is a share of a maximum that is stored. Raises ConfigError without
+        points.
+        """
+        if self.of_guests is not None or not self.grid:
+            raise ConfigError(f"plan {self.name} has no points of traffic, and telemetry is of those")
+        once = tuple(replace(each, repetitions=1) for each in self.listed)
+        alone = replace(self, role="telemetry", repetitions=1, listed=once, set_ups=None, search=None)
+        return replace(alone, margin_ratio=None, claims=None)
 
     def ref(
         self,

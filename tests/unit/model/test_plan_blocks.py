@@ -214,3 +214,24 @@ def test_every_second_block_takes_the_order_before_it_backwards(tmp_path):
     for first, second in zip(blocks[::2], blocks[1::2], strict=True):
         assert second == first[::-1], "what came early comes late: a drift falls out of two blocks"
     assert len({tuple(block) for block in blocks[::2]}) == 3, "and each pair has an order of its own"
+
+
+def test_for_telemetry_each_point_is_taken_once_in_no_block_and_is_no_trial_of_the_plan(tmp_path):
+    plan = load(MATRIX + "repetitions: 2\nset_ups: 3\nmargin: 2%\nclaims: [table-1]\ndrop_reasons: off\n", tmp_path)
+    told = plan.for_telemetry()
+    assert sorted(told.schedule()) == [(point.index, 1) for point in plan.points]
+    assert [point.request for point in told.points] == [point.request for point in plan.points]
+    ref = told.ref(3, 1)
+    assert (ref.name, ref.block, ref.set_ups, ref.repetitions, ref.margin_ratio, ref.claims) == (
+        "blocks", None, None, 1, None, None,
+    )  # fmt: skip
+    assert (told.hash(),) == plan.telemetry_hashes and told.hash() != plan.hash()
+    assert (plan.role, told.role, told.set_ups, told.pilot) == ("measured", "telemetry", None, frozenset())
+
+
+def test_a_plan_whose_points_are_only_searched_has_none_for_telemetry(tmp_path):
+    text = MATRIX.replace("targets: [10Mbit, 20Mbit]\n", "").replace("forwarding-50", "light")
+    plan = load(text + "search: {goals: [ndr]}\n", tmp_path)
+    assert plan.telemetry_hashes == ()
+    with pytest.raises(ConfigError, match="plan blocks has no points of traffic"):
+        plan.for_telemetry()

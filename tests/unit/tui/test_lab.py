@@ -126,6 +126,31 @@ async def test_a_plan_is_previewed_run_to_its_end_and_its_failures_found(size):
         assert session.store.records[0].plan is not None
 
 
+@pytest.mark.parametrize("size", SIZES)
+async def test_each_point_is_taken_once_for_telemetry_and_the_plan_is_still_to_do(size):
+    async with console(LabSession, size, "4") as (app, session, pilot):
+        await shown(app, pilot, "pair.yaml", "ready", "[·] ·  ·")
+        await pilot.press("t")
+        await until(pilot, lambda: "[·] ·" not in text(app) and "[·]" in text(app))
+        await shown(app, pilot, "each point once more, in a trial that enters no mean"[: size[0] // 4])
+        await rescanned(app)
+        await pilot.press("r")
+        await until(pilot, lambda: state(app) is ExecutionStatus.DONE)
+        taken = [record for record in session.store.records if record.plan is not None]
+        assert [record.role for record in taken] == ["telemetry"] * 2
+        assert {record.plan.hash for record in taken} == {load_plan(Path("plans/pair.yaml")).for_telemetry().hash()}
+        await pilot.press("home", "t")
+        await shown(app, pilot, "[·] ·  ·", "ready")
+
+
+async def test_a_plan_without_points_of_traffic_has_none_for_telemetry(plans):
+    (plans / "pair.yaml").write_text(PLAN.replace("targets: [10Mbit]\n", "") + "search: {goals: [ndr]}\n")
+    async with console(screen="4") as (app, _, pilot):
+        await shown(app, pilot, "pair.yaml")
+        await pilot.press("t")
+        await until(pilot, lambda: any("has no points of traffic" in note.text for note in app.state.notes))
+
+
 RULED = """\
 plan: ruled
 platforms: [raw, container]

@@ -37,6 +37,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add_shared(parser, "--drop-reasons", "--packet-times")
     parser.add_argument(
+        "--telemetry", action="store_true",
+        help="instead take each point once in a trial that enters no mean and tells what packets cost the UUT's "
+        "processors and why its kernel dropped some",
+    )  # fmt: skip
+    parser.add_argument(
         "--retake", action="store_true",
         help="of jobs, starts, flows and routers take every block again in which a trial is suspect or invalid, and so "
         "enters no mean",

@@ -16,6 +16,17 @@ def watched(plan: Plan, args: argparse.Namespace) -> Plan:
     return replace(plan, **{name: value for name, value in given.items() if value is not None})
 
 
+def meant(plan: Plan, args: argparse.Namespace) -> Plan:
+    """The plan with what the command line says of all of it. Raises ConfigError."""
+    if not args.telemetry:
+        return watched(first_blocks(plan, args), args)
+    refused = {"--set-ups": args.set_ups, "--drop-reasons": args.drop_reasons, "--retake": args.retake or None}
+    for key, value in refused.items():
+        if value is not None:
+            raise ConfigError("is not for trials for telemetry: each point is taken once", key=key, value=value)
+    return watched(plan.for_telemetry(), args)
+
+
 def first_blocks(plan: Plan, args: argparse.Namespace) -> Plan:
     """The plan with as many blocks as --set-ups leaves. Raises ConfigError."""
     if args.set_ups is None:

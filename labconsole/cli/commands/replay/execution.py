@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from labconsole.cli.commands.replay.choice import chosen_points, first_blocks, watched
+from labconsole.cli.commands.replay.choice import chosen_points, meant
 from labconsole.cli.commands.replay.dry_run import trials_dry_run
 from labconsole.cli.commands.replay.of_guests import guests_dry_run, tell_trial, tell_trials
 from labconsole.cli.commands.replay.searches import searches_dry_run, tell_search, tell_searches
@@ -49,7 +49,7 @@ def _replay_into(args: argparse.Namespace, place: str | None) -> int:
     inventory, store = load_testbed(hosts_path(args.hosts), place)
     session = open_session(inventory, store)
     read = [load_plan(path, inventory, also=session.check_background) for path in args.plan]
-    plans = [watched(first_blocks(plan, args), args) for plan in read]
+    plans = [meant(plan, args) for plan in read]
     refuse_twice(args.plan, plans)
     chosen = [chosen_points(plan, args) for plan in plans]
     if args.platforms and not any(points for points in chosen):

@@ -89,7 +89,7 @@ class PlanDetails(Lines):
         return rows + self._plan(entry, execution, width)
 
     def _plan(self, entry: PlanEntry, execution: PlanExecution | None, width: int) -> list[list[Span]]:
-        plan = entry.plan
+        plan = entry.plan if execution is None else execution.plan
         assert plan is not None
         if self._capture_bytes is None or self._capture_bytes[0] is not entry:
             self._capture_bytes = (entry, largest_capture_bytes({p.request for p in plan.points}, self._inventory))
@@ -107,6 +107,9 @@ class PlanDetails(Lines):
         if self._note is not None and self._note.text is not None:
             rows += field("note", self._note.text, width, "accent")
             rows += field("", f"{self._note.author}, {self._note.written_at[:19]}Z", width, "muted")
+        if plan.role == "telemetry":
+            words = "each point once more, in a trial that enters no mean; press {plan-telemetry} for the plan's own"
+            rows += field("telemetry", with_keys(self, words), width, "accent")
         if plan.grid:
             rows += field(
                 "asks for",

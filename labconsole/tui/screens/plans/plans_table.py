@@ -98,7 +98,8 @@ class PlansTable(LineTable):
         return f"{glyph} {word}"[:width], tone
 
     def cell_trials(self, key: Path, width: int) -> Span:
-        plan = self._entries[key].plan
+        execution, plan = self._executions.get(key), self._entries[key].plan
+        plan = plan if execution is None else execution.plan
         return (count(plan.trials + plan.step_count), "") if plan is not None else ("", "")
 
     def cell_done(self, key: Path, width: int) -> Span:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -19,9 +18,8 @@ from textual.containers import Container, VerticalScroll
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import ExecutionStatus
 from labconsole.engine.protocol import SessionLike
-from labconsole.errors import ConfigError, LabError, LeaseHeld
+from labconsole.errors import LabError, LeaseHeld
 from labconsole.model.plan.plan import Plan
-from labconsole.model.plan.writer import plan_from_requests, plan_text, write_plan
 from labconsole.model.record.summary import RunSummary
 from labconsole.tui.console import clock
 from labconsole.tui.console.plan_words import ending, extent
@@ -45,6 +43,8 @@ from labconsole.tui.screens.plans.plan_notes import PlanNotes
 from labconsole.tui.screens.plans.plan_searches import make_room
 from labconsole.tui.screens.plans.plans_table import PlansTable
 from labconsole.tui.screens.plans.searches_table import SearchesTable
+from labconsole.tui.screens.plans.session_plan import ask_and_save
+from labconsole.tui.screens.plans.telemetry import ShownPlans
 
 RESCAN_S = 2.0
 
@@ -60,6 +60,10 @@ class PlansScreen(ConsoleScreen):
                id="plan-pause", title="Pause or resume the plan"),
         Action("a", "abort", "Abort", "Abort the plan, after asking. Run it again to resume.",
                id="plan-abort", title="Abort the plan"),
+        Action("t", "telemetry", "Telemetry",
+               "Show the plan's trials for telemetry, or its own again: each point once more, in a trial that enters "
+               "no mean and tells what packets cost the processors of the unit under test, and why some were dropped.",
+               id="plan-telemetry", title="Trials for telemetry, or the plan's own"),
         Action("f", "failing", "Next doubtful", "Go to the next trial that is not simply valid, or was repeated.",
                id="plan-failing", title="Next doubtful trial"),
         Action("s", "save", "Save session", "Save what was measured in this session as a plan file.",
@@ -78,6 +82,7 @@ class PlansScreen(ConsoleScreen):
         self._entries: dict[Path, PlanEntry] = {}
         self._executions: dict[Path, PlanExecution] = {}
         self._notes = PlanNotes(session)
+        self._shown = ShownPlans()
         self._painted: tuple[object, ...] = ()
         self._complaint = ""
 
@@ -139,8 +144,9 @@ class PlansScreen(ConsoleScreen):
         for path in [p for p, c in self._executions.items() if p not in self._entries and not self._in_use(c)]:
             del self._executions[path]
         for entry in changed:
-            assert entry.plan is not None
-            execution = self.session.execution(entry.plan)
+            plan = self._shown.of(entry)
+            assert plan is not None
+            execution = self.session.execution(plan)
             try:
                 await execution.look()
             except LabError as exc:
@@ -158,7 +164,7 @@ class PlansScreen(ConsoleScreen):
     def _is_new(self, entry: PlanEntry) -> bool:
         execution = self._executions.get(entry.path)
         # A plan that runs is shown as it was when it began, whatever happens to its file.
-        return execution is None or (execution.plan != entry.plan and not self._in_use(execution))
+        return execution is None or (execution.plan != self._shown.of(entry) and not self._in_use(execution))
 
     def _complain(self, sentence: str) -> None:
         """Say it once, not at every look."""
@@ -248,8 +254,17 @@ class PlansScreen(ConsoleScreen):
             self.console_app.tell(f"A {self.state.what_runs} is running. Wait, or abort it.", "warning")
             return
         if execution is None or execution.status is not ExecutionStatus.READY:
-            execution = self._executions[entry.path] = self.session.execution(entry.plan)
+            execution = self._executions[entry.path] = self.session.execution(self._shown.of(entry) or entry.plan)
         self._start(entry.path, execution)
+
+    def action_telemetry(self) -> None:
+        """Turn from the plan's own trials to those for telemetry, or back."""
+        entry, execution = self._chosen
+        complaint = self._shown.turn(entry, in_use=execution is not None and self._in_use(execution))
+        if complaint:
+            self.console_app.tell(complaint, "warning")
+        else:
+            self.rescan()
 
     def _start(self, path: Path, execution: PlanExecution, *, take_over: bool = False) -> None:
         self.state.execution = execution
@@ -369,29 +384,4 @@ class PlansScreen(ConsoleScreen):
     # From a session to a plan
 
     def action_save(self) -> None:
-        done = [(request, max(1, trials)) for request, trials in self.state.done.items()]
-        name = f"session-{datetime.fromtimestamp(clock.wall_s(), UTC):%Y%m%d-%H%M}"
-        try:
-            sample = plan_from_requests(name, done, self.session.inventory)
-        except ConfigError as exc:
-            self.console_app.tell(str(exc), "warning")
-            return
-        kind = "a list of points" if sample.listed else "a full matrix"
-        words = (
-            f"{len(sample.points)} points ({kind}), {sample.trials} trials. The file goes to {plan_files.DIRECTORY}/."
-        )
-
-        async def take(name: str) -> str:
-            try:
-                plan = plan_from_requests(name.strip(), done, self.session.inventory)
-                ended = f"{datetime.fromtimestamp(clock.wall_s(), UTC):%Y-%m-%d %H:%M} UTC"
-                remark = f"What was measured on {self.session.inventory.testbed} in the session that ended {ended}."
-                path = plan_files.DIRECTORY / f"{plan.name}.yaml"
-                await asyncio.to_thread(write_plan, path, plan_text(plan, [remark]))
-            except ConfigError as exc:
-                return str(exc)
-            self.console_app.tell(f"Saved {path}; `labconsole replay {path}` repeats it.")
-            self.rescan()
-            return ""
-
-        self.app.push_screen(AskText("Save this session as a plan. Its name:", name, words, take))
+        ask_and_save(self.console_app, self.session, self.app.push_screen, self.rescan)

@@ -19,6 +19,7 @@ from labconsole.tui.parts.action import Action, HasActions
 from labconsole.tui.parts.lines import Lines, Span
 from labconsole.tui.parts.rate_chart import tinted
 from labconsole.tui.screens.runs import run_pages
+from labconsole.tui.screens.runs.processors_page import processors_part
 from labconsole.tui.screens.runs.run_series import stream_rates
 from labconsole.tui.screens.runs.times_page import times_page
 
@@ -149,7 +150,7 @@ class RunDetails(Lines):
         if self.page == "chart":
             return _chart_rows(record, view, width, room)
         if self.page == "nodes":
-            return run_pages.nodes_page(record, width)
+            return processors_part(record, width) + run_pages.nodes_page(record, width)
         return run_pages.verdict_page(record, view.note, width)
 
 

@@ -45,6 +45,8 @@ def verdict_page(record: RunRecord, note: RunNote | None, width: int) -> list[Ro
         rows += field("  " * depth, words, width, tone)
         if not depth and reason.code in WHAT_TO_DO:
             rows += field("", f"→ {WHAT_TO_DO[reason.code]}", width, "accent")
+    if record.role != "measured":
+        rows += field("role", f"{record.role}: it enters no mean", width, "accent")
     if record.failure is not None:
         where = f"{record.failure.node}: " if record.failure.node else ""
         rows += field("failure", f"{where}{record.failure.message}", width, "bad")

@@ -1,0 +1,49 @@
+"""Having the unit under test tell what its processors did while a trial's traffic ran: in trials for telemetry only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from labconsole.contracts.ports import AgentLink
+from labconsole.engine.trial.kernel_asking import TIMEOUT_S, refusal
+from labconsole.errors import NodeError, NodeLost, NodeUnreachable
+from labconsole.verdict.observed import TrialObservations, WorkWitness
+from labconsole.wire.processor_work import BeginProcessorWork, EndProcessorWork
+
+
+class ProcessorWatch:
+    """Of one trial, on the unit under test; what it found is in ``seen.work``. Nothing of it is needed to count
+    packets: a node that cannot say it does not end a trial, and its word why is kept.
+    """
+
+    def __init__(
+        self, seen: TrialObservations, link: AgentLink, node: str, ports: Sequence[str], *, wanted: bool
+    ) -> None:
+        self._seen, self._link, self._node, self._ports, self._wanted = seen, link, node, list(ports), wanted
+        self._open = False
+
+    async def begin(self) -> None:
+        """Right before traffic."""
+        if not self._wanted:
+            return
+        self._seen.work = witness = WorkWitness(self._node)
+        try:
+            await self._link.ask(BeginProcessorWork(interfaces=self._ports), timeout_s=TIMEOUT_S)
+            self._open = True
+        except (NodeLost, NodeUnreachable):
+            return  # the trial hears of that by itself
+        except NodeError as exc:
+            witness.refused = refusal(exc)
+
+    async def end(self) -> None:
+        """Right after traffic."""
+        witness = self._seen.work
+        if witness is None or not self._open:
+            return
+        self._open = False
+        try:
+            witness.done = await self._link.ask(EndProcessorWork(), timeout_s=TIMEOUT_S)
+        except (NodeLost, NodeUnreachable):
+            return
+        except NodeError as exc:
+            witness.refused = refusal(exc)

@@ -1,0 +1,78 @@
+"""Why this fast: what a forwarded packet cost the unit under test's processors, of trials that enter no mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from labconsole.contracts.report import Cell, ReportUnit, Table
+from labconsole.report.material import Material
+from labconsole.report.telemetry_trials import TelemetryTrial
+from labconsole.report.words import SIZE_COLUMNS, UNKNOWN, number, size_cells, size_number, target_number
+
+NAMED = 2
+"""Processes, and reasons, that a row names; the file has all."""
+
+
+def make(material: Material) -> Sequence[Table]:
+    """A row for each trial for telemetry that stands."""
+    found = material.digest.telemetry
+    return (_table(found),) if found else ()
+
+
+def _table(found: Sequence[TelemetryTrial]) -> Table:
+    shared = sorted({name for each in found for name in each.time.nodes if len(each.time.nodes) > 1})
+    return Table(
+        name="processors",
+        title="What a forwarded packet cost the processors",
+        columns=(
+            "run_id", "platform", *SIZE_COLUMNS, "sources", "target_bps", "background", "forwarded_pps",
+            "forwarded_packets", "processors", "elapsed_ns", "busy_ns", "user_ns", "guest_ns", "system_ns",
+            "interrupt_ns", "softirq_ns", "steal_ns", "busiest_ratio", "interrupts", "received_softirqs",
+            "backlog_packets", "backlog_dropped_packets", "squeezed", "processes", "drops",
+        ),
+        rows=tuple(_row(each) for each in found),
+        headings=(
+            "platform", "size, B", "sources", "target, Mbit/s", "background", "packets/s", "ns a packet", "softirq",
+            "system", "user", "busy", "busiest", "a NET_RX", "squeezed", "busiest processes", "dropped because",
+        ),
+        shown=tuple(_shown(each) for each in found),
+        note=(
+            "One row a trial; none of them enters a mean, and none is compared. ns a packet: time of all processors, "
+            "but idle and stolen, while traffic ran, by packets that left the unit under test; softirq, system and "
+            "user (guests included) are parts of it. Whatever ran is in it, also what asking for reasons took. Busy: "
+            "how many processors on the average; busiest: of one of them. A NET_RX: packets that went to the stack "
+            "each time that softirq ran; squeezed: how often it ended with work left. Time is counted in ticks of 1 "
+            "to 10 ms."
+            + (f" {', '.join(shared)} are one machine: what all of them did is counted." if shared else "")
+        ),
+    )  # fmt: skip
+
+
+def _row(each: TelemetryTrial) -> tuple[Cell, ...]:
+    asked, time = each.requested, each.time
+    return (
+        each.run_id, asked.platform, *size_cells(asked.frame), asked.sources, asked.target_bps, asked.background,
+        each.rate_pps, time.packets, time.processors, time.elapsed_ns, time.busy_ns, time.user_ns, time.guest_ns,
+        time.system_ns, time.interrupt_ns, time.softirq_ns, time.steal_ns,
+        None if time.busiest is None else time.busiest[1], time.interrupts, time.received_softirqs,
+        time.backlog_packets, time.backlog_dropped_packets, time.squeezed,
+        "; ".join(f"{name} {ns}" for name, ns in each.processes), "; ".join(f"{name} {n}" for name, n in each.drops),
+    )  # fmt: skip
+
+
+def _shown(each: TelemetryTrial) -> tuple[str, ...]:
+    asked, time = each.requested, each.time
+    target_bps = None if asked.target_bps == "max" else asked.target_bps
+    per_packet = (time.busy_ns, time.softirq_ns, time.system_ns, time.user_ns)
+    busiest = UNKNOWN if time.busiest is None else f"{100 * time.busiest[1]:.0f} %"
+    processes = [f"{name} {ns / time.elapsed_ns:.2f}" for name, ns in each.processes[:NAMED]]
+    return (
+        asked.platform, size_number(asked.frame), str(asked.sources), target_number(target_bps, asked.frame),
+        asked.background, number(each.rate_pps, 0), *(number(time.by_packet(ns), 0) for ns in per_packet),
+        number(time.busy_processors, 2), busiest, number(time.packets_by_softirq, 1),
+        UNKNOWN if time.squeezed is None else str(time.squeezed), ", ".join(processes) or UNKNOWN,
+        ", ".join(f"{name} {n}" for name, n in each.drops[:NAMED]) or UNKNOWN,
+    )  # fmt: skip
+
+
+UNITS = (ReportUnit(name="processors", place=54, make=make),)

@@ -1,0 +1,57 @@
+"""Whether what the unit under test's processors are said to have done can be true. Pure.
+
+What another version of the program wrote is not judged, and unjudged says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import ValidationError
+
+from labconsole.measure.recompute.discrepancy import Discrepancy, against
+from labconsole.model.record.run import RunRecord
+from labconsole.model.record.telemetry import EXTENSION, VERSION, WorkRefused, WorkTold
+
+KINDS = 7
+"""Of time, each rounded to ticks by itself."""
+
+SLACK_RATIO = 0.05
+SLACK_NS = 10**8
+"""Both readings take a while, and time is counted by ticks that may come late."""
+
+
+def known(told: Any) -> bool:
+    """Whether this version can judge it."""
+    return isinstance(told, dict) and told.get("version") == VERSION
+
+
+def contradicting_telemetry(record: RunRecord) -> Iterator[Discrepancy]:
+    """What of the extension cannot be."""
+    told = record.extensions.get(EXTENSION)
+    if told is None or not known(told):
+        return
+    where = f"extensions.{EXTENSION}"
+    if record.role != "telemetry":
+        yield against(where, f"is told of a run with the role {record.role}")
+    kind = WorkRefused if "refused" in told else WorkTold
+    try:
+        work = kind.model_validate(told)
+    except ValidationError as exc:
+        first = exc.errors()[0]
+        yield against(f"{where}.{'.'.join(str(part) for part in first['loc'])}", f"cannot be read: {first['msg']}")
+        return
+    if not isinstance(work, WorkTold):
+        return
+    numbers = [each.number for each in work.processors]
+    if len(set(numbers)) < len(numbers):
+        yield against(f"{where}.processors", "has a processor twice")
+    for place, each in enumerate(work.processors):
+        here = f"{where}.processors.{place}"
+        total = each.user_ns + each.system_ns + each.interrupt_ns + each.softirq_ns + each.steal_ns + each.idle_ns
+        most = work.elapsed_ns * (1 + SLACK_RATIO) + KINDS * work.tick_ns + SLACK_NS
+        if total > most:
+            yield against(here, f"has {total} ns of time within {work.elapsed_ns} ns", total)
+        if each.guest_ns > each.user_ns + work.tick_ns:
+            yield against(f"{here}.guest_ns", f"is more than user_ns, {each.user_ns}", each.guest_ns)

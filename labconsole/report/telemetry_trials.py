@@ -1,0 +1,52 @@
+"""Trials for telemetry as a report tells them: what packets cost the unit under test's processors, and why some were
+dropped. They enter no mean. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from labconsole.measure.drop_causes import is_kernels
+from labconsole.measure.processor_time import ProcessorTime, processor_time, work_told
+from labconsole.model.record.run import Requested, RunRecord, StreamRecord
+
+
+@dataclass(frozen=True, slots=True)
+class TelemetryTrial:
+    """``rate_pps``: that it forwarded. ``processes``: the busiest, by name, with their time. ``drops``: the kernel's
+    words for what the unit under test dropped, the commonest first.
+    """
+
+    run_id: str
+    requested: Requested
+    rate_pps: float | None
+    time: ProcessorTime
+    processes: tuple[tuple[str, int], ...]
+    drops: tuple[tuple[str, int], ...]
+
+
+def telemetry_trials(record: Mapping[str, Any]) -> list[TelemetryTrial]:
+    """One, or none where nothing is told. Raises ValueError for what is no record."""
+    run = RunRecord.model_validate_json(json.dumps(record), strict=True)
+    told, time = work_told(run), processor_time(run)
+    if run.verdict.status == "invalid" or told is None or time is None:
+        return []
+    used: Counter[str] = Counter()
+    for each in told.processes:
+        used[each.name] += each.cpu_ns
+    total = run.total
+    rate_pps = total.measured_pps if total.forwarding_pps is None else total.forwarding_pps
+    return [TelemetryTrial(run.run_id, run.requested, rate_pps, time, tuple(used.most_common()), _drops(run))]
+
+
+def _drops(run: RunRecord) -> tuple[tuple[str, int], ...]:
+    second: tuple[StreamRecord, ...] = run.background.streams if run.background is not None else ()
+    found: Counter[str] = Counter()
+    for stream in (*run.streams, *second):
+        for hop in stream.ledger:
+            found.update({name: packets for name, packets in hop.drops.items() if is_kernels(name)})
+    return tuple(found.most_common())

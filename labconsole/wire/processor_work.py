@@ -1,0 +1,101 @@
+"""What a node's processors did within a window: time by kind, interrupts, softirqs, queues, processes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, List, Optional, Tuple
+
+from labconsole.wire.message import Done, Message, Request
+from labconsole.wire.processors import MAX_PROCESSORS
+from labconsole.wire.rules import S64, Count, Index, Most, Name, Rule, Sentence, Words, bad, whole
+
+MAX_LINES = 512
+"""Interrupts that are told one by one, the busiest; the others as a sum."""
+
+MAX_QUEUES = 4096
+MAX_WORKING = 20
+
+
+def _by_processor(value: Any, where: str) -> "List[Tuple[int, int]]":
+    """Processors in rising order, each with at least one."""
+    if type(value) is not list or len(value) > MAX_PROCESSORS:
+        raise bad(where, "is not a list of at most %d processors" % MAX_PROCESSORS)
+    last = -1
+    for pair in value:
+        if type(pair) is not list or len(pair) != 2 or not all(type(each) is int for each in pair):
+            raise bad(where, "has an entry that is not a pair of whole numbers")
+        if not last < pair[0] < MAX_PROCESSORS or not 0 < pair[1] < S64:
+            raise bad(where, "has processors that do not rise, or did nothing")
+        last = pair[0]
+    return [(number, count) for number, count in value]
+
+
+class ProcessorWork(Message):
+    """One processor. Times are in whole ticks of the kernel (``tick_ns``); ``system_ns`` is without interrupts,
+    ``guest_ns`` is in ``user_ns``, too. ``received_softirqs``, ``sent_softirqs``: how often NET_RX and NET_TX ran.
+    ``backlog_packets``: that left the interrupt for the stack here (softnet_stat), of which ``backlog_dropped_packets``
+    found no room; ``squeezed``: NET_RX ended for want of time or budget with work left. None: the kernel does not say.
+    """
+
+    number: Index
+    user_ns: Count
+    guest_ns: Count
+    system_ns: Count
+    interrupt_ns: Count
+    softirq_ns: Count
+    steal_ns: Count
+    idle_ns: Count
+    received_softirqs: Optional[Count]
+    sent_softirqs: Optional[Count]
+    backlog_packets: Optional[Count]
+    backlog_dropped_packets: Optional[Count]
+    squeezed: Optional[Count]
+
+
+class InterruptWork(Message):
+    """One interrupt that occurred: ``line`` as in /proc/interrupts, ``what`` its device or meaning there,
+    ``by_processor``: (processor, how often).
+    """
+
+    line: Name
+    what: Sentence
+    by_processor: Annotated[List[Any], Rule(_by_processor)]
+
+
+class QueueWork(Message):
+    """Packets of one queue of an interface, by its driver's own statistics. ``direction``: rx or tx."""
+
+    interface: Name
+    direction: Name
+    queue: Annotated[int, Rule(whole(0, 65535))]
+    packets: Count
+
+
+class WorkingProcess(Message):
+    """A process and the children that it waited for. ``kernel``: it is a thread of the kernel."""
+
+    pid: Count
+    name: Name
+    kernel: bool
+    cpu_ns: Count
+
+
+class NodeWork(Message):
+    """``unlisted_interrupts``: of lines that are not told. ``processes``: the busiest."""
+
+    elapsed_ns: Annotated[int, Rule(whole(1, S64 - 1))]
+    tick_ns: Annotated[int, Rule(whole(1, 10**9))]
+    processors: Annotated[List[ProcessorWork], Most(MAX_PROCESSORS)]
+    interrupts: Annotated[List[InterruptWork], Most(MAX_LINES)]
+    unlisted_interrupts: Count
+    queues: Annotated[List[QueueWork], Most(MAX_QUEUES)]
+    processes: Annotated[List[WorkingProcess], Most(MAX_WORKING)]
+
+
+class BeginProcessorWork(Request[Done], op="processor_work.begin"):
+    """Open a window. ``interfaces``: whose queues are looked at. A window that is open is begun anew."""
+
+    interfaces: Words
+
+
+class EndProcessorWork(Request[NodeWork], op="processor_work.end"):
+    """Close the window and tell what was done in it. Refused with not_found where none is open."""
