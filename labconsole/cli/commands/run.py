@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.telemetry and args.drop_reasons is not None:
         raise ConfigError(
-            "is not for runs for telemetry: they always ask", key="--drop-reasons", value=args.drop_reasons
+            "cannot be combined with --telemetry, which always asks", key="--drop-reasons", value=args.drop_reasons
         )
     inventory, store = load_testbed(
         hosts_path(args.hosts), args.store, drop_reasons=args.drop_reasons, packet_times=args.packet_times
