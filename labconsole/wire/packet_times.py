@@ -123,5 +123,9 @@ class TimedPackets(Message):
     clock_moved_ns: Nanoseconds
 
 
+class ReadPacketTimes(Request[TimedPackets], op="packet_times.read"):
+    """Tell what was counted so far; the counting goes on. Streams are told one after the other, not at one instant."""
+
+
 class StopPacketTimes(Request[TimedPackets], op="packet_times.stop"):
     """End the counting and take what was counted."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import TYPE_CHECKING, List, Optional
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, AsyncIterator, List, Optional, Tuple
 
 from labconsole.agent.bpf.refused import refused
 from labconsole.agent.operations.answering import answers
@@ -12,6 +13,7 @@ from labconsole.wire.codec import WireError
 from labconsole.wire.packet_times import (
     PacketTimesStarted,
     PortTimes,
+    ReadPacketTimes,
     StartPacketTimes,
     StopPacketTimes,
     TimedPackets,
@@ -27,9 +29,15 @@ class Timing:
     def __init__(self) -> None:
         self._timers: List[PacketTimer] = []
         self._offset: Optional[ClockOffset] = None
+        self._using = asyncio.Lock()
+        self._closed = 0
 
     @answers(StartPacketTimes)
     async def start(self, request: StartPacketTimes) -> PacketTimesStarted:
+        async with self._using:
+            return self._start(request)
+
+    def _start(self, request: StartPacketTimes) -> PacketTimesStarted:
         from labconsole.agent.reading.packet_times import ClockOffset, PacketTimer
 
         if self._timers:
@@ -55,27 +63,54 @@ class Timing:
             raise refused(exc) from None
         return PacketTimesStarted(instructions=max((timer.instructions for timer in self._timers), default=0))
 
+    @answers(ReadPacketTimes)
+    async def read(self, request: ReadPacketTimes) -> TimedPackets:
+        async with self._taken() as (timers, offset):
+            closed = self._closed
+            try:
+                return await _told(timers, offset)
+            finally:
+                if self._closed == closed:
+                    self._timers = timers
+                else:
+                    _close(timers)
+
     @answers(StopPacketTimes)
     async def stop(self, request: StopPacketTimes) -> TimedPackets:
-        timers, offset = self._timers, self._offset
-        if not timers or offset is None:
-            raise WireError("not_counting", "packets are not being timed")
-        self._timers = []  # they are this request's: nobody closes them while a thread reads them
-        try:
-            for timer in timers:
-                timer.detach()
-            moved_ns = offset.moved_ns()
-            ports = await asyncio.get_running_loop().run_in_executor(None, _told, timers)
-            return TimedPackets(ports=ports, clock_moved_ns=moved_ns)
-        finally:
-            for timer in timers:
-                timer.close()
+        async with self._taken() as (timers, offset):
+            try:
+                for timer in timers:
+                    timer.detach()
+                return await _told(timers, offset)
+            finally:
+                _close(timers)
+
+    @asynccontextmanager
+    async def _taken(self) -> AsyncIterator[Tuple[List[PacketTimer], ClockOffset]]:
+        """The timers, which are then this request's: nobody closes them while a thread reads them."""
+        async with self._using:
+            timers, offset = self._timers, self._offset
+            if not timers or offset is None:
+                raise WireError("not_counting", "packets are not being timed")
+            self._timers = []
+            yield timers, offset
 
     def close(self) -> None:
         """Time no more, and forget what was seen."""
-        while self._timers:
-            self._timers.pop().close()
+        self._closed += 1
+        _close(self._timers)
 
 
-def _told(timers: List[PacketTimer]) -> List[PortTimes]:
+def _close(timers: List[PacketTimer]) -> None:
+    while timers:
+        timers.pop().close()
+
+
+async def _told(timers: List[PacketTimer], offset: ClockOffset) -> TimedPackets:
+    moved_ns = offset.moved_ns()
+    ports = await asyncio.get_running_loop().run_in_executor(None, _ports, timers)
+    return TimedPackets(ports=ports, clock_moved_ns=moved_ns)
+
+
+def _ports(timers: List[PacketTimer]) -> List[PortTimes]:
     return [PortTimes(interface=timer.interface, streams=timer.counted()) for timer in timers]

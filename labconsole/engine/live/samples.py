@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from labconsole.contracts.ports import Series
 from labconsole.engine.live.hops import follow
-from labconsole.engine.live.telemetry import StreamLive, Telemetry
+from labconsole.engine.live.telemetry import LiveDelays, StreamLive, Telemetry
 from labconsole.measure.alignment import EndCounts, StreamAlignment
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory, Stream
@@ -115,6 +115,13 @@ class LiveStreams:
             if stream.sink.node == node:
                 self._take_sample(stream)
                 self._show(stream)
+
+    def add_times(self, name: str, delays: LiveDelays | None) -> None:
+        """How long a stream's packets took so far, by the sink's kernel."""
+        live = self._telemetry.streams.get(name)
+        if live is not None and not live.final:
+            live.delays = delays
+            self._telemetry.revision += 1
 
     def _take_sample(self, stream: Stream) -> None:
         node = stream.sink.node

@@ -103,6 +103,15 @@ class FollowedHop:
     base: CounterSample | None
 
 
+@dataclass(frozen=True, slots=True)
+class LiveDelays:
+    """Quantiles of the one-way delay of every packet so far; None: it would take more packets."""
+
+    p50_ns: int
+    p99_ns: int | None
+    max_ns: int
+
+
 UNSETTLED_S = 1.0
 """So long the few milliseconds by which two clocks may be off are too large a part of what was sent."""
 
@@ -135,6 +144,9 @@ class StreamLive:
 
     hops: tuple[FollowedHop, ...] = ()
     """The counters on its way (hops.py)."""
+
+    delays: LiveDelays | None = None
+    """Of every packet so far; None: nobody times them, or the clocks are not shown to agree."""
 
     @property
     def loss_packets(self) -> int | None:

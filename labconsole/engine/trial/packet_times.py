@@ -5,7 +5,10 @@ Counts need none of this: a sink whose kernel cannot do it does not end a trial,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 
 from labconsole.contracts.ports import AgentLink
 from labconsole.engine.gather import together
@@ -14,7 +17,19 @@ from labconsole.engine.trial.setup import Flow, sink_port
 from labconsole.errors import NodeError, NodeLost, NodeUnreachable
 from labconsole.verdict.observed import StreamObservations, TimedStream, UntimedStream
 from labconsole.wire.foreign import OwnStream
-from labconsole.wire.packet_times import StartPacketTimes, StopPacketTimes, TimedPort
+from labconsole.wire.packet_times import (
+    ReadPacketTimes,
+    StartPacketTimes,
+    StopPacketTimes,
+    TimedPackets,
+    TimedPort,
+)
+
+EVERY_S = 1.0
+"""How often it is asked what was counted so far."""
+
+READING_SHARE = 20
+"""So many times as long as a node took to tell it is left alone afterwards."""
 
 
 class PacketTimers:
@@ -28,7 +43,7 @@ class PacketTimers:
         *,
         wanted: bool,
     ) -> None:
-        self._links = links
+        self._links, self._streams = links, list(streams)
         self._seen: dict[str, dict[str, list[StreamObservations]]] = {}
         self._own: dict[str, dict[str, list[OwnStream]]] = {}
         for seen, flow in zip(streams, flows, strict=True) if wanted else ():
@@ -43,6 +58,37 @@ class PacketTimers:
     async def start(self) -> None:
         """Begin, at all sinks at once: before the captures, so that none of them has seen more."""
         await together(self._start(node) for node in self._own)
+
+    @asynccontextmanager
+    async def followed(self, tell: Callable[[int, TimedStream], None]) -> AsyncIterator[None]:
+        """Meanwhile it is told again and again, by the stream's place, what was counted so far. A node that does not
+        say it is asked no more.
+        """
+        asking = asyncio.create_task(together(self._follow(node, tell) for node in sorted(self._timing)))
+        try:
+            yield
+        finally:
+            asking.cancel()
+            with suppress(asyncio.CancelledError):
+                await asking
+
+    async def _follow(self, node: str, tell: Callable[[int, TimedStream], None]) -> None:
+        pause_s = EVERY_S
+        while node in self._timing:
+            await asyncio.sleep(pause_s)
+            began_s = time.monotonic()
+            try:
+                told = await self._links[node].ask(ReadPacketTimes(), timeout_s=TIMEOUT_S)
+            except NodeError:
+                return
+            pause_s = max(EVERY_S, READING_SHARE * (time.monotonic() - began_s))
+            for seen, timed in self._of_streams(node, told):
+                tell(self._streams.index(seen), timed)
+
+    def _of_streams(self, node: str, told: TimedPackets) -> Iterator[tuple[StreamObservations, TimedStream]]:
+        for port in told.ports:
+            for seen, counted in zip(self._seen[node].get(port.interface, ()), port.streams, strict=False):
+                yield seen, TimedStream(counted, told.clock_moved_ns)
 
     async def stop(self) -> None:
         """Take what was counted: after the captures and before the counters are read the last time, so that nobody who
@@ -69,9 +115,8 @@ class PacketTimers:
             self._untimed(node, *refusal(exc))
             return
         self._untimed(node, "failed", "the node did not tell of this stream")
-        for port in told.ports:
-            for seen, counted in zip(self._seen[node].get(port.interface, ()), port.streams, strict=False):
-                seen.times = TimedStream(counted, told.clock_moved_ns)
+        for seen, timed in self._of_streams(node, told):
+            seen.times = timed
 
     def _untimed(self, node: str, code: str, message: str) -> None:
         for streams in self._seen[node].values():

@@ -16,7 +16,7 @@ from labconsole.engine.live.samples import LiveStreams
 from labconsole.engine.live.telemetry import Telemetry
 from labconsole.engine.trial.order import TrialOrder
 from labconsole.engine.trial.platform import UutPlatform, breaks
-from labconsole.engine.trial.saving import environment, save
+from labconsole.engine.trial.saving import environment, node_facts, save
 from labconsole.engine.trial.second_guest import second_guest_setup
 from labconsole.engine.trial.setup import TrialSettings
 from labconsole.engine.trial.stream_wiring import check_mtu
@@ -97,6 +97,7 @@ class TrialTaker:
             settings=settings,
             live=live,
             emit=self.emit,
+            nodes=node_facts(links, self.links.facts),
             guests=self.guest_processes(),
             second_guest=second_guest,
         )

@@ -22,6 +22,7 @@ from labconsole.engine.trial.background import BackgroundLoad
 from labconsole.engine.trial.captures import TrialCaptures
 from labconsole.engine.trial.foreign_taps import ForeignTaps
 from labconsole.engine.trial.kernel_drops import KernelDropWatch
+from labconsole.engine.trial.live_delays import live_delays
 from labconsole.engine.trial.packet_times import PacketTimers
 from labconsole.engine.trial.processor_work import ProcessorWatch
 from labconsole.engine.trial.second_guest import SecondGuestSetup
@@ -32,8 +33,8 @@ from labconsole.errors import Aborted, LabError, LeaseTaken, MeasurementError, N
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.identity import utc_now
 from labconsole.model.inventory import Inventory
-from labconsole.model.record.run import Failure
-from labconsole.verdict.observed import Snapshot, StreamObservations, TrialObservations, parse_snapshot
+from labconsole.model.record.run import Environment, Failure
+from labconsole.verdict.observed import Snapshot, StreamObservations, TimedStream, TrialObservations, parse_snapshot
 from labconsole.verdict.way import data_ports, places
 from labconsole.wire import capture, counters, generator, message
 from labconsole.wire.stream_spec import StreamSpec
@@ -66,11 +67,13 @@ class Trial:
         settings: TrialSettings,
         live: LiveStreams,
         emit: Callable[[Event], None],
+        nodes: Environment,
         guests: Sequence[str] = (),
         second_guest: SecondGuestSetup | None = None,
     ) -> None:
         self._inventory, self._request, self._links = inventory, request, links
         self._prepared, self._settings, self._live, self._emit = prepared, settings, live, emit
+        self._told_by_nodes = nodes
         self._flows = [Flow(s, request, index) for index, s in enumerate(inventory.streams[: request.sources])]
         if second_guest is not None and second_guest.request is not None and second_guest.stream is not None:
             place = inventory.streams.index(second_guest.stream)
@@ -193,7 +196,8 @@ class Trial:
         self._check_interrupt()
         self._phase(Phase.SENDING, self._request.duration_s)
         self._operation = "generator.start"
-        await self._send()
+        async with self._timers.followed(self._tell_delays):
+            await self._send()
         await self._work.end()
         clock.lap("send_s")
         self._phase(Phase.DRAINING, self._settings.drain_s)
@@ -208,6 +212,10 @@ class Trial:
         await together([self._count_after(), self._readings.drops(begin=False)])
         await self._kernel.stop()
         clock.lap("count_s")
+
+    def _tell_delays(self, place: int, timed: TimedStream) -> None:
+        seen = self.seen.flows[place]
+        self._live.add_times(seen.stream.name, live_delays(seen, self._flows[place], timed, self._told_by_nodes))
 
     async def _count_before(self) -> None:
         self.seen.before = await self._read_counters()

@@ -23,7 +23,11 @@ def meant(plan: Plan, args: argparse.Namespace) -> Plan:
     refused = {"--set-ups": args.set_ups, "--drop-reasons": args.drop_reasons, "--retake": args.retake or None}
     for key, value in refused.items():
         if value is not None:
-            raise ConfigError("cannot be combined with --telemetry, which takes each point once and always asks for reasons", key=key, value=value)
+            raise ConfigError(
+                "cannot be combined with --telemetry, which takes each point once and always asks for reasons",
+                key=key,
+                value=value,
+            )
     return watched(plan.for_telemetry(), args)
 
 

@@ -14,10 +14,11 @@ from textual.geometry import Size
 
 from labconsole.engine.live.events import Phase
 from labconsole.engine.live.telemetry import StreamLive, Telemetry
+from labconsole.measure.packet_times import packet_times
 from labconsole.model.design_point import BACKGROUND_FRAME_BYTES, FrameSize
 from labconsole.model.inventory import Inventory, Stream
 from labconsole.model.record.run import RunRecord, StreamRecord
-from labconsole.text.cells import UNKNOWN, count, mbit, percent, safe, scale_top, sparkline
+from labconsole.text.cells import UNKNOWN, count, decimal, mbit, percent, safe, scale_top, sparkline
 from labconsole.tui.console.state import ConsoleState
 from labconsole.tui.parts.lines import Span, entitle
 from labconsole.tui.parts.table import Column, LineTable
@@ -44,6 +45,9 @@ class StreamNumbers:
     generator: str = ""
     final: bool = False
     used: bool = False
+    delay_p50_ns: int | None = None
+    delay_p99_ns: int | None = None
+    """Of every packet, one-way, where the sinks' kernels time them."""
 
 
 def _sum(values: Sequence[float | None]) -> float | None:
@@ -52,9 +56,12 @@ def _sum(values: Sequence[float | None]) -> float | None:
 
 
 def _from_record(part: StreamRecord) -> StreamNumbers:
+    told = packet_times(part)
+    delay = None if told is None else told.delay_ns
     return StreamNumbers(
         part.offered_pps, part.measured_pps, part.offered_bps, part.measured_bps,
         part.loss_packets, part.loss_ratio, part.generator, final=True, used=True,
+        delay_p50_ns=None if delay is None else delay.p50, delay_p99_ns=None if delay is None else delay.p99,
     )  # fmt: skip
 
 
@@ -66,9 +73,11 @@ def _from_live(live: StreamLive, frame: FrameSize) -> StreamNumbers:
     measured = live.measured_pps[-1] if live.measured_pps else None
     loss = live.loss_packets
     ratio = live.loss_ratio
+    delays = live.delays
     return StreamNumbers(
-        offered, measured, bps(offered), bps(measured), loss, ratio, live.generator, final=live.final, used=True
-    )
+        offered, measured, bps(offered), bps(measured), loss, ratio, live.generator, final=live.final, used=True,
+        delay_p50_ns=None if delays is None else delays.p50_ns, delay_p99_ns=None if delays is None else delays.p99_ns,
+    )  # fmt: skip
 
 
 def stream_numbers(inventory: Inventory, telemetry: Telemetry, state: ConsoleState) -> dict[str, StreamNumbers]:
@@ -114,6 +123,17 @@ def stream_numbers(inventory: Inventory, telemetry: Telemetry, state: ConsoleSta
     return rows
 
 
+def _with_delays(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+    """Behind the loss."""
+    place = [column.name for column in columns].index("loss") + 1
+    delays = (Column("delay_p50", "p50 µs", 8, rank=2), Column("delay_p99", "p99 µs", 8, rank=2))
+    return (*columns[:place], *delays, *columns[place:])
+
+
+def _micros(value_ns: int | None) -> str:
+    return decimal(None if value_ns is None else value_ns / 1e3, 1)
+
+
 class StreamsTable(LineTable):
     """The streams; the cursor chooses the one that the chart shows."""
 
@@ -133,6 +153,10 @@ class StreamsTable(LineTable):
 
     NARROW: ClassVar[tuple[Column, ...]] = tuple(column for column in COLUMNS if column.rank < 3)
     """What there is room for beside the set-up: the other columns are a wide terminal's, however wide the table is."""
+
+    TIMED: ClassVar[tuple[Column, ...]] = _with_delays(COLUMNS)
+    NARROW_TIMED: ClassVar[tuple[Column, ...]] = _with_delays(NARROW)
+    """Where every packet is timed, and the clocks agree."""
 
     def __init__(self, inventory: Inventory, telemetry: Telemetry, state: ConsoleState) -> None:
         super().__init__(id="streams")
@@ -156,7 +180,10 @@ class StreamsTable(LineTable):
         return len(self._streams) + 2
 
     def columns(self) -> tuple[Column, ...]:
-        return self.COLUMNS if self.screen.has_class("-wide") else self.NARROW
+        wide = self.screen.has_class("-wide")
+        if any(numbers.delay_p50_ns is not None for numbers in self._numbers.values()):
+            return self.TIMED if wide else self.NARROW_TIMED
+        return self.COLUMNS if wide else self.NARROW
 
     def keys(self) -> list[str]:
         return [*self._streams, TOTAL]
@@ -218,6 +245,12 @@ class StreamsTable(LineTable):
         if not numbers.final:
             return "≈ " + percent(numbers.loss_ratio, 2), "muted"
         return (text, tone) if numbers.loss_ratio == 0 else ("! " + text, "warn" if numbers.loss_ratio > 0 else "bad")
+
+    def cell_delay_p50(self, key: str, width: int) -> Span:
+        return self._number(key, _micros(self._of(key).delay_p50_ns))
+
+    def cell_delay_p99(self, key: str, width: int) -> Span:
+        return self._number(key, _micros(self._of(key).delay_p99_ns))
 
     def _spark(self, live: StreamLive, series: Iterable[float], width: int) -> str:
         """The newest samples, one a cell; once it is saved all of the trial, a cell being the mean of its part."""
