@@ -109,6 +109,22 @@ def test_every_packet_is_counted_and_its_delay_is_that_of_a_capture_beside(
     assert stream["last_ns"] > stream["first_ns"]
 
 
+def test_what_was_counted_so_far_is_told_and_the_counting_goes_on(chain: DropChain, sink: AgentProcess) -> None:
+    before = programs()
+    start(sink)
+    for sent in (0, 700, 1400):
+        (port,) = sink.ok("packet_times.read")["ports"]
+        (stream,) = port["streams"]
+        assert (stream["packets"], packets_in(stream["delay"])) == (sent, sent)
+        assert sink.error("packet_times.start", ports=[])["code"] == "exists"
+        chain.send(700)
+    asked = [sink.post("packet_times.read") for _ in range(5)] + [sink.post("packet_times.stop")]
+    for number in asked:
+        assert sink.reply(number)["ok"]["ports"][0]["streams"][0]["packets"] == 2100
+    assert sink.error("packet_times.read")["code"] == "not_counting"
+    assert programs() == before
+
+
 def test_what_a_stopped_capture_misses_is_counted(chain: DropChain, sink: AgentProcess, tmp_path: Path) -> None:
     capture = Capture(chain, tmp_path / "beside.pcap", "-B", "128")
     start(sink)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
@@ -14,8 +15,14 @@ import pytest
 from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
 
+from labconsole.cli.testbed import open_session
+from labconsole.engine.live.telemetry import LiveDelays
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
+from labconsole.model.design_point import DesignPoint, FrameSize
+from labconsole.model.inventory import load_inventory
+from labconsole.model.record.run import RunRecord
+from labconsole.store.open import open_store
 from support.bpf_programs import programs
 from support.live_lab import COMMAND, lab_state, labconsole, records, wait_until
 from support.requirements import missing
@@ -127,6 +134,34 @@ def test_a_capture_that_is_too_small_is_no_doubt_where_the_kernel_saw_all(testbe
             break
     assert found, "no capture missed anything"
     assert "nothing is contradictory" in labconsole("verify", store=tmp_path / "s.sqlite").stdout
+
+
+def test_who_looks_on_sees_the_delays_of_all_packets_so_far(testbed, tmp_path: Path):
+    inventory = load_inventory(testbed.hosts_file)
+    asked = inventory.defaults.model_copy(update={"packet_times": "on"})
+    inventory = inventory.model_copy(update={"defaults": asked})
+    with open_store(str(tmp_path / "s.sqlite")) as store:
+        session = open_session(inventory, store)
+        request = DesignPoint(platform="raw", frame=FrameSize(200), sources=1, target="max", duration_s=3.5)
+        seen: list[LiveDelays] = []
+
+        async def work() -> RunRecord:
+            await session.connect(session.nodes_of(request))
+            running = asyncio.ensure_future(session.run(request))
+            while not running.done():
+                await asyncio.sleep(0.05)
+                live = session.telemetry.streams.get("s1")
+                if live is not None and live.delays is not None and live.delays not in seen:
+                    seen.append(live.delays)
+            await session.close()
+            (record,) = running.result()
+            return record
+
+        record = asyncio.run(work())
+    (times,) = told(record.to_json())
+    assert len(seen) >= 2
+    assert all(each.p50_ns <= each.p99_ns <= each.max_ns <= times["delay_ns"]["max"] for each in seen)
+    assert [each.max_ns for each in seen] == sorted(each.max_ns for each in seen)
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])

@@ -15,6 +15,7 @@ from textual.widgets import Input
 from labconsole.engine.inspection import Inspection
 from labconsole.engine.leases import LeaseHolder
 from labconsole.engine.live.events import NodeChanged, NodeState
+from labconsole.engine.live.telemetry import LiveDelays
 from labconsole.errors import LeaseHeld
 from labconsole.measure.statistics.repetitions import summarize
 from labconsole.model.design_point import DesignPoint, FrameSize
@@ -450,3 +451,21 @@ async def test_the_state_of_an_interface_is_a_whole_word() -> None:
             await settle(app, pilot)
             row = next(line for line in picture(app) if "src1" in line and "eth1" in line and "✗" in line)
             assert word in row
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("size", SIZES)
+async def test_delays_of_all_packets_so_far_stand_beside_the_loss_where_they_are_known(size: tuple[int, int]) -> None:
+    async with console(lambda: FakeSession(hold=True), size) as (app, session, pilot):
+        await pilot.press("r")
+        await until(pilot, lambda: bool(session.telemetry.streams))
+        await settle(app, pilot)
+        assert "p50 µs" not in text(app)
+        session.telemetry.streams["s1"].delays = LiveDelays(33_500, 598_000, 4_073_400)
+        session.telemetry.revision += 1
+        await until(pilot, lambda: "33.5" in text(app) and "598.0" in text(app))
+        header = next(line for line in text(app).splitlines() if "p50 µs" in line)
+        assert header.index("loss %") < header.index("p50 µs") < header.index("p99 µs")
+        session.release.set()
+        await until(pilot, lambda: not app.state.asked)
+        await until(pilot, lambda: "p50 µs" not in text(app))  # the record of this one was not timed
