@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import struct
-import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +15,7 @@ from support.agent_process import AgentProcess, eventually
 from support.bpf_programs import programs
 from support.drop_chain import SINK_IP, SOURCE_IP, DropChain
 from support.requirements import missing, require
+from support.sink_capture import SinkCapture
 
 pytestmark = pytest.mark.alone
 
@@ -60,36 +58,10 @@ def packets_in(histogram: list[list[int]]) -> int:
     return sum(packets for _, packets in histogram)
 
 
-class Capture:
-    """A capture of our own at the sink's port, with nanoseconds."""
-
-    def __init__(self, chain: DropChain, path: Path, *words: str) -> None:
-        self._path = path
-        argv = ["tcpdump", "-i", "k0", "-w", str(path), "-Z", "root", "--time-stamp-precision", "nano", "-n", *words]
-        self.process = subprocess.Popen([*chain.sink.prefix, *argv, "udp"], stderr=subprocess.PIPE)
-        assert self.process.stderr is not None
-        while b"listening" not in self.process.stderr.readline():
-            pass
-        time.sleep(0.3)
-
-    def delays_ns(self) -> list[int]:
-        """Of all test packets that it holds, in rising order."""
-        time.sleep(1.2)  # the kernel hands a block over after a second
-        self.process.send_signal(signal.SIGINT)
-        self.process.communicate(timeout=10)
-        data, at, found = self._path.read_bytes(), 24, []
-        while at + 16 <= len(data):
-            seconds, rest_ns, kept, _ = struct.unpack_from("=IIII", data, at)
-            sent_s, sent_us = struct.unpack_from("!II", data, at + 16 + 50)
-            found.append((seconds - sent_s) * 10**9 + rest_ns - sent_us * 1000)
-            at += 16 + kept
-        return sorted(found)
-
-
 def test_every_packet_is_counted_and_its_delay_is_that_of_a_capture_beside(
     chain: DropChain, sink: AgentProcess, tmp_path: Path
 ) -> None:
-    capture = Capture(chain, tmp_path / "beside.pcap")
+    capture = SinkCapture(chain, tmp_path / "beside.pcap")
     start(sink)
     assert chain.send(PACKETS) == PACKETS
     delays_ns = capture.delays_ns()
@@ -126,7 +98,7 @@ def test_what_was_counted_so_far_is_told_and_the_counting_goes_on(chain: DropCha
 
 
 def test_what_a_stopped_capture_misses_is_counted(chain: DropChain, sink: AgentProcess, tmp_path: Path) -> None:
-    capture = Capture(chain, tmp_path / "beside.pcap", "-B", "128")
+    capture = SinkCapture(chain, tmp_path / "beside.pcap", "-B", "128")
     start(sink)
     capture.process.send_signal(signal.SIGSTOP)
     sent = chain.send(PACKETS)

@@ -37,6 +37,7 @@ import powers  # noqa: E402
 import routers  # noqa: E402
 import set_up_means  # noqa: E402
 import simulating  # noqa: E402
+import witness  # noqa: E402
 from tables import Deadline, Table  # noqa: E402
 
 from labconsole import __version__  # noqa: E402
@@ -64,6 +65,8 @@ def tables(deadline: Deadline, options: argparse.Namespace) -> dict[str, Callabl
         "starts": lambda: guests.starts_and_disks(deadline),
         "flows": lambda: flows.flows(deadline),
         "routers": lambda: routers.routers(deadline),
+        "drops": lambda: witness.drops(deadline),
+        "times": lambda: witness.times(deadline),
     }
 
 
@@ -128,7 +131,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a few rows in half a minute; needs --out")
     parser.add_argument(
         "--only", action="append", metavar="TABLE",
-        help="loss, intervals, observer, faults, limits, drills, jobs, crews, starts, flows, routers; of what is simulated set-ups, losses, maxima, "
+        help="loss, intervals, observer, faults, limits, drills, jobs, crews, starts, flows, routers, drops, times; of what is simulated set-ups, losses, maxima, "
         "null, contrast, power, equivalence, command, or simulated for all of it; may be given again; needs --out",
     )  # fmt: skip
     parser.add_argument(
