@@ -14,11 +14,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tables import NO, YES, Deadline, Table
+from tables import NO, YES, Deadline, RowMaker, Table, measure, take
 
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
@@ -114,25 +115,17 @@ def known_times(deadline: Deadline) -> Table:
         f"a part of one follows by hand. Those of a quota are the median of {PAIRS} pairs with the job alone, all other rows "
         "one trial."
     )
-    rows: list[tuple[str, Callable[[str, str, Path], None]]] = []
+    rows: list[tuple[str, RowMaker]] = [
+        *((platform, _waits) for platform in PLATFORMS),
+        *((platform, _quota) for platform in PLATFORMS),
+        *((platform, _weights) for platform in PLATFORMS),
+        *((platform, _isolation) for platform in ("raw", *PLATFORMS)),
+        ("qemu-icount", _wrong_clock),
+        *((platform, _lost_mark) for platform in PLATFORMS),
+    ]
     try:
         with _testbed("j", ("raw", *PLATFORMS)) as (name, hosts):
-            rows = [
-                *((platform, lambda *where: _waits(table, *where)) for platform in PLATFORMS),
-                *((platform, lambda *where: _quota(table, *where)) for platform in PLATFORMS),
-                *((platform, lambda *where: _weights(table, *where)) for platform in PLATFORMS),
-                *((platform, lambda *where: _isolation(table, *where)) for platform in ("raw", *PLATFORMS)),
-                ("qemu-icount", lambda *where: _wrong_clock(table, *where)),
-                *((platform, lambda *where: _lost_mark(table, *where)) for platform in PLATFORMS),
-            ]
-            for platform, row in rows:
-                if deadline.passed:
-                    raise TimeoutError("no time was left")
-                print(f"  {platform}", flush=True)
-                try:
-                    row(platform, name, hosts)
-                except Exception as exc:
-                    table.not_done(platform, exc)
+            measure(table, deadline, rows, name, hosts)
     except Exception as exc:
         table.not_done("jobs in guests", exc)
     return table
@@ -246,13 +239,8 @@ def crews(deadline: Deadline) -> Table:
     try:
         with _testbed("c", [platform for platform, _, _ in CREWS]) as (name, hosts):
             for platform, guests, within_s in CREWS:
-                if deadline.passed:
-                    raise TimeoutError("no time was left")
-                print(f"  {guests} guests on {platform}", flush=True)
-                try:
-                    _crew(table, platform, guests, within_s, name, hosts)
-                except Exception as exc:
-                    table.not_done(f"{guests} guests on {platform}", exc)
+                row = partial(_crew, platform=platform, guests=guests, within_s=within_s, name=name, hosts=hosts)
+                take(table, deadline, f"{guests} guests on {platform}", row)
     except Exception as exc:
         table.not_done("crews", exc)
     return table
@@ -314,21 +302,16 @@ def starts_and_disks(deadline: Deadline) -> Table:
     )
     try:
         with _testbed("s", ("raw", *PLATFORMS), jobs=True) as (name, hosts):
-            rows: list[tuple[str, Callable[[str, Starts], None]]] = [
-                *((platform, lambda *where: _wait_in_start(table, *where)) for platform in START_ERROR_S),
-                *((platform, lambda *where: _touched(table, *where)) for platform in PLATFORMS),
-                *((platform, lambda *where: _throttled(table, *where)) for platform in PLATFORMS),
+            rows: list[tuple[str, Callable[[Table, str, Starts], None]]] = [
+                *((platform, _wait_in_start) for platform in START_ERROR_S),
+                *((platform, _touched) for platform in PLATFORMS),
+                *((platform, _throttled) for platform in PLATFORMS),
             ]
             known = lab.status(name)
             assert known is not None
+            starts = Starts(known.hosts_file, hosts.parent)
             for platform, row in rows:
-                if deadline.passed:
-                    raise TimeoutError("no time was left")
-                print(f"  {platform}", flush=True)
-                try:
-                    row(platform, Starts(known.hosts_file, hosts.parent))
-                except Exception as exc:
-                    table.not_done(platform, exc)
+                take(table, deadline, platform, partial(row, platform=platform, starts=starts))
     except Exception as exc:
         table.not_done("starts and disks of guests", exc)
     return table

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from labconsole.lab import commands as lab
@@ -24,6 +25,9 @@ class Table:
     summary: str = ""
     rows: list[tuple[str, ...]] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
+    retaken: int = 0
+    disturbed: int = 0
+    """Parts that were measured again, and that stand, though the machine below had taken processors away."""
 
     def add(self, *cells: object, failure: str | None = None) -> None:
         """One row; ``failure`` says what is wrong with it."""
@@ -48,6 +52,13 @@ class Table:
         yield from (f"### {self.title}", "")
         if self.summary:
             yield from (self.summary, "")
+        if self.retaken or self.disturbed:
+            stands = f"; {self.disturbed} stand though it was so to the last" if self.disturbed else ""
+            yield (
+                f"While the hypervisor below this machine took more than {MOST_STOLEN_RATIO:.0%} of its processors' time, "
+                f"what was being measured was measured again, whatever it showed: {self.retaken} times{stands}."
+            )
+            yield ""
         yield "| " + " | ".join(self.columns) + " |"
         yield "|" + "---|" * len(self.columns)
         yield from ("| " + " | ".join(row) + " |" for row in self.rows)
@@ -78,6 +89,43 @@ class Deadline:
         return time.monotonic() > self.at_monotonic_s
 
 
+MOST_STOLEN_RATIO = 0.02
+"""Of all processors' time, taken away by a hypervisor below: known by the kernel's own count, not by any result."""
+
+TRIES = 3
+
+
+def take(table: Table, deadline: Deadline, what: str, rows: Callable[[Table], None]) -> None:
+    """Add these rows; what goes wrong is in the table. Raises TimeoutError at the deadline."""
+    if deadline.passed:
+        raise TimeoutError("no time was left")
+    print(f"  {what}", flush=True)
+    for attempt in range(1, TRIES + 1):
+        made, before = Table(table.title, table.columns), _ticks()
+        try:
+            rows(made)
+        except Exception as exc:
+            made.not_done(what, exc)
+        stolen = _stolen_ratio(before)
+        if stolen <= MOST_STOLEN_RATIO or attempt == TRIES or deadline.passed:
+            break
+        print(f"  {what}: {stolen:.1%} of the processors' time was stolen, measured again", flush=True)
+        table.retaken += 1
+    table.rows += made.rows
+    table.failures += made.failures
+    table.disturbed += stolen > MOST_STOLEN_RATIO
+
+
+def _ticks() -> list[int]:
+    """user, nice, system, idle, iowait, irq, softirq, steal of all processors."""
+    return [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+
+
+def _stolen_ratio(before: list[int]) -> float:
+    grown = [now - then for then, now in zip(before, _ticks(), strict=True)]
+    return grown[7] / max(1, sum(grown))
+
+
 OF_GUESTS = ("platform", "guests", "known beforehand", "found", "allowed", "as it must be")
 RowMaker = Callable[[Table, str, str, Path], None]
 """Measures a platform, on a lab of this name with this hosts.yaml, and adds its rows."""
@@ -86,13 +134,11 @@ RowMaker = Callable[[Table, str, str, Path], None]
 def measure(table: Table, deadline: Deadline, wanted: Iterable[tuple[str, RowMaker]], name: str, hosts: Path) -> None:
     """Every row, one platform after the other; what goes wrong is in the table. Raises TimeoutError at the deadline."""
     for platform, row in wanted:
-        if deadline.passed:
-            raise TimeoutError("no time was left")
-        print(f"  {platform}", flush=True)
-        try:
-            row(table, platform, name, hosts)
-        except Exception as exc:
-            table.not_done(platform, exc)
+        take(table, deadline, platform, partial(_rows, row, platform, name, hosts))
+
+
+def _rows(row: RowMaker, platform: str, name: str, hosts: Path, table: Table) -> None:
+    row(table, platform, name, hosts)
 
 
 @contextmanager

@@ -6,10 +6,11 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tables import NO, YES, Deadline, Table
+from tables import NO, YES, Deadline, Table, take
 
 from labconsole.measure.time_histogram import TimeHistogram
 from support.agent_process import AgentProcess, eventually
@@ -36,12 +37,7 @@ def drops(deadline: Deadline) -> Table:
     table = Table("20. Reasons for drops", DROPS)
     before = programs()
     for case in CASES:
-        try:
-            if deadline.passed:
-                raise TimeoutError("no time was left")
-            _drop(table, case)
-        except Exception as exc:
-            table.not_done(case.name, exc)
+        take(table, deadline, case.name, partial(_drop, case=case))
     _nothing_left(table, before)
     exact = sum(row[-1] == YES for row in table.rows)
     table.summary = f"{exact} of {len(table.rows)} rows exact, on one kernel; each way was tried with {PACKETS} packets sent, and some drop only a part."
@@ -72,12 +68,7 @@ def times(deadline: Deadline) -> Table:
     table = Table("21. The times of every packet", TIMES)
     before = programs()
     for what, add in (("beside a capture", _beside), ("behind a limit", _limited), ("behind a rule", _missing)):
-        try:
-            if deadline.passed:
-                raise TimeoutError("no time was left")
-            add(table)
-        except Exception as exc:
-            table.not_done(what, exc)
+        take(table, deadline, what, add)
     _nothing_left(table, before)
     table.summary = "All in the sink's kernel, on a way of network namespaces on this machine."
     return table
