@@ -42,6 +42,8 @@ def parse_table(text: str) -> Table:
     head, _, body = text.partition("\n")
     numbers = [int(found.group(1)) for found in map(_CPU.match, head.split()) if found is not None]
     table: Table = {}
+    if not numbers:
+        return table
     for line in body.splitlines():
         key, colon, rest = line.partition(":")
         words = rest.split(None, len(numbers))
@@ -82,7 +84,7 @@ def parse_queues(interface: str, statistics: Dict[str, int]) -> Dict[Queue, int]
     return found
 
 
-class _Moment(NamedTuple):
+class WorkCounts(NamedTuple):
     at_ns: int
     processes: Snapshot
     times: Dict[int, Tuple[int, ...]]
@@ -92,12 +94,12 @@ class _Moment(NamedTuple):
     queues: Dict[Queue, int]
 
 
-def _now(interfaces: Sequence[str]) -> _Moment:
+def _now(interfaces: Sequence[str]) -> WorkCounts:
     queues: Dict[Queue, int] = {}
     with closing(Ethtool()) as tool:
         for interface in interfaces:
             queues.update(parse_queues(interface, driver_statistics(tool, interface, named_statistics) or {}))
-    return _Moment(
+    return WorkCounts(
         processes=Snapshot(),
         interrupts=parse_table(text_of("/proc/interrupts", MOST_CHARACTERS) or ""),
         softirqs=parse_table(text_of("/proc/softirqs", MOST_CHARACTERS) or ""),
@@ -113,7 +115,7 @@ class WorkWindow:
     """The begin of the window that is open, if any."""
 
     def __init__(self) -> None:
-        self._begin: Optional[_Moment] = None
+        self._begin: Optional[WorkCounts] = None
         self._interfaces: List[str] = []
 
     def begin(self, interfaces: Sequence[str]) -> None:
@@ -126,13 +128,13 @@ class WorkWindow:
         return None if first is None else between(first, _ending(self._interfaces))
 
 
-def _ending(interfaces: Sequence[str]) -> _Moment:
+def _ending(interfaces: Sequence[str]) -> WorkCounts:
     """Times first: what the other readings take is not in them."""
     at_ns, times = time.monotonic_ns(), parse_times(text_of("/proc/stat", MOST_CHARACTERS) or "")
     return _now(interfaces)._replace(at_ns=at_ns, times=times)
 
 
-def between(first: _Moment, last: _Moment) -> Dict[str, Any]:
+def between(first: WorkCounts, last: WorkCounts) -> Dict[str, Any]:
     """What happened between two moments, as NodeWork has it."""
     tick_ns = 10**9 // os.sysconf("SC_CLK_TCK")
     interrupts, unlisted = _interrupts(first.interrupts, last.interrupts)
@@ -153,7 +155,7 @@ def between(first: _Moment, last: _Moment) -> Dict[str, Any]:
     }
 
 
-def _processor(number: int, first: _Moment, last: _Moment, tick_ns: int) -> Dict[str, Any]:
+def _processor(number: int, first: WorkCounts, last: WorkCounts, tick_ns: int) -> Dict[str, Any]:
     ticks = [max(0, now - then) for then, now in zip(first.times[number], last.times[number])]
     user, nice, system, idle, iowait, irq, softirq, steal, guest, guest_nice = ticks
     backlog = _grown(first.softnet.get(number), last.softnet.get(number))
@@ -181,7 +183,7 @@ def _grown(first: Optional[List[int]], last: Optional[List[int]]) -> List[Option
     return [(now - then) % 2**32 for then, now in zip(first, last)]
 
 
-def _softirqs(kind: str, number: int, first: _Moment, last: _Moment) -> Optional[int]:
+def _softirqs(kind: str, number: int, first: WorkCounts, last: WorkCounts) -> Optional[int]:
     then, now = (moment.softirqs.get(kind, ("", {}))[1].get(number) for moment in (first, last))
     return None if then is None or now is None else (now - then) % 2**32
 

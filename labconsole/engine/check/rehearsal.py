@@ -90,6 +90,7 @@ async def _take(bench: CheckContext, inventory: Inventory, prepared: Prepared, r
             drain_s=min(DRAIN_S, defaults.drain_s) if inventory.emulated else defaults.drain_s,
         ),
         live=live,
+        nodes={},
         guests=bench.session.guest_processes(),
         emit=_nobody,
     )

@@ -311,10 +311,14 @@ def starts_and_disks(deadline: Deadline) -> Table:
             assert known is not None
             starts = Starts(known.hosts_file, hosts.parent)
             for platform, row in rows:
-                take(table, deadline, platform, partial(row, platform=platform, starts=starts))
+                take(table, deadline, platform, partial(_of_starts, row, platform, starts))
     except Exception as exc:
         table.not_done("starts and disks of guests", exc)
     return table
+
+
+def _of_starts(row: Callable[[Table, str, Starts], None], platform: str, starts: Starts, table: Table) -> None:
+    row(table, platform, starts)
 
 
 @dataclass(frozen=True)

@@ -89,10 +89,10 @@ class Deadline:
         return time.monotonic() > self.at_monotonic_s
 
 
-MOST_STOLEN_RATIO = 0.02
+MOST_STOLEN_RATIO = 0.01
 """Of all processors' time, taken away by a hypervisor below: known by the kernel's own count, not by any result."""
 
-TRIES = 3
+TRIES = 4
 
 
 def take(table: Table, deadline: Deadline, what: str, rows: Callable[[Table], None]) -> None:

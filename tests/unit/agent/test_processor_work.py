@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from labconsole.agent.reading.processor_work import _Moment, between, parse_queues, parse_table, parse_times
+from labconsole.agent.reading.processor_work import WorkCounts, between, parse_queues, parse_table, parse_times
 from labconsole.agent.reading.surroundings import Snapshot
 from labconsole.wire.processor_work import MAX_LINES, NodeWork
 
@@ -60,8 +62,8 @@ def test_what_counts_no_queues_packets_is_none(name: str) -> None:
     assert parse_queues("eth1", {name: 7}) == {}
 
 
-def moment(at_ns: int, softirq: int, received: int, interrupts: str, backlog: int, packets: int) -> _Moment:
-    return _Moment(
+def moment(at_ns: int, softirq: int, received: int, interrupts: str, backlog: int, packets: int) -> WorkCounts:
+    return WorkCounts(
         at_ns=at_ns, processes=Snapshot(), times=parse_times(STAT.format(softirq)),
         softirqs=parse_table(SOFTIRQS.format(received)), interrupts=parse_table(interrupts),
         softnet={0: [backlog, 1, 2], 2: [5, 0, 0]}, queues={("eth1", "rx", 0): packets, ("eth1", "tx", 0): 3},
@@ -72,7 +74,7 @@ def test_a_window_has_what_grew_in_it_also_past_32_bits() -> None:
     first = moment(10, 100, 2**32 - 5, INTERRUPTS, 2**32 - 1, 100)
     later = INTERRUPTS.replace("4000000          7", "4000100          7").replace("NMI:          1", "NMI:          9")
     told = between(first, moment(2_000_000_010, 140, 15, later, 4, 350))
-    assert NodeWork.parse(told).to_wire() == told
+    assert json.loads(json.dumps(NodeWork.parse(told).to_wire())) == told
     assert told["elapsed_ns"] == 2_000_000_000 and told["tick_ns"] == 10_000_000
     busy, idle = told["processors"]
     assert (busy["number"], busy["softirq_ns"], busy["user_ns"]) == (0, 400_000_000, 0)
