@@ -19,6 +19,9 @@ from labconsole.model.record.verdict_codes import WHAT_TO_DO, depths, title_with
 from labconsole.units import format_count, format_rate_bps
 
 DASH = "–"
+THIN_SPACE = "\u2009"
+"""Between thousands."""
+
 PICTURE_COLUMNS = 110
 """Of a ledger: what a report pastes into without breaking lines."""
 
@@ -206,7 +209,7 @@ def note_lines(note: RunNote | None) -> list[str]:
 
 def plain(text: str) -> str:
     """Words that people typed, or that came with an import, without what a terminal would obey."""
-    return "".join(char if char.isprintable() else "·" for char in text)
+    return "".join(char if char.isprintable() or char == THIN_SPACE else "·" for char in text)
 
 
 def influence_line(entry: dict[str, Any]) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from labconsole.contracts.report import Cell, ReportUnit, Table
 from labconsole.report.material import Material
+from labconsole.report.points import background_order, platform_order
 from labconsole.report.telemetry_trials import TelemetryTrial
 from labconsole.report.words import SIZE_COLUMNS, UNKNOWN, number, size_cells, size_number, target_number
 
@@ -15,8 +17,15 @@ NAMED = 2
 
 def make(material: Material) -> Sequence[Table]:
     """A row for each trial for telemetry that stands."""
-    found = material.digest.telemetry
+    found = sorted(material.digest.telemetry, key=_place)
     return (_table(found),) if found else ()
+
+
+def _place(each: TelemetryTrial) -> tuple[object, ...]:
+    asked = each.requested
+    load = math.inf if asked.target_bps == "max" else asked.target_bps
+    return (platform_order(asked.platform), background_order(asked.background), asked.frame_size_bytes or 0,
+            asked.includes_fcs, asked.sources, load, each.run_id)  # fmt: skip
 
 
 def _table(found: Sequence[TelemetryTrial]) -> Table:
