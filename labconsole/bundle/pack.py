@@ -82,7 +82,7 @@ def _fill(
     experiments = _experiments(directory, made, facts)
     _runs(directory, store, ids, facts)
     inventory = _inventory(directory, hosts, facts.fingerprints)
-    found = _plans(directory, plans, inventory, facts.plans.keys() | facts.step_hashes)
+    found, meant = _plans(directory, plans, inventory, facts.plans.keys() | facts.step_hashes)
     searches = [record.to_json() for record in reversed(made.material.searches)]
     _lines(directory / SEARCHES, searches)
     calibrations = [c for f in sorted(facts.fingerprints) for c in reversed(store.calibrations(f))]
@@ -93,7 +93,7 @@ def _fill(
                if inventory is None or key != inventory.fingerprint()]  # fmt: skip
     missing += [
         f"plan {name} ({key})" for key, name in sorted(facts.plans.items())
-        if key not in found.values() and not key.startswith(HASH_PREFIX)
+        if key not in meant and not key.startswith(HASH_PREFIX)
     ]  # fmt: skip
     about = {
         "labconsole_version": __version__, "runs": facts.count, "series": facts.series,
@@ -233,16 +233,21 @@ def anonymous(inventory: Inventory) -> dict[str, Any]:
     return data
 
 
-def _plans(directory: Path, asked: Sequence[Path], inventory: Inventory | None, wanted: Set[str]) -> dict[str, str]:
-    """Plan files that were named, or that mean what runs carry as a hash. Returns names in the archive to hashes."""
+def _plans(
+    directory: Path, asked: Sequence[Path], inventory: Inventory | None, wanted: Set[str]
+) -> tuple[dict[str, str], set[str]]:
+    """Plan files that were named, or that mean what runs carry as a hash. Returns names in the archive to hashes, and
+    every hash that these plans have for runs.
+    """
     found: dict[str, str] = {}
+    meant: set[str] = set()
     for path in (*asked, *sorted(PLANS.glob("*.y*ml"))):
         try:
             plan = load_plan(path, inventory)
         except ConfigError:
             continue  # of another testbed, or no plan: its runs would be told as missing
         key = plan.hash()
-        means_none = wanted.isdisjoint({key, *plan.search_hashes, *plan.step_hashes})
+        means_none = wanted.isdisjoint({key, *plan.telemetry_hashes, *plan.search_hashes, *plan.step_hashes})
         if (path not in asked and means_none) or key in found.values():
             continue
         (directory / "plans").mkdir(exist_ok=True)
@@ -250,7 +255,8 @@ def _plans(directory: Path, asked: Sequence[Path], inventory: Inventory | None, 
         name = f"plans/{stem}.yaml" if f"plans/{stem}.yaml" not in found else f"plans/{stem}-{key}.yaml"
         (directory / name).write_bytes(path.read_bytes())
         found[name] = key
-    return dict(sorted(found.items()))
+        meant |= {key, *plan.telemetry_hashes}
+    return dict(sorted(found.items())), meant
 
 
 def report_formats() -> tuple[str, ...]:

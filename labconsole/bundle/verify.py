@@ -214,6 +214,9 @@ def _origins(found: Unpacked, store: RunStore, tell: Tell) -> None:
                 if real != key:
                     tell(f"{name}: means plan {real}, not {key} as the manifest says")
                 _points(plan, [run for run in summaries if run.plan_hash == real], name, tell)
+                for also in plan.telemetry_hashes:
+                    there.add(also)
+                    _points(plan.for_telemetry(), [run for run in summaries if run.plan_hash == also], name, tell)
                 _trials_of_guests(plan, [each for each in others if each.plan.plan_hash == real], name, tell)
     except ConfigError as exc:
         tell(_inside(found, exc))

@@ -39,7 +39,7 @@ class ProcessorTime:
     busiest: tuple[int, float] | None
     interrupts: int
     received_softirqs: int | None
-    backlog_packets: int | None
+    stack_packets: int | None
     backlog_dropped_packets: int | None
     squeezed: int | None
     nodes: tuple[str, ...]
@@ -56,10 +56,10 @@ class ProcessorTime:
 
     @property
     def packets_by_softirq(self) -> float | None:
-        """How many packets left an interrupt for the stack each time NET_RX ran."""
-        if self.backlog_packets is None or not self.received_softirqs:
+        """How often a packet was handed to the stack, each time NET_RX ran."""
+        if self.stack_packets is None or not self.received_softirqs:
             return None
-        return self.backlog_packets / self.received_softirqs
+        return self.stack_packets / self.received_softirqs
 
 
 def work_told(record: RunRecord) -> WorkTold | None:
@@ -94,7 +94,7 @@ def processor_time(record: RunRecord) -> ProcessorTime | None:
         busiest=_busiest(did),
         interrupts=sum(count for each in told.interrupts for _, count in each.by_processor) + told.unlisted_interrupts,
         received_softirqs=_known(did, lambda each: each.received_softirqs),
-        backlog_packets=_known(did, lambda each: each.backlog_packets),
+        stack_packets=_known(did, lambda each: each.stack_packets),
         backlog_dropped_packets=_known(did, lambda each: each.backlog_dropped_packets),
         squeezed=_known(did, lambda each: each.squeezed),
         nodes=_of_one_machine(record, told.node),
@@ -134,9 +134,14 @@ def _known(did: Iterable[ProcessorDid], of: Callable[[ProcessorDid], int | None]
 
 def _of_one_machine(record: RunRecord, node: str) -> tuple[str, ...]:
     nodes = record.environment.get("nodes") or {}
-    boots = {name: ((said or {}).get("facts") or {}).get("boot_id") for name, said in nodes.items()}
+    boots = {name: _boot(said) for name, said in nodes.items()} if isinstance(nodes, dict) else {}
     own = boots.get(node)
     return (node,) if own is None else tuple(name for name, boot in boots.items() if boot == own)
+
+
+def _boot(said: object) -> object:
+    facts = said.get("facts") if isinstance(said, dict) else None
+    return facts.get("boot_id") if isinstance(facts, dict) else None
 
 
 def _read(record: RunRecord, kind: type[Told]) -> Told | None:

@@ -32,13 +32,13 @@ def processor_sentences(record: RunRecord) -> list[tuple[str, str]]:
     told, time = work_told(record), processor_time(record)
     if told is None or time is None:
         return []
-    found = [("a packet", _packet(time)), ("processors", _processors(time)), ("softirqs", _softirqs(time))]
+    found = [("per packet", _packet(time)), ("processors", _processors(time)), ("softirqs", _softirqs(time))]
     if told.interrupts:
         found.append(("interrupts", _interrupts(told, time)))
     if told.queues:
         found.append(("queues", _queues(told)))
     if told.processes:
-        words = [f"{each.name} {each.cpu_ns / told.elapsed_ns:.1%}" for each in told.processes[:MOST]]
+        words = [f"{each.name} {100 * each.cpu_ns / told.elapsed_ns:.1f} %" for each in told.processes[:MOST]]
         found.append(("processes", f"{', '.join(words)} of a processor"))
     if len(time.nodes) > 1:
         found.append(("shared", f"{', '.join(time.nodes)} are one machine, and what all of them did is counted"))
@@ -57,7 +57,7 @@ def processor_rows(record: RunRecord) -> list[tuple[str, ...]]:
 def _row(did: ProcessorDid) -> tuple[str, ...]:
     whole = busy_ns(did) + did.idle_ns + did.steal_ns
     shares = (busy_ns(did), did.softirq_ns, did.system_ns, did.user_ns)
-    counts = (did.received_softirqs, did.backlog_packets, did.squeezed)
+    counts = (did.received_softirqs, did.stack_packets, did.squeezed)
     return (
         str(did.number),
         *(f"{100 * share / whole:.0f} %" if whole else UNKNOWN for share in shares),
@@ -81,7 +81,7 @@ def _packet(time: ProcessorTime) -> str:
 
 
 def _processors(time: ProcessorTime) -> str:
-    busiest = "" if time.busiest is None else f"; the busiest, {time.busiest[0]}, {time.busiest[1]:.0%}"
+    busiest = "" if time.busiest is None else f"; the busiest, {time.busiest[0]}, {100 * time.busiest[1]:.0f} %"
     stolen = f"; {time.steal_ns / time.elapsed_ns:.2f} stolen" if time.steal_ns else ""
     return f"{time.busy_processors:.2f} of {time.processors} busy{busiest}{stolen}"
 
@@ -91,7 +91,7 @@ def _softirqs(time: ProcessorTime) -> str:
         return "the kernel does not count them"
     words = f"NET_RX ran {format_count(time.received_softirqs)} times"
     if time.packets_by_softirq is not None:
-        words += f", {time.packets_by_softirq:.1f} packets each"
+        words += f", {time.packets_by_softirq:.1f} packets per run"
     if time.squeezed is not None:
         words += f", {format_count(time.squeezed)} times ended with work left (squeezed)"
     if time.backlog_dropped_packets:
@@ -105,7 +105,7 @@ def _interrupts(told: WorkTold, time: ProcessorTime) -> str:
         for each in told.interrupts[:MOST]
     ]
     per_packet = time.by_packet(time.interrupts)
-    share = "" if per_packet is None else f", {per_packet:.3g} a packet"
+    share = "" if per_packet is None else f", {per_packet:.3g} per packet"
     return f"{format_count(time.interrupts)}{share}: {'; '.join(named)}"
 
 
@@ -132,6 +132,8 @@ def _queues(told: WorkTold) -> str:
     for (interface, direction), held in ports.items():
         total = sum(packets for _, packets in held)
         queue, most = max(held, key=lambda pair: (pair[1], -pair[0]))
-        spread = f"{len(held)} queues, most in {queue} ({most / total:.0%})" if len(held) > 1 else f"queue {queue}"
+        spread = (
+            f"{len(held)} queues, most in {queue} ({100 * most / total:.0f} %)" if len(held) > 1 else f"queue {queue}"
+        )
         words.append(f"{interface} {direction} {format_count(total)} packets in {spread}")
     return "; ".join(words)

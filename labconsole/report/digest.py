@@ -163,6 +163,7 @@ class Digest:
         self.paths: dict[tuple[str, str], str] = {}
         self.unusual: list[Unusual] = []
         self.telemetry: list[TelemetryTrial] = []
+        self.untold_telemetry = 0
 
     def add(self, record: Json) -> None:
         """Take one record."""
@@ -180,7 +181,9 @@ class Digest:
             if each["code"] == "background_missed":
                 self.missed.append(shows(detail=each["detail"]))
         if record.get("role") == "telemetry":
-            self.telemetry += telemetry_trials(record)
+            told = telemetry_trials(record)
+            self.telemetry += told
+            self.untold_telemetry += not told
         if record["run_id"] not in self._entering:
             self._kept_out(record, shows, f"{asked}, {load}")
             return
@@ -197,6 +200,8 @@ class Digest:
         if why in SIDES:
             detail = next((each["detail"] for each in reasons if each["code"] == why), "")
             self.beside.setdefault(why, []).append(shows(detail=detail))
+        if why == "telemetry":
+            return  # a table of its own tells of it
         self.left_out.append(
             LeftOut(run_id=record["run_id"], asked=asked, reasons=words or ((why, WHY.get(why, why)),))
         )

@@ -157,9 +157,9 @@ def one_of_names(digest: Digest, what: str) -> str:
 def _exclusions(kept: KeptRuns) -> str:
     total = len(kept.entered) + len(kept.excluded)
     return (
-        f"{len(kept.excluded)} of {total} runs enter no mean: invalid, without a rate, from a pilot, of a set-up "
-        f"that was interrupted or contradicts itself, or beyond what the instrument can measure. {kept.suspect} of "
-        f"those that enter are suspect: they stand, with a doubt named in their record."
+        f"{len(kept.excluded)} of {total} runs enter no mean: invalid, without a rate, from a pilot, for telemetry, "
+        f"of a set-up that was interrupted or contradicts itself, or beyond what the instrument can measure. "
+        f"{kept.suspect} of those that enter are suspect: they stand, with a doubt named in their record."
     )
 
 

@@ -139,7 +139,7 @@ def _cut(test: Callable[[Any], bool], runs: Sequence[RunRow]) -> str | None:
     """
     said: dict[Hashable, bool] = {}
     for run in runs:
-        if is_search_trial(run):
+        if is_search_trial(run) or run.role == "telemetry":
             continue
         piloted = run.role == "pilot"
         unit: Hashable = (run.plan_hash, run.testbed_fingerprint, piloted) if run.plan_hash else design_of(run)

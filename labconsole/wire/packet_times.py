@@ -123,8 +123,29 @@ class TimedPackets(Message):
     clock_moved_ns: Nanoseconds
 
 
-class ReadPacketTimes(Request[TimedPackets], op="packet_times.read"):
-    """Tell what was counted so far; the counting goes on. Streams are told one after the other, not at one instant."""
+class DelaysSoFar(Message):
+    """Of one stream while it is counted: its packets are not all told at one instant."""
+
+    negative_packets: Count
+    delay: Buckets
+
+
+class PortDelays(Message):
+    """``streams`` in the order in which they were asked for."""
+
+    interface: Name
+    streams: Annotated[List[DelaysSoFar], Most(MAX_STREAMS)]
+
+
+class DelaysRead(Message):
+    """``clock_moved_ns``: by how much CLOCK_REALTIME was set against CLOCK_MONOTONIC so far."""
+
+    ports: Annotated[List[PortDelays], Most(MAX_TAPS)]
+    clock_moved_ns: Nanoseconds
+
+
+class ReadPacketTimes(Request[DelaysRead], op="packet_times.read"):
+    """Tell the delays counted so far; the counting goes on."""
 
 
 class StopPacketTimes(Request[TimedPackets], op="packet_times.stop"):

@@ -6,7 +6,7 @@ from typing import Annotated, Any, List, Optional, Tuple
 
 from labconsole.wire.message import Done, Message, Request
 from labconsole.wire.processors import MAX_PROCESSORS
-from labconsole.wire.rules import S64, Count, Index, Most, Name, Rule, Sentence, Words, bad, whole
+from labconsole.wire.rules import S64, Count, Index, Most, Name, Rule, Words, bad, whole
 
 MAX_LINES = 512
 """Interrupts that are told one by one, the busiest; the others as a sum."""
@@ -32,8 +32,10 @@ def _by_processor(value: Any, where: str) -> "List[Tuple[int, int]]":
 class ProcessorWork(Message):
     """One processor. Times are in whole ticks of the kernel (``tick_ns``); ``system_ns`` is without interrupts,
     ``guest_ns`` is in ``user_ns``, too. ``received_softirqs``, ``sent_softirqs``: how often NET_RX and NET_TX ran.
-    ``backlog_packets``: that left the interrupt for the stack here (softnet_stat), of which ``backlog_dropped_packets``
-    found no room; ``squeezed``: NET_RX ended for want of time or budget with work left. None: the kernel does not say.
+    ``stack_packets``: how often a packet was handed to the stack here (processed in softnet_stat: once more behind each
+    virtual port that it passes; packets that were joined are one); ``backlog_dropped_packets``: others, that found no
+    room in the backlog; ``squeezed``: NET_RX ended for want of time or budget with work left. None: the kernel does not
+    say.
     """
 
     number: Index
@@ -46,7 +48,7 @@ class ProcessorWork(Message):
     idle_ns: Count
     received_softirqs: Optional[Count]
     sent_softirqs: Optional[Count]
-    backlog_packets: Optional[Count]
+    stack_packets: Optional[Count]
     backlog_dropped_packets: Optional[Count]
     squeezed: Optional[Count]
 
@@ -57,7 +59,7 @@ class InterruptWork(Message):
     """
 
     line: Name
-    what: Sentence
+    what: Name
     by_processor: Annotated[List[Any], Rule(_by_processor)]
 
 
@@ -67,7 +69,7 @@ class QueueWork(Message):
     interface: Name
     direction: Name
     queue: Annotated[int, Rule(whole(0, 65535))]
-    packets: Count
+    packets: Annotated[int, Rule(whole(1, S64 - 1))]
 
 
 class WorkingProcess(Message):

@@ -160,7 +160,8 @@ def test_who_looks_on_sees_the_delays_of_all_packets_so_far(testbed, tmp_path: P
         record = asyncio.run(work())
     (times,) = told(record.to_json())
     assert len(seen) >= 2
-    assert all(each.p50_ns <= each.p99_ns <= each.max_ns <= times["delay_ns"]["max"] for each in seen)
+    # The longest of a bucket, which is at most 1/128 wide.
+    assert all(each.p50_ns <= each.p99_ns <= each.max_ns <= times["delay_ns"]["max"] * (1 + 1 / 128) for each in seen)
     assert [each.max_ns for each in seen] == sorted(each.max_ns for each in seen)
 
 

@@ -84,7 +84,7 @@ def test_packets_that_pass_a_backlog_are_counted_on_the_processor_that_took_them
     node.ok("processor_work.begin", interfaces=["v0", "v1"])
     net.run(sys.executable, "-c", SENDER, "v0", str(packets))
     told = node.ok("processor_work.end")
-    assert sum(each["backlog_packets"] for each in told["processors"]) >= packets
+    assert sum(each["stack_packets"] for each in told["processors"]) >= packets
     assert sum(each["received_softirqs"] for each in told["processors"]) > 0
     assert all(each["backlog_dropped_packets"] == 0 for each in told["processors"])
 
@@ -113,7 +113,7 @@ def test_a_run_for_telemetry_tells_what_packets_cost_and_why_they_were_dropped(t
     shown = labconsole("runs", "show", run["run_id"], store=store).stdout
     assert re.search(r"^  role     telemetry: it enters no mean$", shown, re.M)
     assert re.search(
-        r"^  a packet +[\d\u2009]+ ns of processor time for each of [\d\u2009]+ forwarded packets", shown, re.M
+        r"^  per packet +[\d\u2009]+ ns of processor time for each of [\d\u2009]+ forwarded packets", shown, re.M
     )
     assert re.search(r"^  shared +snk1, src1, uut are one machine", shown, re.M), shown
     assert "nothing is contradictory" in labconsole("verify", store=store).stdout

@@ -10,7 +10,7 @@ def processor(number: int, **changes: Any) -> dict[str, Any]:
     return {
         "number": number, "user_ns": 100_000_000, "guest_ns": 0, "system_ns": 300_000_000, "interrupt_ns": 0,
         "softirq_ns": 1_000_000_000, "steal_ns": 0, "idle_ns": 600_000_000, "received_softirqs": 50_000,
-        "sent_softirqs": 10, "backlog_packets": 1_000_000, "backlog_dropped_packets": 0, "squeezed": 3,
+        "sent_softirqs": 10, "stack_packets": 1_000_000, "backlog_dropped_packets": 0, "squeezed": 3,
     } | changes  # fmt: skip
 
 

@@ -11,7 +11,9 @@ from labconsole.agent.bpf.refused import refused
 from labconsole.agent.operations.answering import answers
 from labconsole.wire.codec import WireError
 from labconsole.wire.packet_times import (
+    DelaysRead,
     PacketTimesStarted,
+    PortDelays,
     PortTimes,
     ReadPacketTimes,
     StartPacketTimes,
@@ -64,11 +66,12 @@ class Timing:
         return PacketTimesStarted(instructions=max((timer.instructions for timer in self._timers), default=0))
 
     @answers(ReadPacketTimes)
-    async def read(self, request: ReadPacketTimes) -> TimedPackets:
+    async def read(self, request: ReadPacketTimes) -> DelaysRead:
         async with self._taken() as (timers, offset):
             closed = self._closed
             try:
-                return await _told(timers, offset)
+                ports = await asyncio.get_running_loop().run_in_executor(None, _so_far, timers)
+                return DelaysRead(ports=ports, clock_moved_ns=offset.moved_ns())
             finally:
                 if self._closed == closed:
                     self._timers = timers
@@ -110,6 +113,10 @@ async def _told(timers: List[PacketTimer], offset: ClockOffset) -> TimedPackets:
     moved_ns = offset.moved_ns()
     ports = await asyncio.get_running_loop().run_in_executor(None, _ports, timers)
     return TimedPackets(ports=ports, clock_moved_ns=moved_ns)
+
+
+def _so_far(timers: List[PacketTimer]) -> List[PortDelays]:
+    return [PortDelays(interface=timer.interface, streams=timer.delays()) for timer in timers]
 
 
 def _ports(timers: List[PacketTimer]) -> List[PortTimes]:

@@ -11,7 +11,7 @@ import re
 import struct
 import time
 from contextlib import closing
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from labconsole.agent import netlink
 from labconsole.agent.debug import complain
@@ -125,20 +125,22 @@ def _at(data: bytes, place: int) -> int:
 
 def named_statistics(names: bytes, numbers: Tuple[int, ...]) -> Dict[str, int]:
     """All statistics."""
-    found: Dict[str, int] = {}
-    for place, number in enumerate(numbers):
-        raw = names[place * NAME_BYTES : (place + 1) * NAME_BYTES].split(b"\0")[0]
-        found[raw.decode("ascii", "replace").strip()] = number
-    return found
+    return dict(_named(names, numbers))
 
 
 def keep_trouble(names: bytes, numbers: Tuple[int, ...]) -> Dict[str, int]:
     """Of all statistics those whose name tells of trouble and that have ever counted."""
     found: Dict[str, int] = {}
-    for name, number in named_statistics(names, numbers).items():
+    for name, number in _named(names, numbers):
         if number and len(found) < MAX_KEPT and TROUBLE.search(name.lower()):
             found[name] = number
     return found
+
+
+def _named(names: bytes, numbers: Tuple[int, ...]) -> Iterator[Tuple[str, int]]:
+    for place, number in enumerate(numbers):
+        raw = names[place * NAME_BYTES : (place + 1) * NAME_BYTES].split(b"\0")[0]
+        yield raw.decode("ascii", "replace").strip(), number
 
 
 def read_namespace(interfaces: List[str]) -> Dict[str, Any]:

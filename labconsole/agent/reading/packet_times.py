@@ -22,7 +22,7 @@ from labconsole.agent.reading.foreign import ETH_P_ALL
 from labconsole.agent.reading.listen import SOL_PACKET
 from labconsole.packets.pcap import PKTGEN_MAGIC
 from labconsole.wire.foreign import OwnStream
-from labconsole.wire.packet_times import BUCKET_BITS, BUCKETS, StreamTimes
+from labconsole.wire.packet_times import BUCKET_BITS, BUCKETS, DelaysSoFar, StreamTimes
 
 SO_ATTACH_BPF = 50
 PACKET_IGNORE_OUTGOING = 23
@@ -128,9 +128,23 @@ class PacketTimer:
         """Of each stream, in order. With many processors this takes some milliseconds."""
         return [self._stream(number) for number in range(len(self._streams))]
 
-    def _stream(self, number: int) -> StreamTimes:
+    def delays(self) -> List[DelaysSoFar]:
+        """Of each stream, in order, while it is counted."""
+        return [
+            DelaysSoFar(
+                negative_packets=sum(part["negative_packets"] for part in self._parts(number)),
+                delay=self._histogram(number, _HISTOGRAMS.index("delay")),
+            )
+            for number in range(len(self._streams))
+        ]
+
+    def _parts(self, number: int) -> List[Dict[str, int]]:
+        """Of each processor."""
         key = struct.pack("=I", number)
-        parts = [dict(zip(_OWN, struct.unpack(_OWN_FORMAT, part))) for part in self._own.get(key)]
+        return [dict(zip(_OWN, struct.unpack(_OWN_FORMAT, part))) for part in self._own.get(key)]
+
+    def _stream(self, number: int) -> StreamTimes:
+        key, parts = struct.pack("=I", number), self._parts(number)
         seen = [part for part in parts if part["packets"]]
         shared = dict(zip(_SHARED, struct.unpack(_SHARED_FORMAT, self._shared.get(key)[0])))
 

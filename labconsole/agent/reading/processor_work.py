@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from labconsole.agent.reading.drops import driver_statistics, named_statistics, softnet
@@ -98,7 +98,8 @@ def _now(interfaces: Sequence[str]) -> WorkCounts:
     queues: Dict[Queue, int] = {}
     with closing(Ethtool()) as tool:
         for interface in interfaces:
-            queues.update(parse_queues(interface, driver_statistics(tool, interface, named_statistics) or {}))
+            with suppress(OSError):  # a driver that is busy: of the others it is known
+                queues.update(parse_queues(interface, driver_statistics(tool, interface, named_statistics) or {}))
     return WorkCounts(
         processes=Snapshot(),
         interrupts=parse_table(text_of("/proc/interrupts", MOST_CHARACTERS) or ""),
@@ -170,7 +171,7 @@ def _processor(number: int, first: WorkCounts, last: WorkCounts, tick_ns: int) -
         "idle_ns": (idle + iowait) * tick_ns,
         "received_softirqs": _softirqs("NET_RX", number, first, last),
         "sent_softirqs": _softirqs("NET_TX", number, first, last),
-        "backlog_packets": backlog[0],
+        "stack_packets": backlog[0],
         "backlog_dropped_packets": backlog[1],
         "squeezed": backlog[2],
     }
@@ -192,9 +193,11 @@ def _interrupts(first: Table, last: Table) -> Tuple[List[Dict[str, Any]], int]:
     """Those that occurred, the most frequent first, and how many of the others there were."""
     found = []
     for line, (what, counts) in last.items():
-        before = first[line][1] if line in first and first[line][0] == what else {}
-        grown = [(number, (count - before.get(number, 0)) % 2**32) for number, count in sorted(counts.items())]
-        moved = [[number, count] for number, count in grown if count]
+        if line not in first or first[line][0] != what:
+            continue  # it began within the window: what its counter says is of before, too
+        before = first[line][1]
+        grown = [(number, count - before[number]) for number, count in sorted(counts.items()) if number in before]
+        moved = [[number, count % 2**32] for number, count in grown if count > 0 or count < -(2**31)]
         if moved:
             found.append({"line": line, "what": what, "by_processor": moved})
     found.sort(key=_occurred, reverse=True)

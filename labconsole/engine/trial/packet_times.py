@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 
 from labconsole.contracts.ports import AgentLink
@@ -18,10 +18,10 @@ from labconsole.errors import NodeError, NodeLost, NodeUnreachable
 from labconsole.verdict.observed import StreamObservations, TimedStream, UntimedStream
 from labconsole.wire.foreign import OwnStream
 from labconsole.wire.packet_times import (
+    DelaysSoFar,
     ReadPacketTimes,
     StartPacketTimes,
     StopPacketTimes,
-    TimedPackets,
     TimedPort,
 )
 
@@ -60,7 +60,7 @@ class PacketTimers:
         await together(self._start(node) for node in self._own)
 
     @asynccontextmanager
-    async def followed(self, tell: Callable[[int, TimedStream], None]) -> AsyncIterator[None]:
+    async def followed(self, tell: Callable[[int, DelaysSoFar, int], None]) -> AsyncIterator[None]:
         """Meanwhile it is told again and again, by the stream's place, what was counted so far. A node that does not
         say it is asked no more.
         """
@@ -72,7 +72,7 @@ class PacketTimers:
             with suppress(asyncio.CancelledError):
                 await asking
 
-    async def _follow(self, node: str, tell: Callable[[int, TimedStream], None]) -> None:
+    async def _follow(self, node: str, tell: Callable[[int, DelaysSoFar, int], None]) -> None:
         pause_s = EVERY_S
         while node in self._timing:
             await asyncio.sleep(pause_s)
@@ -82,13 +82,9 @@ class PacketTimers:
             except NodeError:
                 return
             pause_s = max(EVERY_S, READING_SHARE * (time.monotonic() - began_s))
-            for seen, timed in self._of_streams(node, told):
-                tell(self._streams.index(seen), timed)
-
-    def _of_streams(self, node: str, told: TimedPackets) -> Iterator[tuple[StreamObservations, TimedStream]]:
-        for port in told.ports:
-            for seen, counted in zip(self._seen[node].get(port.interface, ()), port.streams, strict=False):
-                yield seen, TimedStream(counted, told.clock_moved_ns)
+            for port in told.ports:
+                for seen, so_far in zip(self._seen[node].get(port.interface, ()), port.streams, strict=False):
+                    tell(self._streams.index(seen), so_far, told.clock_moved_ns)
 
     async def stop(self) -> None:
         """Take what was counted: after the captures and before the counters are read the last time, so that nobody who
@@ -115,8 +111,9 @@ class PacketTimers:
             self._untimed(node, *refusal(exc))
             return
         self._untimed(node, "failed", "the node did not tell of this stream")
-        for seen, timed in self._of_streams(node, told):
-            seen.times = timed
+        for port in told.ports:
+            for seen, counted in zip(self._seen[node].get(port.interface, ()), port.streams, strict=False):
+                seen.times = TimedStream(counted, told.clock_moved_ns)
 
     def _untimed(self, node: str, code: str, message: str) -> None:
         for streams in self._seen[node].values():

@@ -34,9 +34,10 @@ from labconsole.model.design_point import DesignPoint
 from labconsole.model.identity import utc_now
 from labconsole.model.inventory import Inventory
 from labconsole.model.record.run import Environment, Failure
-from labconsole.verdict.observed import Snapshot, StreamObservations, TimedStream, TrialObservations, parse_snapshot
+from labconsole.verdict.observed import Snapshot, StreamObservations, TrialObservations, parse_snapshot
 from labconsole.verdict.way import data_ports, places
 from labconsole.wire import capture, counters, generator, message
+from labconsole.wire.packet_times import DelaysSoFar
 from labconsole.wire.stream_spec import StreamSpec
 
 DRAIN_CAP_S = 10.0
@@ -191,14 +192,12 @@ class Trial:
         await together([self._count_before(), self._readings.drops(begin=True)])
         if self._request.observe == "quiet":
             await self._quiet(stack)
-        await self._work.begin()
         clock.lap("arm_s")
         self._check_interrupt()
         self._phase(Phase.SENDING, self._request.duration_s)
         self._operation = "generator.start"
         async with self._timers.followed(self._tell_delays):
             await self._send()
-        await self._work.end()
         clock.lap("send_s")
         self._phase(Phase.DRAINING, self._settings.drain_s)
         self._operation = "drain"
@@ -213,9 +212,9 @@ class Trial:
         await self._kernel.stop()
         clock.lap("count_s")
 
-    def _tell_delays(self, place: int, timed: TimedStream) -> None:
-        seen = self.seen.flows[place]
-        self._live.add_times(seen.stream.name, live_delays(seen, self._flows[place], timed, self._told_by_nodes))
+    def _tell_delays(self, place: int, told: DelaysSoFar, clock_moved_ns: int) -> None:
+        seen, flow = self.seen.flows[place], self._flows[place]
+        self._live.add_times(seen.stream.name, live_delays(seen, flow, told, clock_moved_ns, self._told_by_nodes))
 
     async def _count_before(self) -> None:
         self.seen.before = await self._read_counters()
@@ -333,11 +332,13 @@ class Trial:
     async def _send(self) -> None:
         if self._load is not None:
             await self._load.begin()
+        await self._work.begin()
         self._began = True
         lead_s = await self._sources.start(self._settings.sample_interval_s)
         limit_s = lead_s + longest_s(self._request) + OVERDUE_S
         if not await self._sources.wait(limit_s, self._interrupt):
             self.seen.notes.append({"kind": "generator_overdue", "detail": f"not done {limit_s:.1f} s after the start"})
+        await self._work.end()
         if self._load is not None:
             await self._load.end()
         if self._interrupt.done():

@@ -29,10 +29,11 @@ def known(told: Any) -> bool:
 
 def contradicting_telemetry(record: RunRecord) -> Iterator[Discrepancy]:
     """What of the extension cannot be."""
-    told = record.extensions.get(EXTENSION)
+    told, where = record.extensions.get(EXTENSION), f"extensions.{EXTENSION}"
+    if told is None and record.role == "telemetry" and record.verdict.status != "invalid":
+        yield against(where, "is missing in a run with the role telemetry")
     if told is None or not known(told):
         return
-    where = f"extensions.{EXTENSION}"
     if record.role != "telemetry":
         yield against(where, f"is told of a run with the role {record.role}")
     kind = WorkRefused if "refused" in told else WorkTold

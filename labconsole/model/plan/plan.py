@@ -284,7 +284,8 @@ class Plan:
             if waiting:
                 given_by = tuple(
                     point.index for point in self.every_point
-                    if point.request.platform == platform and is_of_reference(point.request)
+                    if self.role == "measured"
+                    and point.request.platform == platform and is_of_reference(point.request)
                     and (self.set_ups is None or point.index in self.pilot)
                 )  # fmt: skip
                 found.append(Need(platform, waiting, given_by))
@@ -317,15 +318,15 @@ class Plan:
         return self._hash
 
     def for_telemetry(self) -> Plan:
-        """Each point of this plan once more, in a trial that enters no mean and tells what else there is to know: what
-        packets cost the unit under test's processors, and why its kernel dropped some. Without blocks, so without a
-        pilot: a forwarding second guest's load is a share of a maximum that is stored. Raises ConfigError without
-        points.
+        """Each point of this plan once more, in a trial that enters no mean and tells what packets cost the unit under
+        test's processors, and why some were dropped. Without blocks, so without a pilot: a forwarding second guest's
+        load is a share of a maximum that is stored. Raises ConfigError without points.
         """
         if self.of_guests is not None or not self.grid:
-            raise ConfigError(f"plan {self.name} has no points of traffic, and telemetry is of those")
+            raise ConfigError(f"plan {self.name} has no points of traffic, and only those have telemetry")
         once = tuple(replace(each, repetitions=1) for each in self.listed)
-        alone = replace(self, role="telemetry", repetitions=1, listed=once, set_ups=None, search=None)
+        stop = self.stop.model_copy(update={"raising": None, "lowering": None})
+        alone = replace(self, role="telemetry", repetitions=1, listed=once, set_ups=None, search=None, stop=stop)
         return replace(alone, margin_ratio=None, claims=None)
 
     def ref(

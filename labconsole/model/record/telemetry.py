@@ -21,9 +21,10 @@ Word = Annotated[str, Field(max_length=400)]
 
 class ProcessorDid(StrictModel):
     """One processor while traffic ran, in whole ticks of the kernel. ``system_ns``: without interrupts; ``guest_ns`` is
-    in ``user_ns``, too. ``received_softirqs``, ``sent_softirqs``: how often NET_RX and NET_TX ran. ``backlog_packets``:
-    that went from an interrupt to the stack here, of which ``backlog_dropped_packets`` found no room. ``squeezed``:
-    NET_RX ended for want of time or budget with work left. None: the kernel does not say.
+    in ``user_ns``, too. ``received_softirqs``, ``sent_softirqs``: how often NET_RX and NET_TX ran. ``stack_packets``:
+    how often a packet was handed to the stack here, once more behind each virtual port that it passes;
+    ``backlog_dropped_packets``: others, that found no room in the backlog. ``squeezed``: NET_RX ended for want of time
+    or budget with work left. None: the kernel does not say.
     """
 
     number: Count
@@ -36,7 +37,7 @@ class ProcessorDid(StrictModel):
     idle_ns: Count
     received_softirqs: Count | None
     sent_softirqs: Count | None
-    backlog_packets: Count | None
+    stack_packets: Count | None
     backlog_dropped_packets: Count | None
     squeezed: Count | None
 
@@ -55,7 +56,7 @@ class QueueSeen(StrictModel):
     interface: Word
     direction: Word
     queue: Count
-    packets: Count
+    packets: Annotated[int, Field(strict=True, gt=0, lt=2**63)]
 
 
 class ProcessSeen(StrictModel):

@@ -190,7 +190,7 @@ class ConsoleState:
         self.repetitions.add(record)
         verdict = record.verdict
         point = record.requested.point
-        if record.role != "pilot" and point is not None:
+        if record.role not in ("pilot", "telemetry") and point is not None:
             self.done[point] = self.done.get(point, 0) + (verdict.status != "invalid")
         first = next(iter(verdict.reasons), None)
         if event.saved:

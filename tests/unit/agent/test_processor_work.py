@@ -78,7 +78,7 @@ def test_a_window_has_what_grew_in_it_also_past_32_bits() -> None:
     assert told["elapsed_ns"] == 2_000_000_000 and told["tick_ns"] == 10_000_000
     busy, idle = told["processors"]
     assert (busy["number"], busy["softirq_ns"], busy["user_ns"]) == (0, 400_000_000, 0)
-    assert (busy["backlog_packets"], busy["backlog_dropped_packets"], busy["squeezed"]) == (5, 0, 0)
+    assert (busy["stack_packets"], busy["backlog_dropped_packets"], busy["squeezed"]) == (5, 0, 0)
     assert (idle["number"], idle["softirq_ns"], idle["received_softirqs"]) == (2, 0, 20)
     assert [(each["line"], each["by_processor"]) for each in told["interrupts"]] == [
         ("24", [[0, 100]]), ("NMI", [[0, 8]]),

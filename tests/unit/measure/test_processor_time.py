@@ -33,12 +33,12 @@ def test_a_packet_costs_what_all_processors_did_by_what_was_forwarded() -> None:
 
 
 def test_what_the_kernel_or_the_counters_do_not_say_is_not_known() -> None:
-    told = told_work(processor(0), processor(1, received_softirqs=None, squeezed=None, backlog_packets=None))
+    told = told_work(processor(0), processor(1, received_softirqs=None, squeezed=None, stack_packets=None))
     time = processor_time(run_with(told, forwarded=None))
     assert (time.received_softirqs, time.squeezed, time.packets_by_softirq) == (None, None, None)
     assert time.by_packet(time.busy_ns) is None
     sentences = dict(processor_sentences(run_with(told, forwarded=None)))
-    assert sentences["a packet"] == "how many packets were forwarded is not known"
+    assert sentences["per packet"] == "how many packets were forwarded is not known"
     assert sentences["softirqs"] == "the kernel does not count them"
     assert processor_time(run_with(told, forwarded=0)).by_packet(1) is None
 
@@ -47,22 +47,22 @@ def test_people_read_where_the_time_went() -> None:
     record = run_with(told_work())
     assert [(label, words.replace("\u2009", " ")) for label, words in processor_sentences(record)] == [
         (
-            "a packet",
+            "per packet",
             "3 400 ns of processor time for each of 500 000 forwarded packets: softirq 2 000, system 1 200, user 200, "
             "interrupts 0",
         ),
-        ("processors", "0.85 of 2 busy; the busiest, 0, 70%"),
+        ("processors", "0.85 of 2 busy; the busiest, 0, 70 %"),
         (
             "softirqs",
-            "NET_RX ran 100 000 times, 20.0 packets each, 6 times ended with work left (squeezed)",
+            "NET_RX ran 100 000 times, 20.0 packets per run, 6 times ended with work left (squeezed)",
         ),
         (
             "interrupts",
-            "43 000, 0.086 a packet: eth1-TxRx-0 42 000 on processors 0, 1; Local timer interrupts 800 on processors "
+            "43 000, 0.086 per packet: eth1-TxRx-0 42 000 on processors 0, 1; Local timer interrupts 800 on processors "
             "0, 1",
         ),
-        ("queues", "eth1 rx 1 000 000 packets in 2 queues, most in 0 (75%)"),
-        ("processes", "ksoftirqd/0 45.0% of a processor"),
+        ("queues", "eth1 rx 1 000 000 packets in 2 queues, most in 0 (75 %)"),
+        ("processes", "ksoftirqd/0 45.0 % of a processor"),
     ]
     assert tuple(cell.replace("\u2009", " ") for cell in processor_rows(record)[0]) == (
         "0",
@@ -111,6 +111,20 @@ def test_what_is_no_telemetry_is_told_by_verify_and_read_by_nobody(told: Any) ->
 def test_what_cannot_be_is_told_by_verify(told: dict[str, Any], where: str, what: str) -> None:
     (found,) = contradicting_telemetry(run_with(told))
     assert found.where == f"extensions.telemetry.{where}" and what in found.says
+
+
+def test_what_a_hostile_record_says_of_nodes_and_queues_ends_nothing() -> None:
+    record = run_with(told_work(queues=[]))
+    for nodes in ([1], {"uut": "x"}, {"uut": {"facts": 3}}, 7):
+        assert processor_time(record.model_copy(update={"environment": {"nodes": nodes}})).nodes == ("uut",)
+    none = {"interface": "eth1", "direction": "rx", "queue": 0, "packets": 0}
+    assert processor_time(run_with(told_work(queues=[none]))) is None
+
+
+def test_a_trial_for_telemetry_that_tells_nothing_is_told_by_verify() -> None:
+    record = run_with(told_work()).model_copy(update={"extensions": {}})
+    (found,) = contradicting_telemetry(record)
+    assert found.says == "is missing in a run with the role telemetry"
 
 
 def test_only_trials_for_telemetry_have_it_and_this_version_judges_it() -> None:

@@ -36,7 +36,7 @@ def test_a_row_tells_where_the_time_went_and_why_packets_were_dropped(tmp_path: 
     assert first["processes"] == "ksoftirqd/0 900000000"
     assert first["drops"] == "kernel.QDISC_DROP@dev_qdisc_enqueue 12"
     shown = dict(zip(table.headings, (cell.replace("\u2009", " ") for cell in table.shown[0]), strict=True))
-    assert (shown["ns a packet"], shown["softirq"], shown["busy"], shown["busiest"]) == (
+    assert (shown["ns per packet"], shown["softirq"], shown["busy"], shown["busiest"]) == (
         "34 000", "20 000", "0.85", "70 %",
     )  # fmt: skip
     assert second["forwarded_packets"] is None and table.shown[1][6] == "–"
@@ -50,6 +50,8 @@ def test_telemetry_changes_no_mean_and_no_count_of_what_is_missing(tmp_path: Pat
     assert before == after
     assert plain.material.coverage == beside.material.coverage
     assert [code for code, _ in beside.material.kept.excluded_by_reason] == ["telemetry"]
+    assert plain.material.digest.plans == beside.material.digest.plans
+    assert beside.material.digest.left_out == []
 
 
 def test_what_another_version_told_is_not_shown_and_ends_no_report(tmp_path: Path) -> None:

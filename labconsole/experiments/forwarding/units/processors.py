@@ -18,7 +18,7 @@ NAMED = 2
 def make(material: Material) -> Sequence[Table]:
     """A row for each trial for telemetry that stands."""
     found = sorted(material.digest.telemetry, key=_place)
-    return (_table(found),) if found else ()
+    return (_table(found, material.digest.untold_telemetry),) if found else ()
 
 
 def _place(each: TelemetryTrial) -> tuple[object, ...]:
@@ -28,7 +28,7 @@ def _place(each: TelemetryTrial) -> tuple[object, ...]:
             asked.includes_fcs, asked.sources, load, each.run_id)  # fmt: skip
 
 
-def _table(found: Sequence[TelemetryTrial]) -> Table:
+def _table(found: Sequence[TelemetryTrial], untold: int) -> Table:
     shared = sorted({name for each in found for name in each.time.nodes if len(each.time.nodes) > 1})
     return Table(
         name="processors",
@@ -37,21 +37,23 @@ def _table(found: Sequence[TelemetryTrial]) -> Table:
             "run_id", "platform", *SIZE_COLUMNS, "sources", "target_bps", "background", "forwarded_pps",
             "forwarded_packets", "processors", "elapsed_ns", "busy_ns", "user_ns", "guest_ns", "system_ns",
             "interrupt_ns", "softirq_ns", "steal_ns", "busiest_ratio", "interrupts", "received_softirqs",
-            "backlog_packets", "backlog_dropped_packets", "squeezed", "processes", "drops",
+            "stack_packets", "backlog_dropped_packets", "squeezed", "processes", "drops",
         ),
         rows=tuple(_row(each) for each in found),
         headings=(
-            "platform", "size, B", "sources", "target, Mbit/s", "background", "packets/s", "ns a packet", "softirq",
-            "system", "user", "busy", "busiest", "a NET_RX", "squeezed", "busiest processes", "dropped because",
+            "platform", "size, B", "sources", "target, Mbit/s", "background", "packets/s", "ns per packet", "softirq",
+            "system", "user", "busy", "busiest", "per NET_RX", "squeezed", "busiest processes", "dropped because",
         ),
         shown=tuple(_shown(each) for each in found),
         note=(
-            "One row a trial; none of them enters a mean, and none is compared. ns a packet: time of all processors, "
-            "but idle and stolen, while traffic ran, by packets that left the unit under test; softirq, system and "
-            "user (guests included) are parts of it. Whatever ran is in it, also what asking for reasons took. Busy: "
-            "how many processors on the average; busiest: of one of them. A NET_RX: packets that went to the stack "
-            "each time that softirq ran; squeezed: how often it ended with work left. Time is counted in ticks of 1 "
-            "to 10 ms."
+            "One row per trial; none of them enters a mean, and none is compared. ns per packet: time of all "
+            "processors except idle and stolen time, while traffic ran, divided by the packets that left the unit "
+            "under test; softirq, system and user (guests included) are parts of it. Whatever ran is in it, also what "
+            "asking for reasons took. Busy: how many processors on average; busiest: of one of them. Per NET_RX: how "
+            "often a packet was handed to the stack, per run of that softirq; squeezed: how often it ended with work "
+            "left. Time is counted in ticks of 1 to 10 ms. A dash under dropped because: no reason was named, or none "
+            "could be asked."
+            + (f" {untold} more told nothing, or are invalid: runs show says why." if untold else "")
             + (f" {', '.join(shared)} are one machine: what all of them did is counted." if shared else "")
         ),
     )  # fmt: skip
@@ -64,7 +66,7 @@ def _row(each: TelemetryTrial) -> tuple[Cell, ...]:
         each.rate_pps, time.packets, time.processors, time.elapsed_ns, time.busy_ns, time.user_ns, time.guest_ns,
         time.system_ns, time.interrupt_ns, time.softirq_ns, time.steal_ns,
         None if time.busiest is None else time.busiest[1], time.interrupts, time.received_softirqs,
-        time.backlog_packets, time.backlog_dropped_packets, time.squeezed,
+        time.stack_packets, time.backlog_dropped_packets, time.squeezed,
         "; ".join(f"{name} {ns}" for name, ns in each.processes), "; ".join(f"{name} {n}" for name, n in each.drops),
     )  # fmt: skip
 

@@ -253,8 +253,9 @@ class PlansScreen(ConsoleScreen):
         if self.state.asked or self.session.running:
             self.console_app.tell(f"A {self.state.what_runs} is running. Wait, or abort it.", "warning")
             return
-        if execution is None or execution.status is not ExecutionStatus.READY:
-            execution = self._executions[entry.path] = self.session.execution(self._shown.of(entry) or entry.plan)
+        wanted = self._shown.of(entry) or entry.plan
+        if execution is None or execution.status is not ExecutionStatus.READY or execution.plan != wanted:
+            execution = self._executions[entry.path] = self.session.execution(wanted)
         self._start(entry.path, execution)
 
     def action_telemetry(self) -> None:

@@ -28,6 +28,6 @@ class ShownPlans:
         if in_use:
             return f"Plan {entry.name} is running. Wait, or abort it."
         if not entry.plan.telemetry_hashes:
-            return f"Plan {entry.name} has no points of traffic, and telemetry is of those."
+            return f"Plan {entry.name} has no points of traffic, and only those have telemetry."
         self._for_telemetry ^= {entry.path}
         return ""
