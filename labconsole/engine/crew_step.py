@@ -106,7 +106,8 @@ class CrewStep(ABC, Generic[P, R]):
         """Its verdict."""
 
     def _again(self, verdict: Verdict) -> bool:
-        codes = {each.code for each in verdict.reasons if WEIGHT[each.code] == "invalid"}
+        causes = [each.code for each in verdict.reasons if each.follows is None]
+        codes = {code for code in causes if WEIGHT[code] == "invalid"}
         return bool(codes - self.hopeless if self.retry.codes is None else codes & set(self.retry.codes))
 
     @property

@@ -11,6 +11,7 @@ from labconsole.measure.recompute.discrepancy import Discrepancy, Number, agains
 from labconsole.measure.recompute.judged_again import judged_again, limits_of
 from labconsole.model.jobs import JOBS
 from labconsole.model.record.job import CopySeen, JobRecord
+from labconsole.model.record.run import Reason
 
 SHOWN_ONLY = frozenset(
     [
@@ -116,7 +117,14 @@ def _verdict(record: JobRecord) -> Iterator[Discrepancy]:
         program=record.program,
         limits=limits_of(record.in_force),
     )
-    yield from judged_again(record, again, SHOWN_ONLY)
+    yield from judged_again(record, [*again, *_over_limit(record)], SHOWN_ONLY)
+
+
+def _over_limit(record: JobRecord) -> Iterator[Reason]:
+    """That a job did not end in time shows in a copy without an end; so does a guest that broke down."""
+    unended = [copy for copy in record.copies if copy.exit_status is None and copy.end_request_ns is None]
+    if unended:
+        yield from (each for each in record.verdict.reasons if each.code == "job_failed")
 
 
 RECOMPUTE = recompute_job
