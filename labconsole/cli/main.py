@@ -61,6 +61,10 @@ def main(argv: list[str] | None = None) -> int:
         return _run(command, args)
 
 
+PIPE_CLOSED = 128 + 13
+"""As a shell calls what SIGPIPE ended."""
+
+
 def _run(command: commands.Command, args: argparse.Namespace) -> int:
     try:
         return command.run(args)
@@ -72,9 +76,10 @@ def _run(command: commands.Command, args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         return Aborted.exit_code
     except BrokenPipeError:
-        # The reader (head, less) went away: not an error; keep Python from complaining while it flushes.
+        # The reader (head, less) went away: as every program ends then, with what is left not done. Python is kept from
+        # complaining while it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return PIPE_CLOSED
     except Exception as exc:
         if args.verbose >= 2:
             raise

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from pydantic import ValidationError
 
 from labconsole.contracts.experiment import Bench, ExperimentStore, Step, StepRecord
-from labconsole.errors import MeasurementError
+from labconsole.errors import ConfigError, MeasurementError
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.plan.conduct import Retry
 from labconsole.model.plan.crews import CrewPoint, CrewTrial
@@ -182,22 +182,42 @@ def stored_of_blocks(
 ) -> dict[str, R]:
     """The newest of each trial that can be stood behind, where its crew came to the end of its block. Blocking.
 
-    A crew that broke off before is set up again, and all of its trials are taken again.
+    A crew that broke off before is set up again, and all of its trials are taken again. Raises ConfigError where a crew
+    had come to its end, and is asked for more repetitions now: it is gone.
     """
     done: dict[str, R] = {}
-    tried: set[str] = set()
+    tried: dict[str, int] = {}
     for record in stored_by_hash(store, kind, [each.hash for each in steps], testbed_fingerprint):
         found: Any = record
         if found.format == kind.format:
-            tried.add(found.plan.hash)
+            tried[found.plan.hash] = found.plan.repetitions
             if found.status == "done":
                 done[found.plan.hash] = record
     broken = {(each.trial.point.crew, each.trial.block) for each in steps if each.hash not in tried}
+    _refuse_outgrown([each for each in steps if (each.trial.point.crew, each.trial.block) in broken], tried)
     return {
         each.hash: done[each.hash]
         for each in steps
         if each.hash in done and (each.trial.point.crew, each.trial.block) not in broken
     }
+
+
+def _refuse_outgrown(steps: Sequence[CrewStep[Any, Any]], tried: Mapping[str, int]) -> None:
+    """``steps``: of crews that lack trials; ``tried``: how many repetitions were asked for when each was taken."""
+    lacking: dict[tuple[object, int], list[CrewStep[Any, Any]]] = {}
+    for each in steps:
+        lacking.setdefault((each.trial.point.crew, each.trial.block), []).append(each)
+    for (_, block), held in lacking.items():
+        asked = {tried[each.hash] for each in held if each.hash in tried}
+        before = asked.pop() if len(asked) == 1 else None
+        if before is None or before >= held[0].repetitions:
+            continue
+        if all((each.hash in tried) == (each.trial.repetition <= before) for each in held):
+            raise ConfigError(
+                f"plan {held[0].plan_name} asks for more trials in a set-up than block {block} had, and its set-ups "
+                "are gone: raise set_ups instead",
+                key="repetitions", value=held[0].repetitions, allowed=str(before),
+            )  # fmt: skip
 
 
 def in_whole_blocks(steps: Sequence[Step], stored: Mapping[str, StepRecord]) -> dict[str, StepRecord]:

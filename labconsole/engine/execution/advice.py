@@ -77,6 +77,10 @@ class PlanAdvice:
 
 def plan_advice(plan: Plan, records: Iterable[RunRecord], accuracy_ratio: float, claims: int) -> PlanAdvice:
     """``records``: the runs of whole set-ups, one for each place. Raises MeasurementError where they are too few."""
+    if plan.of_guests is not None:
+        raise MeasurementError(
+            f"plan {plan.name} is of {plan.of_guests.noun}s, and advice is for forwarded traffic only"
+        )
     if plan.set_ups is None:
         raise MeasurementError(f"plan {plan.name} has no blocks: {_FIRST}, {_APART}")
     held: dict[Configuration, list[RunRecord]] = {}

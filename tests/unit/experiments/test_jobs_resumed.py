@@ -6,12 +6,17 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from labconsole.engine.crew_step import in_whole_blocks
+from labconsole.errors import ConfigError
 from labconsole.experiments.job.steps import Jobs
 from labconsole.model.plan.jobs import JobFactors, PlannedJobs
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.record.job import JobRecord
 from labconsole.model.record.run import Verdict
+from labconsole.verdict.consequences import weighed
+from labconsole.verdict.reasons import reason
 from support.job_records import taken
 
 PLANNED = PlannedJobs(JobFactors(jobs=("wait", "cpu-pi")), ("lxc",), 2, 1, seed=1)  # type: ignore[arg-type]
@@ -35,7 +40,7 @@ def record(meaning: str, *, status: str = "done") -> JobRecord:
 
 def steps() -> list[Any]:
     return [
-        SimpleNamespace(hash=meaning, trial=trial)
+        SimpleNamespace(hash=meaning, trial=trial, repetitions=1, plan_name="p")
         for meaning, trial in zip(PLANNED.hashes, PLANNED.trials, strict=True)
     ]
 
@@ -63,6 +68,25 @@ def test_a_trial_that_stayed_invalid_breaks_no_crew_and_is_taken_again() -> None
     assert kept(record(first), record(second, status="failed")) == [1]
 
 
+def test_more_repetitions_of_crews_that_are_gone_are_refused_and_more_set_ups_are_not(tmp_path: Path) -> None:
+    def steps_of(set_ups: int, repetitions: int) -> list[Any]:
+        path = tmp_path / "plan.yaml"
+        keys = f"set_ups: {set_ups}\nrepetitions: {repetitions}\n"
+        path.write_text(f"plan: p\nplatforms: [lxc]\n{keys}job: {{jobs: [wait, cpu-pi]}}\n")
+        return list(Jobs(Store([])).steps(load_plan(path)))  # type: ignore[arg-type]
+
+    done = [record(each.hash) for each in steps_of(2, 1)]
+    assert {each.plan.repetitions for each in done} == {1}
+    store: Any = Store(done)
+    assert len(Jobs(store).stored(steps_of(3, 1), "f")) == 4
+    with pytest.raises(ConfigError, match="asks for more trials in a set-up than block 1 had.*raise set_ups"):
+        Jobs(store).stored(steps_of(2, 2), "f")
+    # One that was asked for as often broke off: it is taken again.
+    broken = [each.model_copy(update={"plan": each.plan.model_copy(update={"repetitions": 2})}) for each in done]
+    again: Any = Store(broken)
+    assert Jobs(again).stored(steps_of(2, 2), "f") == {}
+
+
 def test_the_newest_of_a_trial_is_kept() -> None:
     first, second = of_block(1)
     old, new = record(first), record(first).model_copy(update={"job_id": "newer"})
@@ -85,3 +109,13 @@ def test_whole_blocks_are_taken_again_where_a_trial_does_not_enter(tmp_path: Pat
     del stored[next(each.hash for each in steps if each.trial.block == 3)]  # one stayed invalid
     kept = in_whole_blocks(steps, stored)
     assert sorted(each.trial.block for each in steps if each.hash in kept) == [1, 1]
+
+
+def test_a_job_over_its_limit_is_not_tried_again_for_the_mark_that_is_lost_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_text("plan: p\nplatforms: [lxc]\njob: {jobs: [wait]}\n")
+    (step,) = Jobs(Store([])).steps(load_plan(path))  # type: ignore[arg-type]
+    over = reason("job_failed", "g1: the job had not ended after 2 s", guest="g1", limit_s=2)
+    lost = reason("mark_lost", "g1: the timekeeper did not see the end mark", guest="g1", marks=["end"])
+    assert not step._again(weighed([over, lost]))
+    assert step._again(weighed([lost]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 from labconsole.contracts.report import Cell, Figure, Mark, Panel, PlottedCurve, ReportUnit, Table
@@ -36,8 +37,10 @@ def bars(material: Material, name: str) -> Figure | None:
             marks = [
                 _mark(place, side) for place, side in enumerate((each.first, each.second)) if side.change is not None
             ]
-            curves.append(PlottedCurve(platform, tuple(marks)))
-        panels.append(Panel(title, tuple(curves)))
+            if marks:
+                curves.append(PlottedCurve(platform, tuple(marks)))
+        if curves:
+            panels.append(Panel(title, tuple(curves)))
     if not panels:
         return None
     return Figure(
@@ -47,10 +50,23 @@ def bars(material: Material, name: str) -> Figure | None:
         x_label="guest",
         y_label="times as long as one copy alone",
         panels=tuple(panels),
-        caption="2 and 3 times as long: guests are kept apart; 3 and 3: all copies share alike, as processes of one "
-        "system do. Error bars: 95 % confidence interval of the ratio, paired by block (Student's t on the logarithm).",
+        caption=(
+            "2 and 3 times as long: guests are kept apart; 3 and 3: all copies share alike, as processes of one system "
+            f"do. {_bars_words(panels)}"
+        ),
         x_names=("with one copy", "with two copies"),
     )
+
+
+def _bars_words(panels: Sequence[Panel]) -> str:
+    marks = [mark for panel in panels for curve in panel.curves for mark in curve.marks]
+    blocks = sorted({mark.n for mark in marks})
+    many = f"{blocks[0]}" if len(blocks) == 1 else f"{blocks[0]} to {blocks[-1]}"
+    behind = f"Of {many} block{'s' if blocks[-1] > 1 else ''}"
+    if all(mark.low is None for mark in marks):
+        return f"{behind}; no error bars: an interval needs three."
+    interval = "95 % confidence interval of the ratio, paired by block (Student's t on the logarithm)"
+    return f"{behind}; error bars: {interval}."
 
 
 def _mark(place: int, effect: Effect) -> Mark:
