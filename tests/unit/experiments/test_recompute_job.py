@@ -26,7 +26,7 @@ def test_a_job_over_its_limit_shows_in_a_copy_without_an_end_and_in_no_other():
     data["status"], data["verdict"] = "failed", {"status": "invalid", "reasons": [over, lost]}
     assert "verdict.reasons" in differences(data)
     names = ("exit_status", "end_request_ns", "end_reply_ns", "outside_s", "seconds", "answered_ns", "host_s")
-    ended = {name: None for name in (*names, "inside_end_s", "inside_s", "clock_ratio")}
+    ended = dict.fromkeys((*names, "inside_end_s", "inside_s", "clock_ratio"))
     data["copies"] = [{**data["copies"][0], **ended}, *data["copies"][1:]]
     assert differences(data) == []
 
