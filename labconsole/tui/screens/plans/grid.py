@@ -188,7 +188,7 @@ class GridTable(LineTable):
         if self._execution is not None:
             plan = self._execution.plan
             kind, each = ("repetitions", 1) if plan.set_ups is None else ("blocks", plan.repetitions)
-            title = f"Points and {kind}"
+            title = "Points, once each for telemetry" if plan.role == "telemetry" else f"Points and {kind}"
             if self._layout:
                 seen, most = self._visible(self._layout[-1][1]), self._most(plan)
                 if len(seen) < most + 1 - self._lowest(self._execution):
