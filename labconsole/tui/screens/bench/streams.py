@@ -126,8 +126,12 @@ def stream_numbers(inventory: Inventory, telemetry: Telemetry, state: ConsoleSta
 def _with_delays(columns: tuple[Column, ...]) -> tuple[Column, ...]:
     """Behind the loss."""
     place = [column.name for column in columns].index("loss") + 1
-    delays = (Column("delay_p50", "p50 µs", 8, rank=2), Column("delay_p99", "p99 µs", 8, rank=2))
+    delays = (Column("delay_p50", "p50 µs", 8, rank=1), Column("delay_p99", "p99 µs", 8, rank=1))
     return (*columns[:place], *delays, *columns[place:])
+
+
+def _without_sparks(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+    return tuple(column for column in columns if not column.name.endswith("_spark"))
 
 
 def _micros(value_ns: int | None) -> str:
@@ -155,8 +159,8 @@ class StreamsTable(LineTable):
     """What there is room for beside the set-up: the other columns are a wide terminal's, however wide the table is."""
 
     TIMED: ClassVar[tuple[Column, ...]] = _with_delays(COLUMNS)
-    NARROW_TIMED: ClassVar[tuple[Column, ...]] = _with_delays(NARROW)
-    """Where every packet is timed, and the clocks agree."""
+    NARROW_TIMED: ClassVar[tuple[Column, ...]] = _with_delays(_without_sparks(NARROW))
+    """Where every packet is timed, and the clocks agree. The chart beneath shows what the sparklines would."""
 
     def __init__(self, inventory: Inventory, telemetry: Telemetry, state: ConsoleState) -> None:
         super().__init__(id="streams")
@@ -164,6 +168,7 @@ class StreamsTable(LineTable):
         self._numbers: dict[str, StreamNumbers] = {}
         self._streams: dict[str, Stream] = {s.name: s for s in inventory.streams}
         self._top = 1.0
+        self._timed = False
 
     @property
     def chosen(self) -> str:
@@ -181,7 +186,7 @@ class StreamsTable(LineTable):
 
     def columns(self) -> tuple[Column, ...]:
         wide = self.screen.has_class("-wide")
-        if any(numbers.delay_p50_ns is not None for numbers in self._numbers.values()):
+        if self._timed:
             return self.TIMED if wide else self.NARROW_TIMED
         return self.COLUMNS if wide else self.NARROW
 
@@ -190,6 +195,12 @@ class StreamsTable(LineTable):
 
     def prepare(self) -> None:
         self._numbers = stream_numbers(self._inventory, self._telemetry, self._state)
+        timed = any(numbers.delay_p50_ns is not None for numbers in self._numbers.values())
+        if timed != self._timed:
+            self._timed = timed
+            self._choose_columns()
+            self._cells.clear()
+            self.refresh()
         live = self._telemetry.streams.values()
         self._top = scale_top(
             v for s in live for series in (s.offered_pps, s.measured_pps) for v in list(series)[-WINDOW:]
