@@ -17,12 +17,14 @@ from labconsole.model.record.run import Requested, RunRecord, StreamRecord
 
 @dataclass(frozen=True, slots=True)
 class TelemetryTrial:
-    """``rate_pps``: that it forwarded. ``processes``: the busiest, by name, with their time. ``drops``: the kernel's
+    """``rate_pps``: that it forwarded, without a second guest's own streams. ``doubts``: the codes of its verdict.
+    ``processes``: the busiest, by name, with their time. ``drops``: the kernel's
     words for what the unit under test dropped, the commonest first.
     """
 
     run_id: str
     requested: Requested
+    doubts: tuple[str, ...]
     rate_pps: float | None
     time: ProcessorTime
     processes: tuple[tuple[str, int], ...]
@@ -40,7 +42,8 @@ def telemetry_trials(record: Mapping[str, Any]) -> list[TelemetryTrial]:
         used[_plain(each.name)] += each.cpu_ns
     total = run.total
     rate_pps = total.measured_pps if total.forwarding_pps is None else total.forwarding_pps
-    return [TelemetryTrial(run.run_id, run.requested, rate_pps, time, tuple(used.most_common()), _drops(run))]
+    doubts = tuple(reason.code for reason in run.verdict.reasons)
+    return [TelemetryTrial(run.run_id, run.requested, doubts, rate_pps, time, tuple(used.most_common()), _drops(run))]
 
 
 def _drops(run: RunRecord) -> tuple[tuple[str, int], ...]:

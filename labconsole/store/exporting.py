@@ -46,6 +46,7 @@ COLUMNS: dict[str, Kind] = {
     "loss_ratio": "real",
     "has_series": "boolean",
     "note": "text",
+    "role": "text",
 }
 """Of a row. docs/data-format.md explains them; what is not known is an empty cell, and a null in Parquet."""
 

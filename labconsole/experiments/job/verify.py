@@ -121,10 +121,13 @@ def _verdict(record: JobRecord) -> Iterator[Discrepancy]:
 
 
 def _over_limit(record: JobRecord) -> Iterator[Reason]:
-    """That a job did not end in time shows in a copy without an end; so does a guest that broke down."""
-    unended = [copy for copy in record.copies if copy.exit_status is None and copy.end_request_ns is None]
-    if unended:
-        yield from (each for each in record.verdict.reasons if each.code == "job_failed")
+    """That a job did not end in time shows in a copy without an end, of the guest that the reason names."""
+    unended = {copy.guest for copy in record.copies if copy.exit_status is None and copy.end_request_ns is None}
+    for each in record.verdict.reasons:
+        places = (each.evidence or {}).get("places") or [each.evidence or {}]
+        named = {place.get("guest") for place in places if isinstance(place, dict) and "limit_s" in place}
+        if each.code == "job_failed" and named & unended and named <= unended:
+            yield each
 
 
 RECOMPUTE = recompute_job

@@ -21,7 +21,8 @@ def test_a_record_follows_from_its_marks():
 
 def test_a_job_over_its_limit_shows_in_a_copy_without_an_end_and_in_no_other():
     data = job_data()
-    over = {"code": "job_failed", "detail": "g1: the job had not ended after 2 s", "evidence": None, "follows": None}
+    told = {"guest": data["copies"][0]["guest"], "limit_s": 2}
+    over = {"code": "job_failed", "detail": "g1: the job had not ended after 2 s", "evidence": told, "follows": None}
     lost = {"code": "mark_lost", "detail": "g1: no end mark", "evidence": None, "follows": "job_failed"}
     data["status"], data["verdict"] = "failed", {"status": "invalid", "reasons": [over, lost]}
     assert "verdict.reasons" in differences(data)
@@ -29,6 +30,8 @@ def test_a_job_over_its_limit_shows_in_a_copy_without_an_end_and_in_no_other():
     ended = dict.fromkeys((*names, "inside_end_s", "inside_s", "clock_ratio"))
     data["copies"] = [{**data["copies"][0], **ended}, *data["copies"][1:]]
     assert differences(data) == []
+    told["guest"] = data["copies"][1]["guest"]  # which ended
+    assert "verdict.reasons" in differences(data)
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,14 @@ def test_a_row_tells_where_the_time_went_and_why_packets_were_dropped(tmp_path: 
     assert second["forwarded_packets"] is None and table.shown[1][6] == "–"
 
 
+def test_a_doubt_about_a_trial_stands_beside_its_figures(tmp_path: Path) -> None:
+    why = [{"code": "unseen_cpu", "detail": "118 % of a processor", "evidence": None}]
+    runs = [*set_ups_of([90, 91, 92]), watched(900, 70, status="suspect", reasons=why), watched(901, 70)]
+    table = table_named(report_of(tmp_path / "s.sqlite", runs), "processors")
+    assert [row["doubts"] for row in rows_of(table)] == ["unseen_cpu", ""]
+    assert [row[-1] for row in table.shown] == ["unseen_cpu", "none"]
+
+
 def test_telemetry_changes_no_mean_and_no_count_of_what_is_missing(tmp_path: Path) -> None:
     plain = report_of(tmp_path / "a.sqlite", set_ups_of([90, 91, 92]))
     beside = report_of(tmp_path / "b.sqlite", set_ups_of([90, 91, 92]) + [watched(900, 10), watched(901, 20)])

@@ -34,7 +34,7 @@ def _table(found: Sequence[TelemetryTrial], untold: int) -> Table:
         name="processors",
         title="What a forwarded packet cost the processors",
         columns=(
-            "run_id", "platform", *SIZE_COLUMNS, "sources", "target_bps", "background", "forwarded_pps",
+            "run_id", "platform", *SIZE_COLUMNS, "sources", "target_bps", "background", "doubts", "forwarded_pps",
             "forwarded_packets", "processors", "elapsed_ns", "busy_ns", "user_ns", "guest_ns", "system_ns",
             "interrupt_ns", "softirq_ns", "steal_ns", "busiest_ratio", "interrupts", "received_softirqs",
             "stack_packets", "backlog_dropped_packets", "squeezed", "processes", "drops",
@@ -42,17 +42,18 @@ def _table(found: Sequence[TelemetryTrial], untold: int) -> Table:
         rows=tuple(_row(each) for each in found),
         headings=(
             "platform", "size, B", "sources", "target, Mbit/s", "background", "packets/s", "ns per packet", "softirq",
-            "system", "user", "busy", "busiest", "per NET_RX", "squeezed", "busiest processes", "dropped because",
+            "system", "user", "busy", "busiest", "per NET_RX", "squeezed", "busiest processes",
+            "dropped because", "doubts",
         ),
         shown=tuple(_shown(each) for each in found),
         note=(
             "One row per trial; none of them enters a mean, and none is compared. ns per packet: time of all "
             "processors except idle and stolen time, while traffic ran, divided by the packets that left the unit "
-            "under test; softirq, system and user (guests included) are parts of it. Whatever ran is in it, also what "
-            "asking for reasons took. Busy: how many processors on average; busiest: of one of them. Per NET_RX: how "
-            "often a packet was handed to the stack, per run of that softirq; squeezed: how often it ended with work "
-            "left. Time is counted in ticks of 1 to 10 ms. A dash under dropped because: no reason was named, or none "
-            "could be asked."
+            "under test (the second guest's too); softirq, system and user (guests included) are parts of it. Whatever "
+            "ran is in it, also what asking for reasons took, and other users' programs: see doubts. Busy: how many "
+            "processors on average; busiest: of one of them. Per NET_RX: how often a packet was handed to the stack, "
+            "per run of that softirq; squeezed: how often it ended with work left. Time is counted in ticks of 1 to "
+            "10 ms. A dash under dropped because: no reason was named, or none could be asked."
             + (f" {untold} more told nothing, or are invalid: runs show says why." if untold else "")
             + (f" {', '.join(shared)} are one machine: what all of them did is counted." if shared else "")
         ),
@@ -63,8 +64,8 @@ def _row(each: TelemetryTrial) -> tuple[Cell, ...]:
     asked, time = each.requested, each.time
     return (
         each.run_id, asked.platform, *size_cells(asked.frame), asked.sources, asked.target_bps, asked.background,
-        each.rate_pps, time.packets, time.processors, time.elapsed_ns, time.busy_ns, time.user_ns, time.guest_ns,
-        time.system_ns, time.interrupt_ns, time.softirq_ns, time.steal_ns,
+        "; ".join(each.doubts), each.rate_pps, time.packets, time.processors, time.elapsed_ns, time.busy_ns,
+        time.user_ns, time.guest_ns, time.system_ns, time.interrupt_ns, time.softirq_ns, time.steal_ns,
         None if time.busiest is None else time.busiest[1], time.interrupts, time.received_softirqs,
         time.stack_packets, time.backlog_dropped_packets, time.squeezed,
         "; ".join(f"{name} {ns}" for name, ns in each.processes), "; ".join(f"{name} {n}" for name, n in each.drops),
@@ -82,7 +83,7 @@ def _shown(each: TelemetryTrial) -> tuple[str, ...]:
         asked.background, number(each.rate_pps, 0), *(number(time.by_packet(ns), 0) for ns in per_packet),
         number(time.busy_processors, 2), busiest, number(time.packets_by_softirq, 1),
         UNKNOWN if time.squeezed is None else str(time.squeezed), ", ".join(processes) or UNKNOWN,
-        ", ".join(f"{name} {n}" for name, n in each.drops[:NAMED]) or UNKNOWN,
+        ", ".join(f"{name} {n}" for name, n in each.drops[:NAMED]) or UNKNOWN, ", ".join(each.doubts) or "none",
     )  # fmt: skip
 
 
