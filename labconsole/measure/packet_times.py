@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
-from pydantic import ValidationError
-
 from labconsole.measure.time_histogram import TimeHistogram
 from labconsole.measure.timing import one_way_doubt
+from labconsole.model.record.extension import read_extension
 from labconsole.model.record.packet_times import (
     EXTENSION,
     DelayTimes,
@@ -24,8 +21,6 @@ CLOCK_SET_NS = 1000
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999, "p99.99": 0.9999}
 """Those that are told, as people write them; a field's name leaves out the dot."""
-
-Told = TypeVar("Told", PacketTimes, PacketTimesRefused)
 
 
 def build_packet_times(
@@ -116,7 +111,7 @@ def histogram_of(times: Times) -> TimeHistogram | None:
 
 def packet_times(stream: StreamRecord) -> PacketTimes | None:
     """What the record tells of every packet of a stream; None: nothing that this version understands."""
-    return _read(stream, PacketTimes)
+    return read_extension(stream.extensions, EXTENSION, PacketTimes)
 
 
 def timed_all(stream: StreamRecord) -> bool:
@@ -135,13 +130,5 @@ def timed_all(stream: StreamRecord) -> bool:
 
 def refusal(stream: StreamRecord) -> str | None:
     """Why packets were not timed though they were to be; None: they were, or were not to be."""
-    told = _read(stream, PacketTimesRefused)
+    told = read_extension(stream.extensions, EXTENSION, PacketTimesRefused)
     return None if told is None else " ".join(told.refused.message.split())
-
-
-def _read(stream: StreamRecord, kind: type[Told]) -> Told | None:
-    told = stream.extensions.get(EXTENSION)
-    try:
-        return None if told is None else kind.model_validate(told)
-    except ValidationError:  # of another version, or broken: verify tells it
-        return None

@@ -8,14 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeVar
 
-from pydantic import ValidationError
-
+from labconsole.model.record.extension import read_extension
 from labconsole.model.record.run import RunRecord, StreamRecord
 from labconsole.model.record.telemetry import EXTENSION, ProcessorDid, WorkRefused, WorkTold
-
-Told = TypeVar("Told", WorkTold, WorkRefused)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +60,12 @@ class ProcessorTime:
 
 def work_told(record: RunRecord) -> WorkTold | None:
     """What the unit under test told; None: nothing that this version understands."""
-    return _read(record, WorkTold)
+    return read_extension(record.extensions, EXTENSION, WorkTold)
 
 
 def work_refused(record: RunRecord) -> str | None:
     """Why it told nothing though it was asked; None: it told, or was not asked."""
-    told = _read(record, WorkRefused)
+    told = read_extension(record.extensions, EXTENSION, WorkRefused)
     return None if told is None else " ".join(told.refused.message.split())
 
 
@@ -142,11 +138,3 @@ def _of_one_machine(record: RunRecord, node: str) -> tuple[str, ...]:
 def _boot(said: object) -> object:
     facts = said.get("facts") if isinstance(said, dict) else None
     return facts.get("boot_id") if isinstance(facts, dict) else None
-
-
-def _read(record: RunRecord, kind: type[Told]) -> Told | None:
-    told = record.extensions.get(EXTENSION)
-    try:
-        return None if told is None else kind.model_validate(told)
-    except ValidationError:  # of another version, or broken: verify tells it
-        return None

@@ -7,11 +7,11 @@ significant digits: the upper eight bits of a value, and how often it was halved
 
 from __future__ import annotations
 
-from typing import Annotated, Any, List, Optional, Tuple
+from typing import Annotated, Any, List, Optional
 
 from labconsole.wire.foreign import MAX_STREAMS, MAX_TAPS, OwnStream
 from labconsole.wire.message import Message, Request
-from labconsole.wire.rules import S64, Count, Most, Name, Rule, Word, bad, whole
+from labconsole.wire.rules import S64, Count, Most, Name, Rule, Word, bad, rising_pairs, whole
 
 BUCKET_BITS = 7
 """A power of two has so many buckets, as a power of two."""
@@ -22,22 +22,7 @@ HIGHEST_BITS = 36
 BUCKETS = (HIGHEST_BITS - BUCKET_BITS + 1) << BUCKET_BITS
 
 
-def _histogram(value: Any, where: str) -> "List[Tuple[int, int]]":
-    """Buckets in rising order, each with at least one packet."""
-    if type(value) is not list or len(value) > BUCKETS:
-        raise bad(where, "is not a list of at most %d buckets" % BUCKETS)
-    last = -1
-    for pair in value:
-        if type(pair) is not list or len(pair) != 2 or not all(type(each) is int for each in pair):
-            raise bad(where, "has a bucket that is not a pair of whole numbers")
-        bucket, packets = pair
-        if not last < bucket < BUCKETS or not 0 < packets < S64:
-            raise bad(where, "has buckets that do not rise, or hold nothing")
-        last = bucket
-    return [(bucket, packets) for bucket, packets in value]
-
-
-Buckets = Annotated[List[Any], Rule(_histogram)]
+Buckets = Annotated[List[Any], Rule(rising_pairs(BUCKETS))]
 Nanoseconds = Annotated[int, Rule(whole(-S64, S64 - 1))]
 
 

@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, List, Optional, Tuple
+from typing import Annotated, Any, List, Optional
 
 from labconsole.wire.message import Done, Message, Request
 from labconsole.wire.processors import MAX_PROCESSORS
-from labconsole.wire.rules import S64, Count, Index, Most, Name, Rule, Words, bad, whole
+from labconsole.wire.rules import S64, Count, Index, Most, Name, Rule, Words, rising_pairs, whole
 
 MAX_LINES = 512
 """Interrupts that are told one by one, the busiest; the others as a sum."""
 
 MAX_QUEUES = 4096
 MAX_WORKING = 20
-
-
-def _by_processor(value: Any, where: str) -> "List[Tuple[int, int]]":
-    """Processors in rising order, each with at least one."""
-    if type(value) is not list or len(value) > MAX_PROCESSORS:
-        raise bad(where, "is not a list of at most %d processors" % MAX_PROCESSORS)
-    last = -1
-    for pair in value:
-        if type(pair) is not list or len(pair) != 2 or not all(type(each) is int for each in pair):
-            raise bad(where, "has an entry that is not a pair of whole numbers")
-        if not last < pair[0] < MAX_PROCESSORS or not 0 < pair[1] < S64:
-            raise bad(where, "has processors that do not rise, or did nothing")
-        last = pair[0]
-    return [(number, count) for number, count in value]
 
 
 class ProcessorWork(Message):
@@ -60,7 +46,7 @@ class InterruptWork(Message):
 
     line: Name
     what: Name
-    by_processor: Annotated[List[Any], Rule(_by_processor)]
+    by_processor: Annotated[List[Any], Rule(rising_pairs(MAX_PROCESSORS))]
 
 
 class QueueWork(Message):

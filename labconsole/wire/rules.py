@@ -133,6 +133,24 @@ def maybe(inner: Check) -> Check:
     return lambda value, where: None if value is None else inner(value, where)
 
 
+def rising_pairs(most: int) -> Check:
+    """(number, count): numbers below ``most`` that rise, each with at least one, as a list that has only those."""
+
+    def check(value: Any, where: str) -> "list[tuple[int, int]]":
+        if type(value) is not list or len(value) > most:
+            raise bad(where, f"is not a list of at most {most} pairs")
+        last = -1
+        for pair in value:
+            if type(pair) is not list or len(pair) != 2 or not all(type(each) is int for each in pair):
+                raise bad(where, "has an entry that is not a pair of whole numbers")
+            if not last < pair[0] < most or not 0 < pair[1] < S64:
+                raise bad(where, "has numbers that do not rise, or counts of nothing")
+            last = pair[0]
+        return [(number, count) for number, count in value]
+
+    return check
+
+
 def listed(inner: Check, most: int) -> Check:
     """A list of at most ``most``."""
 

@@ -9,9 +9,8 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from pydantic import ValidationError
-
 from labconsole.measure.recompute.discrepancy import Discrepancy, against
+from labconsole.measure.recompute.extensions import of_version, readable
 from labconsole.measure.time_histogram import TimeHistogram, bucket_of, highest_ns, lowest_ns
 from labconsole.model.record.packet_times import EXTENSION, VERSION, PacketTimes, PacketTimesRefused, Times
 from labconsole.model.record.run import StreamRecord
@@ -31,7 +30,7 @@ CLOCK_SET_NS = 1000
 
 def known(told: Any) -> bool:
     """Whether this version can judge it."""
-    return isinstance(told, dict) and told.get("version") == VERSION
+    return of_version(told, VERSION)
 
 
 def contradicting_times(where: str, stream: StreamRecord, least_bound_ns: int | None = None) -> Iterator[Discrepancy]:
@@ -42,14 +41,9 @@ def contradicting_times(where: str, stream: StreamRecord, least_bound_ns: int | 
     if told is None or not known(told):
         return
     where = f"{where}.extensions.{EXTENSION}"
-    kind = PacketTimesRefused if "refused" in told else PacketTimes
-    try:
-        times = kind.model_validate(told)
-    except ValidationError as exc:
-        first = exc.errors()[0]
-        yield against(f"{where}.{'.'.join(str(part) for part in first['loc'])}", f"cannot be read: {first['msg']}")
-        return
-    if not isinstance(times, PacketTimes):
+    times, problems = readable(where, told, PacketTimes, PacketTimesRefused)
+    yield from problems
+    if times is None:
         return
     yield from _numbers(where, times, stream)
     yield from _histograms(where, times)

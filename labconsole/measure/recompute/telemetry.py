@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pydantic import ValidationError
-
 from labconsole.measure.recompute.discrepancy import Discrepancy, against
+from labconsole.measure.recompute.extensions import of_version, readable
 from labconsole.model.record.run import RunRecord
 from labconsole.model.record.telemetry import EXTENSION, VERSION, WorkRefused, WorkTold
 
@@ -24,7 +23,7 @@ SLACK_NS = 10**8
 
 def known(told: Any) -> bool:
     """Whether this version can judge it."""
-    return isinstance(told, dict) and told.get("version") == VERSION
+    return of_version(told, VERSION)
 
 
 def contradicting_telemetry(record: RunRecord) -> Iterator[Discrepancy]:
@@ -36,14 +35,9 @@ def contradicting_telemetry(record: RunRecord) -> Iterator[Discrepancy]:
         return
     if record.role != "telemetry":
         yield against(where, f"is told of a run with the role {record.role}")
-    kind = WorkRefused if "refused" in told else WorkTold
-    try:
-        work = kind.model_validate(told)
-    except ValidationError as exc:
-        first = exc.errors()[0]
-        yield against(f"{where}.{'.'.join(str(part) for part in first['loc'])}", f"cannot be read: {first['msg']}")
-        return
-    if not isinstance(work, WorkTold):
+    work, problems = readable(where, told, WorkTold, WorkRefused)
+    yield from problems
+    if work is None:
         return
     numbers = [each.number for each in work.processors]
     if len(set(numbers)) < len(numbers):

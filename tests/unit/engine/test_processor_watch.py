@@ -64,7 +64,10 @@ async def test_a_trial_that_counts_asks_nothing() -> None:
 
 @pytest.mark.parametrize("at", [0, 1])
 async def test_a_node_that_refuses_or_is_lost_ends_no_trial_and_the_record_says_why(at: int) -> None:
-    for problem, word in ((AgentError("uut", "no /proc", code="failed"), "no /proc"), (NodeLost("uut", "gone"), "not tell")):
+    for problem, word in (
+        (AgentError("uut", "no /proc", code="failed"), "no /proc"),
+        (NodeLost("uut", "gone"), "not tell"),
+    ):
         link = Link(*[Done()][:at], problem)
         refused = (await watched(link))["telemetry"]["refused"]
         assert word in refused["message"]
