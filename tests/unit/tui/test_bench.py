@@ -466,6 +466,7 @@ async def test_delays_of_all_packets_so_far_stand_beside_the_loss_where_they_are
         await until(pilot, lambda: "33.5" in text(app) and "598.0" in text(app))
         header = next(line for line in text(app).splitlines() if "p50 µs" in line)
         assert header.index("loss %") < header.index("p50 µs") < header.index("p99 µs")
+        assert "p50, p99 of the one-way delay" in text(app)
         session.release.set()
         await until(pilot, lambda: not app.state.asked)
         await until(pilot, lambda: "p50 µs" not in text(app))  # the record of this one was not timed

@@ -214,6 +214,7 @@ class StreamsTable(LineTable):
             words = f" · live, of {safe(watched.operator, 32)}"
         else:
             words = " · as saved" if final else ""
+        words += " · p50, p99 of the one-way delay" if self._timed else ""
         entitle(self, "Streams" + words, scale.strip(" ·"))
 
     def _of(self, key: str) -> StreamNumbers:
