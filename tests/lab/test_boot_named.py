@@ -162,7 +162,7 @@ def test_a_wait_in_the_start_is_as_much_longer(hosts: Told, begun: Begun, tmp_pa
     usual = min(each["startup_s"] for each in taken(testbed, store, *often))
     with begun("first", "sleep 2"):
         slow = min(each["startup_s"] for each in taken(testbed, store, *often))
-    assert slow - usual == pytest.approx(2.0, abs=0.2)
+    assert slow - usual == pytest.approx(2.0, abs=0.5)
 
 
 COUNTED = """\

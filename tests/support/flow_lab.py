@@ -28,6 +28,13 @@ def on(hosts: Path, node: str, *argv: str) -> str:
     return done.stdout
 
 
+def carries(rate_bps: float | None, limit_bps: float, over_ratio: float = 0.005) -> bool:
+    """As much as a link or a limiter lets through: never more, and less by what a busy machine's senders are late. The
+    rows of `make validate`, which are taken again on a machine that others use, have both ends close.
+    """
+    return rate_bps is not None and 0.8 * limit_bps <= rate_bps <= (1 + over_ratio) * limit_bps
+
+
 def nothing_left(hosts: Path) -> None:
     """No limiter, no guest's interface, no neighbour, no address of the guests' network."""
     links = on(hosts, "uut", "ip", "-o", "link")
