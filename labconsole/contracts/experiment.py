@@ -159,9 +159,9 @@ class Bench(Protocol):
         """
         ...
 
-    async def over(self, status: Status, *, again: bool) -> None:
-        """After such a trial, whose verdict is ``status``: the testbed settles. ``again``: it is taken again, after the
-        pause that the plan has for that.
+    async def over(self, status: Status, *, again: str = "") -> None:
+        """After such a trial, whose verdict is ``status``: the testbed settles. ``again``: why it is taken again, after
+        the pause that the plan has for that; empty: it is not.
         """
         ...
 

@@ -41,6 +41,9 @@ class CrewStep(ABC, Generic[P, R]):
     hopeless: ClassVar[frozenset[str]] = frozenset()
     """Codes that another attempt does not mend, so that it is made only where the plan says so."""
 
+    set_up_shared: ClassVar[bool] = True
+    """Whether a block's trials of one crew are taken in the same guests, and so are taken again together."""
+
     trial: CrewTrial[P]
     request: DesignPoint
     hash: str
@@ -72,15 +75,15 @@ class CrewStep(ABC, Generic[P, R]):
             await bench.begin()
             try:
                 record = await self._attempt(bench, attempt)
-            except MeasurementError:
+            except MeasurementError as exc:
                 if attempt == self.attempts:
                     raise
-                await bench.over("invalid", again=True)
+                await bench.over("invalid", again=str(exc))
                 attempt += 1
                 continue
             await asyncio.to_thread(self.store.save_experiment, self.kind, record)
             verdict = self.verdict_of(record)
-            again = verdict.status == "invalid" and attempt < self.attempts and self._again(verdict)
+            again = self._again(verdict) if verdict.status == "invalid" and attempt < self.attempts else ""
             await bench.over(verdict.status, again=again)
             if not again:
                 return record
@@ -105,10 +108,12 @@ class CrewStep(ABC, Generic[P, R]):
     def verdict_of(self, record: R) -> Verdict:
         """Its verdict."""
 
-    def _again(self, verdict: Verdict) -> bool:
-        causes = [each.code for each in verdict.reasons if each.follows is None]
-        codes = {code for code in causes if WEIGHT[code] == "invalid"}
-        return bool(codes - self.hopeless if self.retry.codes is None else codes & set(self.retry.codes))
+    def _again(self, verdict: Verdict) -> str:
+        """Which causes may be gone in another attempt, told; empty: none."""
+        causes = [each for each in verdict.reasons if each.follows is None and WEIGHT[each.code] == "invalid"]
+        codes = self.retry.codes
+        told = [each for each in causes if (each.code not in self.hopeless if codes is None else each.code in codes)]
+        return "; ".join(f"{each.code}: {each.detail}" for each in told)
 
     @property
     def in_force(self) -> InForce:
@@ -218,6 +223,13 @@ def _refuse_outgrown(steps: Sequence[CrewStep[Any, Any]], tried: Mapping[str, in
                 "are gone: raise set_ups instead",
                 key="repetitions", value=held[0].repetitions, allowed=str(before),
             )  # fmt: skip
+
+
+def in_broken_blocks(taken: Iterable[Step], lacking: Iterable[Step]) -> int:
+    """How many of those taken share their guests with one that was not, so that they will be taken again."""
+    broken = {(each.trial.point.crew, each.trial.block) for each in lacking if isinstance(each, CrewStep)}
+    held = [each for each in taken if isinstance(each, CrewStep) and each.set_up_shared]
+    return sum((each.trial.point.crew, each.trial.block) in broken for each in held)
 
 
 def in_whole_blocks(steps: Sequence[Step], stored: Mapping[str, StepRecord]) -> dict[str, StepRecord]:

@@ -22,7 +22,7 @@ from labconsole.report.assembly import Report, assemble
 from labconsole.report.digest import Digest
 from labconsole.report.evaluation import evaluate
 from labconsole.report.material import Unit
-from labconsole.report.planned_trials import OF_TRIALS, noted_plans, planned_trials, selected
+from labconsole.report.planned_trials import OF_TRIALS, noted_plans, planned_trials, selected, trials_of
 from labconsole.report.reference import load_reference
 from labconsole.report.request import ReportRequest
 from labconsole.report.sample import FilePoint, KeptRuns, coverage, sample
@@ -136,33 +136,30 @@ def _experiments(store: RunStore, where: RunFilter, query: Query) -> dict[str, S
     return {kind.name: selected(store.experiments(kind, where), query) for kind in kinds}
 
 
-def _kept(store: RunStore) -> list[str]:
-    """How many records of which kinds the store holds beside runs, in words."""
-    many = {kind: len(store.experiments(kind)) for kind in record_kinds().values() if kind is not SEARCH}
-    return [f"{number} {kind.name if number == 1 else kind.plural}" for kind, number in many.items() if number]
-
-
-def _no_runs(there: list[RunSummary], store: RunStore, place: str, *, by_file: bool) -> ConfigError:
-    if not there and (beside := _kept(store)):
-        return ConfigError(
-            f"no run has been saved there yet, only {', '.join(beside)}, none of which match", key="--store",
-            value=place, allowed=f"their platforms, plans and testbed, and filters by {', '.join(sorted(OF_TRIALS))}",
-        )  # fmt: skip
-    if not there:
+def _no_runs(runs: list[RunSummary], store: RunStore, place: str, *, by_file: bool) -> ConfigError:
+    beside = {kind: store.experiments(kind) for kind in record_kinds().values() if kind is not SEARCH}
+    trials = trials_of(each for records in beside.values() for each in records)
+    if not runs and not trials:
         return ConfigError("no run has been saved there yet", key="--store", value=place)
-    plans = sorted({run.plan_name + (f" ({run.plan_hash})" if by_file else "") for run in there if run.plan_name})
+    many = [f"{len(runs)} run{'' if len(runs) == 1 else 's'}"] if runs else []
+    many += [f"{len(of)} {kind.name if len(of) == 1 else kind.plural}" for kind, of in beside.items() if of]
+    platforms = {run.platform for run in runs} | {trial.requested.platform for trial in trials}
+    testbeds = {run.testbed for run in runs} | {trial.testbed for trial in trials}
+    of_plans = [(run.plan_name, run.plan_hash) for run in runs] + [(each.plan.name, None) for each in trials]
+    plans = sorted({name + (f" ({meant})" if by_file and meant else "") for name, meant in of_plans if name})
     has = [
-        f"{len(there)} run{'' if len(there) == 1 else 's'}",
-        f"platforms {', '.join(sorted({run.platform for run in there}))}",
-        f"testbeds {', '.join(sorted({run.testbed for run in there}))}",
+        ", ".join(many),
+        f"platforms {', '.join(sorted(platforms))}",
+        f"testbeds {', '.join(sorted(testbeds))}",
         f"plans {', '.join(plans)}" if plans else "no plan",
     ]
-    hint = (
-        "; a plan file selects runs by its hash, a plan name selects all runs of plans with that name"
-        if by_file
-        else ""
-    )
-    return ConfigError(f"no saved run in {place} matches; the store has {'; '.join(has)}{hint}")
+    hints = []
+    if not runs:
+        hints.append(f"filters are by {', '.join(sorted(OF_TRIALS))}")
+    if by_file and runs:
+        hints.append("a plan file selects runs by its hash, a plan name selects all runs of plans with that name")
+    what = "run" if runs else "trial"
+    return ConfigError(f"no saved {what} in {place} matches; the store has {'; '.join(has + hints)}")
 
 
 def _digest(store: RunStore, where: RunFilter, kept: KeptRuns, on_unreadable: Callable[[StoreError], None]) -> Digest:

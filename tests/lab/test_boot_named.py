@@ -214,6 +214,24 @@ def test_one_that_never_comes_is_missing_and_both_are_stopped(hosts: Told, begun
     assert labconsole("verify", store=store).returncode == 0
 
 
+def test_why_a_start_is_taken_again_is_told_also_of_the_one_that_is_thrown_away(
+    hosts: Told, begun: Begun, tmp_path: Path
+) -> None:
+    testbed, plan = hosts(), tmp_path / "plan.yaml"
+    plan.write_text(
+        "plan: missing\nplatforms: [lxc]\nsettle_s: 0\nmax_redo: 1\nretry: {pause_s: 0}\n"
+        "boot: {guests: [1], start: [cold, hot], limit_s: 5}\n"
+    )
+    with begun("first", "sleep 1000"):
+        done = labconsole("replay", str(plan), hosts=testbed, store=tmp_path / "boots.sqlite")
+    assert "Traceback" not in done.stderr
+    again = [line for line in done.stderr.splitlines() if "invalid, so it is taken again: " in line]
+    assert len(again) == 2, done.stderr
+    assert any("guests_missing" in line for line in again)
+    assert any("the guest that is thrown away before a hot start: " in line for line in again)
+    assert states(testbed) == ["STOPPED", "STOPPED"]
+
+
 def test_a_console_that_is_killed_leaves_nothing(hosts: Told, begun: Begun, tmp_path: Path) -> None:
     testbed = hosts()
     argv = ["experiment", "boot", "--platforms", "lxc", "--guests", "2", "--hosts", str(testbed)]

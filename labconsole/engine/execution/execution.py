@@ -223,7 +223,7 @@ class PlanExecution(InBlocks):
             self.grid.give_up(self.current, detail or "stopped before it had ended")
         steps.cut = self._over and self._todo.exhausted and bool(self.steps.rest)
         self.steps.interrupted(detail)
-        self.current, self.outcome.to_retake = None, self._to_retake()
+        self.current, self.outcome.to_retake, steps.to_retake = None, self._to_retake(), self.steps.to_retake
         self._watch.stop()
         self.say(status, detail)
         if problem is self.first_refusal and isinstance(problem, LabError):

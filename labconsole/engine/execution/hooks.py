@@ -54,6 +54,7 @@ class Hooks:
         return {
             "LABCONSOLE_PLAN": self._plan.name,
             "LABCONSOLE_PLAN_HASH": self._plan.hash(),
+            "LABCONSOLE_ROLE": self._plan.role,
             "LABCONSOLE_TESTBED": self._testbed,
             "LABCONSOLE_TRIALS": self._trials,
             "LABCONSOLE_ENDING": ending,

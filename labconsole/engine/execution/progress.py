@@ -56,7 +56,8 @@ class Progress:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepProgress:
     """A step of a plan begins (neither ``last`` nor ``record``), an attempt of one of its trials has ended (``last``),
-    or it has ended itself (``record``). ``number`` from 1 of the ``total`` that were left.
+    or it has ended itself (``record``), or has come out invalid and is taken ``again``, for that reason. ``number``
+    from 1 of the ``total`` that were left.
     """
 
     plan: Plan
@@ -66,13 +67,15 @@ class StepProgress:
     last: RunRecord | None = None
     record: StepRecord | None = None
     warm_up: bool = False
+    again: str = ""
 
 
 @dataclass(slots=True)
 class StepsOutcome:
     """How a plan's steps ended. ``skipped`` were finished before; ``refused``: what could not be run at all, in a
     sentence each; ``trials``: attempts that gave a run; ``redone``: what was repeated. ``cut``: the plan ended among
-    its steps, and not in its grid.
+    its steps, and not in its grid. ``to_retake``: of those made, how many are of guests that broke off before their
+    last trial, and are taken again when the plan is.
     """
 
     made: list[StepRecord] = field(default_factory=list)
@@ -81,6 +84,7 @@ class StepsOutcome:
     redone: int = 0
     refused: list[str] = field(default_factory=list)
     cut: bool = False
+    to_retake: int = 0
 
     @property
     def verdicts(self) -> dict[str, int]:

@@ -15,7 +15,7 @@ from typing import Protocol
 from labconsole.contracts.experiment import Stage, Step, StepRecord, TrialPlace
 from labconsole.contracts.picture import StepPicture
 from labconsole.contracts.ports import StoredMaximum
-from labconsole.engine.crew_step import in_whole_blocks
+from labconsole.engine.crew_step import in_broken_blocks, in_whole_blocks
 from labconsole.engine.execution.attempts import ENDS_ALL, Attempts, Running
 from labconsole.engine.execution.conditions import StopConditions
 from labconsole.engine.execution.pending import ExecutionSession
@@ -242,14 +242,21 @@ class Steps:
             self._say(seen, StepState.PENDING)
         return seen is not None
 
+    @property
+    def to_retake(self) -> int:
+        """How many of those that were made are of guests that broke off, if nothing follows."""
+        made = [each.step for each in self._asked if each.record is not None]
+        return in_broken_blocks(made, [each.step for each in self._asked if each.record is None])
+
     def tell(
-        self, seen: StepSeen, *, last: RunRecord | None = None, record: StepRecord | None = None, warm_up: bool = False
-    ) -> None:
+        self, seen: StepSeen, *, last: RunRecord | None = None, record: StepRecord | None = None, warm_up: bool = False,
+        again: str = "",
+    ) -> None:  # fmt: skip
         """Tell whoever listens."""
         self._on_step(
             StepProgress(
                 plan=self.execution.plan, number=self.number_of(seen), total=self.asked, step=seen.step, last=last,
-                record=record, warm_up=warm_up,
+                record=record, warm_up=warm_up, again=again,
             )
         )  # fmt: skip
 
@@ -338,12 +345,14 @@ class StepBench:
         steps.refuse_when_over()
         await steps.session.renew_lease(execution.left_s)
 
-    async def over(self, status: Status, *, again: bool) -> None:
+    async def over(self, status: Status, *, again: str = "") -> None:
         steps, execution = self._steps, self._steps.execution
         plan, settle_s = execution.plan, execution.plan.settle_s or 0
         execution.outcome.steps.trials += 1
+        self._seen.why = again
         if again:
             execution.outcome.steps.redone += 1
+            steps.tell(self._seen, again=again)
             await steps.session.settle(max(settle_s, plan.retry.pause_s))
             return
         steps.trials += 1

@@ -35,6 +35,7 @@ class BootStep(CrewStep[BootPoint, BootRecord]):
     """One trial of a plan: a step."""
 
     kind = BOOT
+    set_up_shared = False
     factors: BootFactors
 
     def durations_s(self, inventory: Inventory) -> Sequence[float]:

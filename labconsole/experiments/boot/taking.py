@@ -95,8 +95,7 @@ class BootTaking:
                 await unless_stopped(self._stage, own.make(on_disk=self._point.start == "cold"))
             if self._point.start == "hot":
                 self._show("one guest is started and thrown away, so that all it needs is in memory")
-                await unless_stopped(self._stage, self._stand(own, self._members[:1], "thrown away", HowMade()))
-                await self._stage.restore()
+                await self._throw_one_away(own)
             return await self._measured(own)
         finally:
             self._stage.on_mark = None
@@ -104,6 +103,15 @@ class BootTaking:
                 self._shows.cancel()
             await self._stage.restore()
             await self._remove(own)
+
+    async def _throw_one_away(self, own: OwnFiles) -> None:
+        try:
+            await unless_stopped(self._stage, self._stand(own, self._members[:1], "thrown away", HowMade()))
+        except AgentError as exc:
+            if exc.code not in _DID_NOT_COME:
+                raise
+            raise MeasurementError(f"the guest that is thrown away before a hot start: {exc.message}") from exc
+        await self._stage.restore()
 
     async def _remove(self, own: OwnFiles) -> None:
         """What was measured is not lost by copies that stay: the agent tries again when it ends."""

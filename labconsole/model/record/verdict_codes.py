@@ -188,8 +188,10 @@ WHAT_TO_DO: dict[str, str] = {
     "offered_over": "repeat the run; if this persists, the source's clock or generator is unreliable",
     "foreign_frames": "find out who sends these frames and keep them off the data ports, or raise the tolerance "
     "foreign_packets",
-    "other_cpu": "stop these programs on the node, or wait until they end; then repeat the run",
-    "unseen_cpu": "look at what runs on the machine itself, outside its containers (top); stop it and repeat the run",
+    "other_cpu": "stop these programs on the node, or wait until they end; then repeat the run; or raise the "
+    "tolerance other_cpu_ratio",
+    "unseen_cpu": "look at what runs on the machine itself, outside its containers (top); stop it and repeat the run; "
+    "or raise the tolerance other_cpu_ratio",
     "cpu_stolen": "give the node dedicated processors on its hypervisor, or measure on a machine that is not a guest",
     "tracing_cost": "leave drop_reasons at auto for this load, or measure it once more without them",
     "kernel_drops_disagree": "look for a loop, flooding or a mirror on the unit under test: copies that it drops were "

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from labconsole.engine.crew_step import in_whole_blocks
+from labconsole.engine.crew_step import in_broken_blocks, in_whole_blocks
 from labconsole.errors import ConfigError
+from labconsole.experiments.boot.steps import Boots
 from labconsole.experiments.job.steps import Jobs
 from labconsole.model.plan.jobs import JobFactors, PlannedJobs
 from labconsole.model.plan.loader import load_plan
@@ -109,6 +110,22 @@ def test_whole_blocks_are_taken_again_where_a_trial_does_not_enter(tmp_path: Pat
     del stored[next(each.hash for each in steps if each.trial.block == 3)]  # one stayed invalid
     kept = in_whole_blocks(steps, stored)
     assert sorted(each.trial.block for each in steps if each.hash in kept) == [1, 1]
+
+
+def test_trials_of_guests_that_broke_off_are_counted_as_to_be_taken_again(tmp_path: Path) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_text("plan: p\nplatforms: [lxc]\nset_ups: 2\nrepetitions: 1\njob: {jobs: [wait, cpu-pi]}\n")
+    first, second, third, fourth = Jobs(Store([])).steps(load_plan(path))  # type: ignore[arg-type]
+    assert in_broken_blocks([first, second, third, fourth], []) == 0
+    assert in_broken_blocks([first, second, third], [fourth]) == 1
+    assert in_broken_blocks([first, second], [third, fourth]) == 0
+
+
+def test_a_start_has_guests_of_its_own_and_is_not_taken_again_for_another(tmp_path: Path) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_text("plan: p\nplatforms: [lxc]\nset_ups: 1\nrepetitions: 2\nboot: {start: [hot]}\n")
+    first, second = Boots(Store([])).steps(load_plan(path))  # type: ignore[arg-type]
+    assert in_broken_blocks([first], [second]) == 0
 
 
 def test_a_job_over_its_limit_is_not_tried_again_for_the_mark_that_is_lost_with_it(tmp_path: Path) -> None:

@@ -690,5 +690,5 @@ def test_a_store_without_runs_says_what_it_has_beside_them(
         store.import_experiments(JOB, [job_taken((2.0, 3.0), repetition=each) for each in (1, 2)])
     assert run_report(store_file, "size=64") == 2
     said = capsys.readouterr().err
-    assert "no run has been saved there yet, only 2 jobs" in said
-    assert "platform, testbed" in said
+    assert "no saved trial in" in said and "matches; the store has 2 jobs; platforms " in said
+    assert "filters are by emulated, fingerprint, hypervisor, kernel, plan, platform, testbed" in said

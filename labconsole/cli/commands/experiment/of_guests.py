@@ -109,6 +109,8 @@ def take(args: argparse.Namespace, kind: KindShown, factors: FactorsOfGuests) ->
         record: Any = progress.record
         if kind.has(record):
             answer({kind.name: record.to_json()}, kind.lines(record), as_json=args.json)
+        elif progress.again:
+            sys.stderr.write(f"  invalid, so it is taken again: {progress.again}\n")
         else:
             sys.stderr.write(f"{progress.number} of {progress.total}: {progress.step.describe()}\n")
 

@@ -18,7 +18,7 @@ from labconsole.store.writing import RunStore
 
 
 def tell_trial(kind: KindShown, progress: StepProgress, *, as_json: bool) -> None:
-    """A trial begins, or has ended."""
+    """A trial begins, has ended, or is taken again."""
     plan, record = progress.plan, progress.record
     made: Any = record
     head = {"at": now(), "plan": plan.name, f"{kind.name}_number": progress.number, kind.plural: progress.total}
@@ -27,6 +27,11 @@ def tell_trial(kind: KindShown, progress: StepProgress, *, as_json: bool) -> Non
             json_line({"event": f"{kind.name}_finished", **head, kind.name: made.to_json()})
         else:
             plain_lines(*kind.lines(made))
+    elif progress.again:
+        if as_json:
+            json_line({"event": f"{kind.name}_taken_again", **head, "why": progress.again})
+        else:
+            sys.stderr.write(f"  invalid, so it is taken again: {progress.again}\n")
     elif as_json:
         json_line({"event": f"{kind.name}_started", **head, "requested": progress.step.describe()})
     else:
@@ -50,6 +55,7 @@ def tell_trials(kind: KindShown, plan: Plan, outcome: Outcome, *, as_json: bool)
                 "verdicts": steps.verdicts,
                 "failed": [kind.id_of(record) for record in failed],
                 "skipped": steps.skipped,
+                "to_retake": steps.to_retake,
                 "refused": steps.refused,
                 "stopped": outcome.stopped,
                 "ended_by": outcome.ended_by or None,
@@ -60,6 +66,8 @@ def tell_trials(kind: KindShown, plan: Plan, outcome: Outcome, *, as_json: bool)
     counts = f" ({', '.join(f'{count} {word}' for word, count in steps.verdicts.items())})" if steps.verdicts else ""
     ended = f"{plan.name}: {kind.plural} {how_ended(outcome)}"
     plain_lines(f"{ended}; {len(steps.made)} taken{counts}, {steps.skipped} stored before")
+    if steps.to_retake:
+        plain_lines(f"  of guests that broke off: {steps.to_retake} of those taken, which will be taken again")
     if steps.doubtful:
         plain_lines("  only valid ones enter a mean; --retake takes the blocks of the others again")
     for why in steps.refused:
