@@ -110,7 +110,8 @@ class FlowPointFound:
     """A point. ``line_bps``: what the link carries of its payload. ``median_id``: the trial whose longest dominance is
     the median one, by which it is drawn as a path.
 
-    ``lost_ratios``: where guests are sent to, what of all that was lost at each place.
+    ``lost_ratios``: where guests are sent to, what of all that was lost at each place. ``recovered_s``: of trials in
+    which the others came back to 95 % after the work on the disk; in ``not_recovered`` they did not while they sent.
     ``left_out``: trials that do not enter, by the code that keeps them out; ``flow_ids``: of those that enter.
     """
 
@@ -128,6 +129,7 @@ class FlowPointFound:
     lost_ratios: Mapping[str, SetUpMean]
     during_disk_ratio: SetUpMean | None
     recovered_s: SetUpMean | None
+    not_recovered: int
     weight_error: SetUpMean | None
     weight_steps: tuple[WeightStepFound, ...]
     guests: tuple[GuestFound, ...]
@@ -227,6 +229,11 @@ def _point(key: FlowPointKey, every: Sequence[FlowRecord]) -> FlowPointFound:
         lost_ratios={place: found for place, found in at_places.items() if found is not None},
         during_disk_ratio=mean(lambda record, _: None if record.disk is None else record.disk.during_ratio),
         recovered_s=mean(lambda record, _: None if record.disk is None else record.disk.recovered_s),
+        not_recovered=sum(
+            each.disk.recovered_s is None and each.disk.during_ratio is not None
+            for each in entered
+            if each.disk is not None
+        ),
         weight_error=mean(lambda record, _: None if record.weights is None else record.weights.mean_error_ratio),
         weight_steps=_weight_steps(key, mean),
         guests=(

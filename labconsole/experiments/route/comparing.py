@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 
-from labconsole.experiments.route.points import Pair, RoutePointKey, lost_ratio, sum_pps
+from labconsole.experiments.route.points import Pair, RoutePointKey, lost_inside_ratio, sum_pps
 from labconsole.measure.statistics.effects import Effect, Word, equivalence_p, word
 from labconsole.measure.trials_of_guests import Blocks, adjusted
 from labconsole.model.record.route import RouteRecord
@@ -23,13 +24,18 @@ CROSSED = {"routes": "filters", "filters": "routes"}
 """What is varied, to what a plan may cross it with: the mean of a change over all values of that is told as well."""
 
 SATURATED_LOSS_RATIO = 0.001
-"""Of what was sent: routers that lose no more may forward whatever is sent, and the rate is then the source's."""
+"""Of what came into routers: those that lose no more, in the median of a point's trials, may forward all that comes,
+and the rate is then the source's.
+"""
 
 BY_OUTCOME = ("offered_short", "duration_cut", "rate_uncertain", "capture_incomplete")
 """Reasons that leave a trial out because of what it came to: what is left then is a choice."""
 
 NO_MARGIN = "no margin is declared"
-NOT_SATURATED = "no router lost packets and no cost was found beside: the rate may be the source's or the link's"
+NOT_SATURATED = (
+    "the routers did not lose packets at either end and no cost was found beside: the rate may be the source's or the "
+    "link's"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,11 +196,16 @@ def _untested(
     )
     if out:
         return ", ".join(f"{count(times, 'trial')} left out by {code}" for code, times in out.items())
-    lost = [each for point in points for record in entered[point] if (each := lost_ratio(record)) is not None]
-    if lost and max(lost) > SATURATED_LOSS_RATIO:
+    if all(_saturated(entered[point]) for point in points):
         return None
     known = {each._replace(routes=0, filters=0) for each in costs}
     return None if any(key._replace(routes=0, filters=0) in known for key, _ in pairs) else NOT_SATURATED
+
+
+def _saturated(trials: Sequence[RouteRecord]) -> bool:
+    """What is lost behind the routers is their link's loss, and one trial with a hiccup is not a point."""
+    lost = [each for record in trials if (each := lost_inside_ratio(record)) is not None]
+    return bool(lost) and median(lost) > SATURATED_LOSS_RATIO
 
 
 def _packets(record: RouteRecord) -> int:

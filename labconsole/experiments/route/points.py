@@ -76,3 +76,13 @@ def lost_ratio(record: RouteRecord) -> float | None:
     if len(sent) < len(record.routers) or not sum(sent):
         return None
     return 1 - sum(each.packets for each in record.routers) / sum(sent)
+
+
+def lost_inside_ratio(record: RouteRecord) -> float | None:
+    """What was lost in the routers of what came into them."""
+    pairs = [(each.to_packets, each.from_packets) for each in record.routers]
+    counted = [(came, left) for came, left in pairs if came is not None and left is not None]
+    came = sum(each for each, _ in counted)
+    if len(counted) < len(pairs) or not came:
+        return None
+    return 1 - sum(left for _, left in counted) / came

@@ -293,6 +293,20 @@ def test_work_that_went_wrong_is_told(changes: dict[str, Any], code: str):
     assert [each.code for each in disk_reasons(record.requested, record.disk)] == [code]
 
 
+def test_trials_in_which_the_others_never_came_back_are_counted_and_not_left_out_of_a_mean_in_silence():
+    back, never = stalled(500), stalled(500)
+    assert never.disk is not None
+    disk = never.disk.model_copy(update={"recovered_s": None})
+    never = never.model_copy(update={"disk": disk, "flow_id": "never", "plan": moved(never, 2)})
+    (point,) = summarize_flows([back, never]).points
+    assert len(point.flow_ids) == 2
+    assert (point.recovered_s and point.recovered_s.mean, point.not_recovered) == (0, 1)
+
+
+def moved(record: FlowRecord, repetition: int) -> Any:
+    return record.plan.model_copy(update={"repetition": repetition, "hash": f"{record.plan.hash}-{repetition}"})
+
+
 def test_a_forged_ratio_is_found():
     record = stalled(500)
     assert record.disk is not None

@@ -240,14 +240,23 @@ def test_equivalence_is_not_tested_where_no_change_could_have_been_seen() -> Non
     assert "may be the source's" in blind.untested
     lossy = [route_record_with_loss(each) for each in measured(0.0, 0.005)]
     assert (routes(lossy).word, routes(lossy).untested) == ("equivalent", None), "the routers were what limited it"
+    behind = [route_record_with_loss(each, inside=False) for each in measured(0.0, 0.005)]
+    assert "may be the source's or the link's" in routes(behind).untested, "the link behind them limits what comes"
+    hiccup = measured(0.0, 0.005)
+    hiccup[0] = route_record_with_loss(hiccup[0])
+    assert routes(hiccup).untested is not None, "one trial that lost something does not make a point"
+    base = [route_record_with_loss(each) if each.requested.routes else each for each in measured(0.0, 0.005)]
+    assert routes(base).untested is not None, "how much more would have gone through without routes, nobody knows"
     undeclared = [declared(each, None) for each in measured(0.05, 0.005)]
     assert (routes(undeclared).word, routes(undeclared).untested) == ("inconclusive", "no margin is declared")
 
 
-def route_record_with_loss(record: RouteRecord) -> RouteRecord:
-    """As if a hundredth of what was sent had been lost in the router."""
+def route_record_with_loss(record: RouteRecord, *, inside: bool = True) -> RouteRecord:
+    """As if a hundredth of what was sent had been lost in the router, or behind it."""
+    counted = ("sent_packets", "to_packets") if inside else ("sent_packets", "to_packets", "from_packets")
     routers = tuple(
-        each.model_copy(update={"sent_packets": round((each.sent_packets or 0) * 1.01)}) for each in record.routers
+        each.model_copy(update={name: round((getattr(each, name) or 0) * 1.01) for name in counted})
+        for each in record.routers
     )
     return record.model_copy(update={"routers": routers})
 

@@ -159,7 +159,8 @@ def sharing(material: Material) -> Table | None:
             key.payload_bytes,
         )  # fmt: skip
         cells = [cell for each in found for cell in interval(each)]
-        rows.append((*asked, *cells, len(point.flow_ids), out, *tested_on(key, summary.testbeds)))
+        not_recovered = point.not_recovered if point.during_disk_ratio is not None else None
+        rows.append((*asked, *cells, not_recovered, len(point.flow_ids), out, *tested_on(key, summary.testbeds)))
         shown.append(
             (
                 summary.name_of(key),
@@ -189,7 +190,7 @@ def sharing(material: Material) -> Table | None:
         columns=(
             "platform", "guests", "cpu", "offered_bps", "limits_bps", "first_guest_flows", "second_after_s",
             "payload_bytes", *(column for name in quantities for column in (name, f"{name}_ci_low", f"{name}_ci_high")),
-            "trials", "left_out_codes", *TESTED_ON,
+            "not_recovered_trials", "trials", "left_out_codes", *TESTED_ON,
         ),
         rows=tuple(rows),
         headings=(
