@@ -43,12 +43,13 @@ def build_packet_times(
         reason = f"by the two clocks {counted.negative_packets} packets came before they were sent"
     first_ns, last_ns = counted.first_ns, counted.last_ns
     least_ns, most_ns, sum_ns = counted.delay_min_ns, counted.delay_max_ns, counted.delay_sum_ns
-    times = None
+    times = due = None
     if reason is None and (least_ns is None or most_ns is None or sum_ns is None):
         reason = "the sum of the delays is longer than the node can count"
     elif reason is None and least_ns is not None and most_ns is not None and sum_ns is not None:
         exact = {"min": least_ns, "mean": sum_ns / counted.packets, "max": most_ns}
         times = DelayTimes(**{**times_of(delays, most_ns).model_dump(), **exact})
+        due = times_of(TimeHistogram.of(counted.due), counted.due_max_ns) if counted.due else None
     known = counted.packets > 1 and first_ns is not None and last_ns is not None
     return PacketTimes(
         packets=counted.packets,
@@ -63,6 +64,7 @@ def build_packet_times(
         clock_bound_ns=bound_ns,
         reason=reason,
         delay_ns=times,
+        due_ns=due,
         spacing_ns=times_of(TimeHistogram.of(counted.spacing)) if counted.spacing else None,
         variation_ns=times_of(TimeHistogram.of(counted.variation)) if counted.variation else None,
     )
@@ -93,6 +95,12 @@ def told_quantiles(histogram: TimeHistogram, longest_ns: int) -> dict[str, int |
 def quantiles_of(times: Times) -> dict[str, int | None]:
     """What a record tells of them, and the longest."""
     return {**{name: getattr(times, name.replace(".", "")) for name in QUANTILES}, "max": times.max}
+
+
+def times_by_word(times: PacketTimes) -> dict[str, Times | None]:
+    """What is told of a stream's packets, by the word for it. Since due: left out where nobody knows when they were."""
+    due = {} if times.due_ns is None else {"since due": times.due_ns}
+    return {"delay": times.delay_ns, **due, "spacing": times.spacing_ns, "variation": times.variation_ns}
 
 
 def number_words(times: PacketTimes) -> str:

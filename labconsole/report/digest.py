@@ -323,6 +323,7 @@ def facts_of(record: Json) -> RunFacts:
         witnesses=tuple(sorted({stream["measured_from"] or "neither" for stream in streams})),
         place=_place(plan),
         packet_delays=packet_delays(streams),
+        delays_since_due=packet_delays(streams, since_due=True),
         kernels_asked=kernels_asked(record),
     )
 

@@ -18,12 +18,15 @@ class PacketDelays:
     longest_ns: int
 
 
-def packet_delays(streams: Sequence[Mapping[str, Any]]) -> PacketDelays | None:
-    """None unless every stream tells the delay of each packet that came, in a histogram that can be read."""
+def packet_delays(streams: Sequence[Mapping[str, Any]], *, since_due: bool = False) -> PacketDelays | None:
+    """None unless every stream tells the delay of each packet that came, in a histogram that can be read. By the
+    sender's time stamps, or since they were due.
+    """
     histograms, longest_ns = [], 0
     for stream in streams:
         try:
-            delay = PacketTimes.model_validate((stream.get("extensions") or {}).get(EXTENSION)).delay_ns
+            told = PacketTimes.model_validate((stream.get("extensions") or {}).get(EXTENSION))
+            delay = told.due_ns if since_due else told.delay_ns
             if delay is None:
                 return None
             if TimeHistogram.decoded(delay.histogram).total != delay.packets:

@@ -67,6 +67,7 @@ class RunFacts:
     kernels_asked: tuple[str, ...] = ()
     place: tuple[int, str | None, int, int | None] | None = None
     packet_delays: PacketDelays | None = None
+    delays_since_due: PacketDelays | None = None
 
 
 class Setting(NamedTuple):

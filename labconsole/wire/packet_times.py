@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, List, Optional
 
-from labconsole.wire.foreign import MAX_STREAMS, MAX_TAPS, OwnStream
+from labconsole.wire.foreign import MAX_STREAMS, MAX_TAPS
 from labconsole.wire.message import Message, Request
-from labconsole.wire.rules import S64, Count, Most, Name, Rule, Word, bad, rising_pairs, whole
+from labconsole.wire.rules import S64, Count, Most, Name, Port, Rule, Word, bad, rising_pairs, whole
 
 BUCKET_BITS = 7
 """A power of two has so many buckets, as a power of two."""
@@ -26,11 +26,22 @@ Buckets = Annotated[List[Any], Rule(rising_pairs(BUCKETS))]
 Nanoseconds = Annotated[int, Rule(whole(-S64, S64 - 1))]
 
 
+class StreamToTime(Message):
+    """What identifies a stream's frames. ``interval_ns``: how far apart they are to be sent; 0: as fast as can be, and
+    none is due at any time.
+    """
+
+    source_ip: Word
+    sink_ip: Word
+    udp_sink_port: Port
+    interval_ns: Count
+
+
 class TimedPort(Message):
     """Of this interface of the node, these streams."""
 
     interface: Word
-    streams: Annotated[List[OwnStream], Most(MAX_STREAMS)]
+    streams: Annotated[List[StreamToTime], Most(MAX_STREAMS)]
 
 
 class PacketTimesStarted(Message):
@@ -58,6 +69,9 @@ class StreamTimes(Message):
     from the sender's time stamp by its CLOCK_REALTIME to the arrival by this node's. Times are None without packets, a
     sum also where it does not fit into 64 bits. ``delay``, ``spacing`` (between neighbours) and ``variation``
     (absolute difference of neighbours' delays): histograms in ns.
+
+    ``due``: of those in ``delay``, from when a packet was due to its arrival: the first was due when it was sent, and
+    one that was sent earlier than due, as far as is known by then, at its sending. Empty without an interval.
     """
 
     packets: Count
@@ -72,15 +86,20 @@ class StreamTimes(Message):
     delay_sum_ns: Optional[Nanoseconds]
     delay_min_ns: Optional[Nanoseconds]
     delay_max_ns: Optional[Nanoseconds]
+    due_max_ns: Optional[Count]
     delay: Buckets
+    due: Buckets
     spacing: Buckets
     variation: Buckets
 
     def check_fields(self) -> None:
         """Counts that cannot all be true."""
-        held = {name: sum(count for _, count in getattr(self, name)) for name in ("delay", "spacing", "variation")}
+        names = ("delay", "due", "spacing", "variation")
+        held = {name: sum(count for _, count in getattr(self, name)) for name in names}
         if held["delay"] + self.negative_packets != self.packets:
             raise bad("delay", "holds %d delays of %d packets" % (held["delay"], self.packets))
+        if held["due"] not in (0, held["delay"]) or (self.due_max_ns is None) != (held["due"] == 0):
+            raise bad("due", "holds %(due)d packets, and delay %(delay)d" % held)
         most = max(0, self.packets - 1 - self.overlapping_packets)
         if held["spacing"] > most or held["variation"] != held["spacing"]:
             raise bad("spacing", "holds %(spacing)d, and variation %(variation)d" % held)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from labconsole.measure.time_histogram import TimeHistogram
+from labconsole.measure.time_histogram import TimeHistogram, lowest_ns
 from support.agent_process import AgentProcess, eventually
 from support.bpf_programs import programs
 from support.drop_chain import SINK_IP, SOURCE_IP, DropChain
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.alone
 
 PACKETS = 5000
 PORT = 9
-OWN = {"source_ip": SOURCE_IP, "sink_ip": SINK_IP, "udp_sink_port": PORT}
+OWN = {"source_ip": SOURCE_IP, "sink_ip": SINK_IP, "udp_sink_port": PORT, "interval_ns": 0}
 
 
 @pytest.fixture
@@ -71,6 +71,7 @@ def test_every_packet_is_counted_and_its_delay_is_that_of_a_capture_beside(
         "packets": PACKETS, "bytes": 60 * PACKETS, "late_packets": 0, "skipped_packets": 0
     }  # fmt: skip
     assert stream["negative_packets"] == 0
+    assert (stream["due"], stream["due_max_ns"]) == ([], None), "nobody said when they were due"
     assert packets_in(stream["delay"]) == PACKETS
     assert packets_in(stream["spacing"]) == packets_in(stream["variation"]) == PACKETS - 1
     assert stream["delay_min_ns"] <= stream["delay_sum_ns"] / PACKETS <= stream["delay_max_ns"]
@@ -79,6 +80,23 @@ def test_every_packet_is_counted_and_its_delay_is_that_of_a_capture_beside(
         beside_ns = delays_ns[int(ratio * PACKETS)]
         assert found.quantile_ns(ratio) == pytest.approx(beside_ns, abs=2000 + beside_ns / 128), ratio
     assert stream["last_ns"] > stream["first_ns"]
+
+
+def test_what_a_stall_of_the_sender_withheld_is_in_the_delay_since_due(chain: DropChain, sink: AgentProcess) -> None:
+    """A tenth of a second in which nothing is sent: every packet that was due meanwhile is late by what is left of it."""
+    packets, interval_ns, stall_ns = 4000, 100_000, 100_000_000
+    start(sink, {**OWN, "interval_ns": interval_ns})
+    assert chain.send(packets, interval_ns=interval_ns, stall_s=stall_ns / 1e9) == packets
+    (stream,) = timed(sink)
+    delay, due = TimeHistogram.of(stream["delay"]), TimeHistogram.of(stream["due"])
+    assert packets_in(stream["due"]) == packets
+    assert stream["delay_max_ns"] < stall_ns / 2, "by the time stamps there was no stall"
+    assert stall_ns <= stream["due_max_ns"] + interval_ns < 2 * stall_ns
+    late = sum(count for bucket, count in stream["due"] if lowest_ns(bucket) > stall_ns / 2)
+    assert late >= stall_ns / 2 / interval_ns - 2, "those of its first half waited for more than half of it"
+    for ratio in (0.1, 0.5, 0.9, 0.99):
+        assert due.quantile_ns(ratio) >= delay.quantile_ns(ratio)
+    assert due.quantile_ns(0.1) < delay.quantile_ns(0.1) + stall_ns / 10, "and those before it were in time"
 
 
 def test_what_was_counted_so_far_is_told_and_the_counting_goes_on(chain: DropChain, sink: AgentProcess) -> None:

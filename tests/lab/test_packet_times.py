@@ -72,7 +72,10 @@ def test_every_packet_is_timed_where_it_is_asked_for_and_only_there(testbed, tmp
         assert times["clock_bound_ns"] == 1000  # one kernel: only the stamp is coarse
         beside, delay = stream["delay"]["one_way_ns"], times["delay_ns"]
         if delay is None:  # a quiet machine takes less than ten times that
-            assert "too coarse for a median of" in times["reason"]
+            assert "too coarse for a median of" in times["reason"] and times["due_ns"] is None
+        else:
+            assert times["due_ns"]["packets"] == times["packets"]
+            assert times["due_ns"]["p50"] >= delay["p50"] and times["due_ns"]["max"] >= delay["max"]
         if delay is not None and beside is not None:
             # A sample of the capture's, and every packet in the kernel: of the same packets, a little later.
             assert abs(delay["p50"] - beside["p50"]) < 3000 + beside["p50"] / 8
@@ -98,8 +101,9 @@ def test_a_plan_is_reported_with_every_packets_delay_and_exported(testbed, tmp_p
     rows = (tmp_path / "report" / "packet-delay.csv").read_text().splitlines()
     runs = records(labconsole("runs", "--json", store=store))
     packets = [sum(times["packets"] for times in told(run)) for run in reversed(runs)]
-    place = rows[0].split(",").index("packets")
-    assert sorted(int(row.split(",")[place]) for row in rows[1:]) == sorted(packets)
+    place, since = (rows[0].split(",").index(name) for name in ("packets", "since"))
+    told_of = [(row.split(",")[since], int(row.split(",")[place])) for row in rows[1:]]
+    assert sorted(told_of) == sorted(("sent", each) for each in packets), "at target max nothing is due"
     log = tmp_path / "times.hlog"
     assert labconsole("runs", "export", "--out", str(log), store=store).returncode == 0
     reader, counts = HistogramLogReader(str(log), HdrHistogram(1, 2**36 - 1, 2)), []

@@ -40,7 +40,12 @@ head = macs + b"\\x08\\x00" + ip + struct.pack("!HHHH", 9, 9, size - 34, 0)
 s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
 s.bind(("s0", 0))
 sent = refused = 0
+start = time.monotonic_ns()
 for number in range(1, wanted["packets"] + 1):
+    if number == wanted["packets"] // 2:
+        time.sleep(wanted["stall_s"])
+    while time.monotonic_ns() < start + (number - 1) * wanted["interval_ns"]:
+        pass
     now = time.time_ns()
     data = struct.pack("!IIII", 0xBE9BE955, number, now // 10**9, now % 10**9 // 1000)
     try:
@@ -95,12 +100,16 @@ class DropChain:
 
     def send(
         self, packets: int, *, size_bytes: int = 60, ttl: int = 32, sink_ip: str = SINK_IP, source_ip: str = SOURCE_IP,
-        mac: str = MACS["u1"], checksum_error: int = 0, keep_whole: bool = False,
+        mac: str = MACS["u1"], checksum_error: int = 0, keep_whole: bool = False, interval_ns: int = 0,
+        stall_s: float = 0,
     ) -> int:  # fmt: skip
-        """Send test packets, one call each; how many the kernel took."""
+        """Send test packets, one call each; how many the kernel took. With an interval each when it is due, or as soon
+        after as can be; half-way the sender stalls.
+        """
         wanted = {
             "packets": packets, "size_bytes": size_bytes, "ttl": ttl, "sink_ip": sink_ip, "source_ip": source_ip,
             "mac": mac, "own_mac": MACS["s0"], "checksum_error": checksum_error, "flags": 0x4000 if keep_whole else 0,
+            "interval_ns": interval_ns, "stall_s": stall_s,
         }  # fmt: skip
         said = self.source.run(sys.executable, "-c", SENDER, json.dumps(wanted))
         time.sleep(0.1)

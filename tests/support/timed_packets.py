@@ -18,14 +18,17 @@ def histogram(packets: Mapping[int, int]) -> list[list[int]]:
     return [[bucket, counts[bucket]] for bucket in sorted(counts) if counts[bucket]]
 
 
-def stream_times(delays: Mapping[int, int], gap_ns: int = 70_400, **changes: Any) -> StreamTimes:
-    """Packets that came evenly; ``delays``: from the delay in ns to how many had it."""
+def stream_times(
+    delays: Mapping[int, int], gap_ns: int = 70_400, *, due: Mapping[int, int] | None = None, **changes: Any
+) -> StreamTimes:
+    """Packets that came evenly; ``delays``: from the delay in ns to how many had it, ``due``: the same since due."""
     packets = sum(delays.values())
     values: dict[str, Any] = {
         "packets": packets, "bytes": 60 * packets, "first_ns": 10**9, "last_ns": 10**9 + gap_ns * (packets - 1),
         "processors": 1, "overlapping_packets": 0, "late_packets": 0, "skipped_packets": 0, "negative_packets": 0,
         "delay_sum_ns": sum(value_ns * count for value_ns, count in delays.items()),
         "delay_min_ns": min(delays), "delay_max_ns": max(delays), "delay": histogram(delays),
+        "due_max_ns": max(due) if due else None, "due": histogram(due or {}),
         "spacing": histogram({gap_ns: packets - 1}), "variation": histogram({100: packets - 1}),
     }  # fmt: skip
     return StreamTimes(**{**values, **changes})

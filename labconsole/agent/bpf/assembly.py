@@ -86,6 +86,10 @@ class Assembly:
         """to -= source."""
         self._put(_ALU | _SUBTRACT | _BY_REGISTER, to, source)
 
+    def multiply(self, to: int, source: int) -> None:
+        """to *= source."""
+        self._put(_ALU | _MULTIPLY | _BY_REGISTER, to, source)
+
     def multiply_value(self, to: int, value: int) -> None:
         """to *= a number of 32 bits with sign."""
         self._put(_ALU | _MULTIPLY, to, 0, 0, value)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from array import array
 from bisect import bisect_left
-from typing import Dict, Iterator, List, NamedTuple, Optional
+from typing import Dict, Iterator, List, NamedTuple, Optional, Set
 
 PATH = "/sys/kernel/btf/vmlinux"
 _MAGIC = 0xEB9F
@@ -109,14 +109,18 @@ class KernelTypes:
             name, kind, offset = self._words[at : at + 3]
             yield _Member(self._name(name), kind, offset & 0xFFFFFF if about >> 31 else offset)
 
-    def _member(self, number: int, name: str) -> Optional[_Member]:
-        """A member, also of structures and unions without a name inside."""
+    def _member(self, number: int, name: str, around: Optional[Set[int]] = None) -> Optional[_Member]:
+        """A member, also of structures and unions without a name inside. ``around``: those looked into already, which a
+        damaged BTF may have inside themselves.
+        """
+        around = set() if around is None else around
+        around.add(number)
         for member in self._members(number):
             if member.name == name:
                 return member
             inner = self._seen_through(member.kind)
-            if not member.name and self._kind(inner) in (STRUCTURE, UNION):
-                found = self._member(inner, name)
+            if not member.name and self._kind(inner) in (STRUCTURE, UNION) and inner not in around:
+                found = self._member(inner, name, around)
                 if found is not None:
                     return found._replace(offset_bits=found.offset_bits + member.offset_bits)
         return None

@@ -11,6 +11,7 @@ from bisect import bisect_right
 from typing import Iterable, List, Optional
 
 PATH = "/proc/kallsyms"
+_FUNCTION = re.compile(rb"[0-9a-f]{16} [tTwW] \S")
 _PART = re.compile(r"\.(?:constprop|isra|part|cold|llvm)\b.*")
 
 
@@ -18,7 +19,7 @@ class Symbols:
     """Names of functions. Where the kernel hides its addresses none is known."""
 
     def __init__(self, lines: Iterable[bytes]) -> None:
-        self._lines: List[bytes] = sorted(line for line in lines if line[17:18] in b"tTwW")
+        self._lines: List[bytes] = sorted(line for line in lines if _FUNCTION.match(line))
         self._hidden = not self._lines or self._lines[-1].startswith(b"0" * 16)
 
     def function(self, address: int) -> Optional[str]:

@@ -24,6 +24,9 @@ from labconsole.wire.kernel_drops import estimated_cost_ns
 
 TRACEPOINT = "kfree_skb"
 MAX_ROWS = 1024
+MOST_BYTES = 128 << 20
+"""A kernel's types take six to ten million."""
+
 OTHER_STREAM, UNREADABLE = 0xFFFFFFFF, 0xFFFFFFFE
 _WITHOUT_REASON = 0xFFFFFFFF
 
@@ -75,21 +78,18 @@ def read_layout(path: str = btf.PATH) -> KernelLayout:
     """Of the running kernel; takes 35 ms and 30 MB that it does not keep. Raises NotTold."""
     try:
         with open(path, "rb") as source:
-            types = btf.KernelTypes(source.read())
+            types = btf.KernelTypes(source.read(MOST_BYTES))
+        tracepoint = types.tracepoint(TRACEPOINT)
+        offsets = {field: types.offset_bytes(field) for field in _FIELDS}
+        names = {value: _word(name) for value, name in types.values("skb_drop_reason").items()}
     except OSError as exc:
         raise NotTold(
             "not_supported", "the kernel does not describe its types: %s: %s" % (path, exc.strerror)
         ) from None
-    except (ValueError, IndexError) as exc:
-        raise NotTold("not_supported", "%s %s" % (path, exc)) from None
-    tracepoint = types.tracepoint(TRACEPOINT)
+    except (ValueError, LookupError, RecursionError) as exc:
+        raise NotTold("not_supported", "%s is not what a kernel says of its types: %s" % (path, exc)) from None
     if tracepoint is None:
         raise NotTold("not_supported", "the kernel has no tracepoint skb:%s" % TRACEPOINT)
-    try:
-        offsets = {path: types.offset_bytes(path) for path in _FIELDS}
-    except LookupError as exc:
-        raise NotTold("not_supported", str(exc)) from None
-    names = {value: _word(name) for value, name in types.values("skb_drop_reason").items()}
     return KernelLayout(offsets, tracepoint, names)
 
 

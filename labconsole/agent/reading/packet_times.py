@@ -21,8 +21,7 @@ from labconsole.agent.bpf.assembly import CONTEXT, RESULT, STACK, Assembly
 from labconsole.agent.reading.foreign import ETH_P_ALL
 from labconsole.agent.reading.listen import SOL_PACKET
 from labconsole.packets.pcap import PKTGEN_MAGIC
-from labconsole.wire.foreign import OwnStream
-from labconsole.wire.packet_times import BUCKET_BITS, BUCKETS, DelaysSoFar, StreamTimes
+from labconsole.wire.packet_times import BUCKET_BITS, BUCKETS, DelaysSoFar, StreamTimes, StreamToTime
 
 SO_ATTACH_BPF = 50
 PACKET_IGNORE_OUTGOING = 23
@@ -32,22 +31,25 @@ _HEADER_BYTES = 58
 _ETHERTYPE_AT, _IP_AT, _PROTOCOL_AT, _SOURCE_AT, _SINK_AT, _UDP_SINK_AT = 12, 14, 23, 26, 30, 36
 _MAGIC_AT, _NUMBER_AT, _SECONDS_AT, _MICROSECONDS_AT = 42, 46, 50, 54
 
-_HISTOGRAMS = ("delay", "spacing", "variation")
+_HISTOGRAMS = ("delay", "due", "spacing", "variation")
 
 _OWN = (
     "packets", "bytes", "first_ns", "last_ns", "negative_packets", "overlapping_packets", "delay_sum_ns",
-    "delay_min_ns", "delay_max_ns",
+    "delay_min_ns", "delay_max_ns", "due_max_ns",
 )  # fmt: skip
 _OWN_AT = {name: 8 * place for place, name in enumerate(_OWN)}
-_OWN_FORMAT = "=6Q3q"
+_OWN_FORMAT = "=6Q3qQ"
 """Of one processor."""
 
-_SHARED = ("last_ns", "last_delay_ns", "highest", "late_packets", "skipped_packets")
+_SHARED = ("last_ns", "last_delay_ns", "highest", "late_packets", "skipped_packets", "origin_ns")
 _SHARED_AT = {name: 8 * place for place, name in enumerate(_SHARED)}
-_SHARED_FORMAT = "=QqQQQ"
-"""Of the stream, whichever processor took the packet."""
+_SHARED_FORMAT = "=QqQQQQ"
+"""Of the stream, whichever processor took the packet. ``origin_ns``: when number 0 was due at the latest, by what was
+sent so far: the earliest time stamp less its number's intervals.
+"""
 
-_STREAM, _HISTOGRAM, _BYTES, _SPACING, _VARIATION, _BEFORE, _DELAY = -4, -8, -16, -24, -32, -40, -48
+_STREAM, _HISTOGRAM = -4, -8
+_BYTES, _SPACING, _VARIATION, _BEFORE, _DELAY, _DUE, _INTERVAL = range(-16, -72, -8)
 _PACKET = -126
 """Places on the program's stack; the IP header lies on a multiple of four."""
 
@@ -79,7 +81,7 @@ class ClockOffset:
 class PacketTimer:
     """The program at one interface of the calling thread's namespace, until ``detach``. Raises OSError."""
 
-    def __init__(self, interface: str, streams: Sequence[OwnStream], offset_ns: int) -> None:
+    def __init__(self, interface: str, streams: Sequence[StreamToTime], offset_ns: int) -> None:
         self.interface, self._streams = interface, list(streams)
         self._maps: List[kernel.Map] = []
         self._held: List[int] = []
@@ -164,8 +166,13 @@ class PacketTimer:
             delay_sum_ns=_summed(seen),
             delay_min_ns=min(of_all("delay_min_ns"), default=None),
             delay_max_ns=max(of_all("delay_max_ns"), default=None),
+            due_max_ns=self._due_max_ns(number, seen),
             **{name: self._histogram(number, place) for place, name in enumerate(_HISTOGRAMS)},
         )
+
+    def _due_max_ns(self, number: int, seen: Sequence[Dict[str, int]]) -> Optional[int]:
+        timed = any(part["packets"] > part["negative_packets"] for part in seen)
+        return max(part["due_max_ns"] for part in seen) if timed and self._streams[number].interval_ns else None
 
     def _histogram(self, number: int, place: int) -> List[List[int]]:
         packets: Dict[int, int] = {}
@@ -202,6 +209,14 @@ class PacketTimer:
         p.jump("end")
         p.label("in order")
         self._count(p, "delay", _DELAY)
+        p.load(1, STACK, _INTERVAL, 8)
+        p.jump_if_value(1, "==", 0, "end")
+        p.load(1, STACK, _DUE, 8)
+        p.load(2, _OWN_STATE, _OWN_AT["due_max_ns"], 8)
+        p.jump_if(1, "<=", 2, "not the latest")
+        p.store(_OWN_STATE, _OWN_AT["due_max_ns"], 1, 8)
+        p.label("not the latest")
+        self._count(p, "due", _DUE)
         p.label("end")
         p.leave(0)  # keep nothing
         return p.code()
@@ -237,11 +252,13 @@ class PacketTimer:
                 p.set(2, struct.unpack("=I", socket.inet_aton(address))[0])
                 p.jump_if(register, "!=", 2, "not %d" % number)
             p.set(1, number)
+            p.set(RESULT, stream.interval_ns)
             p.jump_if_value(4, "==", socket.htons(stream.udp_sink_port), "stream")
             p.label("not %d" % number)
         p.jump("end")
         p.label("stream")
         p.store(STACK, _STREAM, 1, 4)
+        p.store(STACK, _INTERVAL, RESULT, 8)
 
     @staticmethod
     def _number(p: Assembly) -> None:
@@ -262,7 +279,11 @@ class PacketTimer:
 
     @staticmethod
     def _delay(p: Assembly, offset_ns: int) -> None:
-        """Arrival by the wall clock less the sender's time stamp, signed; the packet is not needed any more."""
+        """Arrival by the wall clock less the sender's time stamp, signed, and less when the packet was due, which is no
+        later than it was sent; the packet is not needed any more.
+        """
+        p.load(5, _PACKET_OR_DELAY, _NUMBER_AT, 4)
+        p.from_network(5)
         p.load(1, _PACKET_OR_DELAY, _SECONDS_AT, 4)
         p.from_network(1)
         p.multiply_value(1, 1_000_000_000)
@@ -272,8 +293,24 @@ class PacketTimer:
         p.add(1, 2)
         p.set(_PACKET_OR_DELAY, offset_ns % (1 << 64))
         p.add(_PACKET_OR_DELAY, _NOW)
+        p.move(3, _PACKET_OR_DELAY)
         p.subtract(_PACKET_OR_DELAY, 1)
         p.store(STACK, _DELAY, _PACKET_OR_DELAY, 8)
+        p.store(STACK, _DUE, _PACKET_OR_DELAY, 8)
+        p.load(2, STACK, _INTERVAL, 8)
+        p.multiply(5, 2)
+        p.subtract(1, 5)  # when number 0 was due, had this one been sent in time
+        p.load(2, _SHARED_STATE, _SHARED_AT["origin_ns"], 8)
+        p.jump_if_value(2, "==", 0, "earliest")
+        p.jump_if(2, "<=", 1, "behind it")
+        p.label("earliest")
+        p.store(_SHARED_STATE, _SHARED_AT["origin_ns"], 1, 8)
+        p.jump("due")
+        p.label("behind it")
+        p.add(5, 2)
+        p.subtract(3, 5)
+        p.store(STACK, _DUE, 3, 8)
+        p.label("due")
 
     @staticmethod
     def _between(p: Assembly) -> None:

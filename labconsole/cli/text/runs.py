@@ -8,7 +8,7 @@ from typing import Any
 
 from labconsole.measure.drop_causes import cause_of, is_kernels, kernel_doubt
 from labconsole.measure.ledger_picture import ledger_rows
-from labconsole.measure.packet_times import number_words, packet_times, quantiles_of, refusal
+from labconsole.measure.packet_times import number_words, packet_times, quantiles_of, refusal, times_by_word
 from labconsole.measure.processor_words import HEADINGS, processor_rows, processor_sentences
 from labconsole.model.design_point import target_words
 from labconsole.model.record.note import RunNote
@@ -186,7 +186,7 @@ def packet_times_texts(stream: StreamRecord) -> list[str]:
     if told is None:
         return []
     lines = [f"all {count(told.packets)} packets timed in the sink's kernel: {number_words(told)}"]
-    for name, times in (("delay", told.delay_ns), ("spacing", told.spacing_ns), ("variation", told.variation_ns)):
+    for name, times in times_by_word(told).items():
         if times is not None:
             figures = ", ".join(f"{label} {micros(ns)}" for label, ns in quantiles_of(times).items())
             lines.append(f"  {name:<9} {figures} µs")

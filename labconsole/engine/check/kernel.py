@@ -9,12 +9,11 @@ from labconsole.contracts.ports import AgentLink
 from labconsole.engine.check.context import CheckContext, check
 from labconsole.engine.check.result import CheckFinding, passed, skipped, warned
 from labconsole.engine.trial.kernel_asking import begin, refusal
-from labconsole.engine.trial.setup import TrialSettings, sink_port
+from labconsole.engine.trial.setup import TrialSettings, stream_to_time
 from labconsole.errors import NodeError, NodeLost
-from labconsole.wire.foreign import OwnStream
 from labconsole.wire.kernel_drops import StartKernelDrops, StopKernelDrops
 from labconsole.wire.message import Request
-from labconsole.wire.packet_times import StartPacketTimes, StopPacketTimes, TimedPort
+from labconsole.wire.packet_times import StartPacketTimes, StopPacketTimes, StreamToTime, TimedPort
 
 ANSWER_S = 2.5
 """Of each of three requests: a check has ten seconds."""
@@ -31,11 +30,10 @@ async def drop_reasons(bench: CheckContext, node: str) -> CheckFinding:
 @check("kernel.packet_times", "times of packets", roles=("sink",))
 async def packet_times(bench: CheckContext, node: str) -> CheckFinding:
     """Whether a sink's kernel times every packet."""
-    ports: dict[str, list[OwnStream]] = {}
+    ports: dict[str, list[StreamToTime]] = {}
     for index, stream in enumerate(bench.streams()):
         if stream.sink.node == node:
-            own = OwnStream(source_ip=stream.source_ip, sink_ip=stream.sink_ip, udp_sink_port=sink_port(index))
-            ports.setdefault(stream.sink.interface, []).append(own)
+            ports.setdefault(stream.sink.interface, []).append(stream_to_time(stream, index))
     if not ports:
         return skipped("none of the streams under check ends here")
     asked = StartPacketTimes(ports=[TimedPort(interface=name, streams=own) for name, own in ports.items()])

@@ -13,15 +13,15 @@ from contextlib import asynccontextmanager, suppress
 from labconsole.contracts.ports import AgentLink
 from labconsole.engine.gather import together
 from labconsole.engine.trial.kernel_asking import TIMEOUT_S, begin, refusal
-from labconsole.engine.trial.setup import Flow, sink_port
+from labconsole.engine.trial.setup import Flow, stream_to_time
 from labconsole.errors import NodeError, NodeLost, NodeUnreachable
 from labconsole.verdict.observed import StreamObservations, TimedStream, UntimedStream
-from labconsole.wire.foreign import OwnStream
 from labconsole.wire.packet_times import (
     DelaysSoFar,
     ReadPacketTimes,
     StartPacketTimes,
     StopPacketTimes,
+    StreamToTime,
     TimedPort,
 )
 
@@ -45,12 +45,10 @@ class PacketTimers:
     ) -> None:
         self._links, self._streams = links, list(streams)
         self._seen: dict[str, dict[str, list[StreamObservations]]] = {}
-        self._own: dict[str, dict[str, list[OwnStream]]] = {}
+        self._own: dict[str, dict[str, list[StreamToTime]]] = {}
         for seen, flow in zip(streams, flows, strict=True) if wanted else ():
             node, interface = flow.stream.sink.node, flow.stream.sink.interface
-            own = OwnStream(
-                source_ip=flow.stream.source_ip, sink_ip=flow.stream.sink_ip, udp_sink_port=sink_port(flow.index)
-            )
+            own = stream_to_time(flow.stream, flow.index, flow.request)
             self._own.setdefault(node, {}).setdefault(interface, []).append(own)
             self._seen.setdefault(node, {}).setdefault(interface, []).append(seen)
         self._timing: set[str] = set()

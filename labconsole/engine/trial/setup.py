@@ -11,6 +11,7 @@ from labconsole.model.inventory import DropReasons, Inventory, Stream
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.run import Role
 from labconsole.wire.capture import StartCapture
+from labconsole.wire.packet_times import StreamToTime
 from labconsole.wire.stream_spec import StreamSpec
 
 UDP_SOURCE_PORT = 9
@@ -79,6 +80,16 @@ class Flow:
 def sink_port(index: int) -> int:
     """UDP destination port of the stream with this index in the inventory: tells streams apart in a capture."""
     return FIRST_UDP_SINK_PORT + index
+
+
+def stream_to_time(stream: Stream, index: int, request: DesignPoint | None = None) -> StreamToTime:
+    """By what a sink's kernel knows this stream's packets; with a request also when each is due."""
+    return StreamToTime(
+        source_ip=stream.source_ip,
+        sink_ip=stream.sink_ip,
+        udp_sink_port=sink_port(index),
+        interval_ns=request.delay_ns if request is not None and request.paced_bps is not None else 0,
+    )
 
 
 def stream_filter(stream: Stream, index: int) -> str:

@@ -22,6 +22,9 @@ ONE_WAY_FACTOR = 10
 RATIOS = {"p50": (1, 2), "p90": (9, 10), "p99": (99, 100), "p999": (999, 1000), "p9999": (9999, 10_000)}
 """As whole numbers, so that no rounding decides the rank."""
 
+OF_EVERY_PACKET = ("delay_ns", "due_ns")
+"""Times that each packet has, and whose longest is told exactly."""
+
 ROUNDING_NS = 1.0
 
 CLOCK_SET_NS = 1000
@@ -73,7 +76,7 @@ def _histograms(where: str, times: PacketTimes) -> Iterator[Discrepancy]:
         yield against(f"{where}.variation_ns.packets", f"is {between[1]}, and spacing_ns has {between[0]}", between[1])
     if times.spacing_ns is None and times.packets > alone + times.overlapping_packets:
         yield against(f"{where}.spacing_ns", f"is not told of {times.packets} packets")
-    for name in ("spacing_ns", "variation_ns", "delay_ns"):
+    for name in ("spacing_ns", "variation_ns", *OF_EVERY_PACKET):
         found: Times | None = getattr(times, name)
         if found is None:
             continue
@@ -83,13 +86,14 @@ def _histograms(where: str, times: PacketTimes) -> Iterator[Discrepancy]:
         except ValueError as exc:
             yield against(f"{here}.histogram", f"cannot be read: {exc}")
             continue
-        most = times.packets if name == "delay_ns" else times.packets - 1 - times.overlapping_packets
-        least = most if name == "delay_ns" else times.packets - alone - times.overlapping_packets
+        of_every = name in OF_EVERY_PACKET
+        most = times.packets if of_every else times.packets - 1 - times.overlapping_packets
+        least = most if of_every else times.packets - alone - times.overlapping_packets
         if not least <= histogram.total <= most or histogram.total != found.packets:
             says = f"holds {histogram.total} values and says {found.packets}; {times.packets} packets were counted"
             yield against(f"{here}.packets", says, found.packets)
             continue
-        yield from _quantiles(here, found, histogram, exact_most=name == "delay_ns")
+        yield from _quantiles(here, found, histogram, exact_most=of_every)
         lowest = sum(lowest_ns(bucket) * count for bucket, count in histogram.packets.items())
         highest: float = sum(highest_ns(bucket) * count for bucket, count in histogram.packets.items())
         if BUCKETS - 1 in histogram.packets:
@@ -120,8 +124,8 @@ def _quantiles(here: str, found: Times, histogram: TimeHistogram, *, exact_most:
             yield against(f"{here}.max", f"is {found.max}, and by its histogram {highest_ns(buckets[-1])}", found.max)
         return
     for name, bucket in (("min", buckets[0]), ("max", buckets[-1])):
-        value = getattr(found, name)
-        if bucket_of(value) != bucket:
+        value = getattr(found, name, None)
+        if value is not None and bucket_of(value) != bucket:
             says = f"is {value}, and by its histogram from {lowest_ns(bucket)} to {highest_ns(bucket)}"
             yield against(f"{here}.{name}", says, value)
 
@@ -143,7 +147,10 @@ def _delay(where: str, times: PacketTimes, least_bound_ns: int | None) -> Iterat
         says = f"is {bound} ns; by the clocks in the environment they may be {least_bound_ns} ns off"
         yield against(f"{where}.clock_bound_ns", says, bound)
     if told is None:
+        if times.due_ns is not None:
+            yield against(f"{where}.due_ns", "is told, and delay_ns is not")
         return
+    yield from _due(where, told, times.due_ns)
     if abs(times.clock_moved_ns) > CLOCK_SET_NS:
         yield against(f"{where}.delay_ns", f"is told, and the sink's clock was set by {times.clock_moved_ns} ns")
     if times.negative_packets:
@@ -153,3 +160,14 @@ def _delay(where: str, times: PacketTimes, least_bound_ns: int | None) -> Iterat
         off = "by an unknown amount" if bound is None else f"by {bound} ns"
         says = f"a median of {told.p50} ns is told, and the two clocks may be off {off}"
         yield against(f"{where}.clock_bound_ns", says, bound)
+
+
+def _due(where: str, delay: Times, due: Times | None) -> Iterator[Discrepancy]:
+    """A packet is due no later than it was sent."""
+    if due is None:
+        return
+    for name in (*RATIOS, "max"):
+        since_sent, since_due = getattr(delay, name), getattr(due, name)
+        if since_sent is not None and since_due is not None and since_due < since_sent:
+            says = f"is {since_due}, and delay_ns, which no packet's is shorter than, has {since_sent}"
+            yield against(f"{where}.due_ns.{name}", says, since_due)

@@ -62,6 +62,11 @@ class PacketTimes(StrictModel):
     over, up to the highest that came; ``late_packets``: came after a higher one, or twice. ``negative_packets``: by the
     two clocks they came before they were sent. ``clock_moved_ns``: by how much the sink's wall clock was set meanwhile.
 
+    ``due_ns``: the same from when a packet was due, by the interval in which they were to be sent: what a stall of the
+    sender withheld from the network is in it (coordinated omission). Due as far as the sender's time stamps show: no
+    packet is due later than it was stamped. ``max`` is exact. None without ``delay_ns``, where nothing was due (target
+    max), and in records from before it was counted.
+
     ``spacing_ns``: between neighbours. ``variation_ns``: absolute difference of neighbours' delays (RFC 3393).
     ``delay_ns``: None where the clocks are not shown to agree well enough, and ``reason`` then says why;
     ``clock_bound_ns``: how far the two time stamps may be off against each other, None if nobody knows.
@@ -81,6 +86,7 @@ class PacketTimes(StrictModel):
     clock_bound_ns: Count | None
     reason: str | None
     delay_ns: DelayTimes | None
+    due_ns: Times | None = None
     spacing_ns: Times | None
     variation_ns: Times | None
 

@@ -1,4 +1,4 @@
-"""HdrHistogram's log: delay, spacing and variation of every packet of each stream, for tools that read such logs.
+"""HdrHistogram's log: delay (also since due), spacing and variation of every packet of each stream, for its tools.
 
 Version 1.3 of its format: an interval a line, with a tag, when it began, how long it was, its longest time in
 milliseconds, and the histogram. Values are nanoseconds.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from labconsole.measure.packet_times import histogram_of, packet_times
+from labconsole.measure.packet_times import histogram_of, packet_times, times_by_word
 from labconsole.measure.time_histogram import TimeHistogram
 from labconsole.model.record.run import RunRecord
 from labconsole.store.exporting import ChosenRuns
@@ -39,7 +39,7 @@ def _lines(record: RunRecord) -> Iterator[str]:
         told = packet_times(stream)
         if told is None:
             continue
-        for name, times in (("delay", told.delay_ns), ("spacing", told.spacing_ns), ("variation", told.variation_ns)):
+        for name, times in times_by_word(told).items():
             histogram = histogram_of(times) if times is not None else None
             if histogram is not None:
                 yield _line(f"{record.run_id}/{stream.name}/{name}", began_s, told.window_s or 0.0, histogram)

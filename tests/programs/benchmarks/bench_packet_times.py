@@ -19,11 +19,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from labconsole.agent.processes.linux import in_namespace
 from labconsole.agent.reading.packet_times import ClockOffset, PacketTimer
-from labconsole.wire.foreign import OwnStream
+from labconsole.wire.packet_times import StreamToTime
 from support.drop_chain import SINK_IP, SOURCE_IP, DropChain
 from support.path_cost import in_pairs
 
-OWN = OwnStream(source_ip=SOURCE_IP, sink_ip=SINK_IP, udp_sink_port=9)
+OWN = StreamToTime(source_ip=SOURCE_IP, sink_ip=SINK_IP, udp_sink_port=9, interval_ns=10_000)
 CAPTURE = ("tcpdump", "-i", "k0", "-w", "/dev/null", "-Z", "root", "-n", "-s", "64", "-B", "65536", "udp")
 
 

@@ -29,7 +29,7 @@ BURST = 200
 """Frames that the limit's bucket holds: 16 ms and more of a stall are made good."""
 BUCKET_RATIO = 1 / 128
 RATE_RATIO = 0.001
-OWN = {"source_ip": SOURCE_IP, "sink_ip": SINK_IP, "udp_sink_port": 9}
+OWN = {"source_ip": SOURCE_IP, "sink_ip": SINK_IP, "udp_sink_port": 9, "interval_ns": 0}
 DROPS = ("dropped how", "whose counter", "dropped", "named by the kernel", "as what", "as it must be")
 TIMES = ("of what", "known beforehand", "found", "allowed", "as it must be")
 

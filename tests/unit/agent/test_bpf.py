@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import struct
+from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from labconsole.agent.bpf.assembly import CONTEXT, RESULT, STACK, Assembly
 from labconsole.agent.bpf.btf import KernelTypes, Tracepoint
 from labconsole.agent.bpf.symbols import Symbols
+from labconsole.agent.reading.kernel_drops import NotTold, read_layout
 
 INT, POINTER, STRUCT, UNION, ENUM, TYPEDEF, CONST, PROTOTYPE = 1, 2, 4, 5, 6, 8, 10, 13
 
@@ -98,6 +102,10 @@ class Blob:
 
 
 def types() -> KernelTypes:
+    return KernelTypes(described())
+
+
+def described() -> bytes:
     blob = Blob()
     word = blob.integer("unsigned int", 4)
     inner = blob.add(STRUCT, "ns_common", 8, (blob.name("stashed"), word, 0), (blob.name("inum"), word, 32))
@@ -113,7 +121,7 @@ def types() -> KernelTypes:
     blob.add(ENUM, "skb_drop_reason", 4, (blob.name("SKB_NOT_DROPPED_YET"), 0), (blob.name("NETFILTER_DROP"), 7))
     handed = blob.add(PROTOTYPE, "", 0, (0, pointer), (0, pointer), (0, pointer), (0, word))
     blob.add(TYPEDEF, "btf_trace_kfree_skb", blob.add(POINTER, "", handed))
-    return KernelTypes(blob.data())
+    return blob.data()
 
 
 def test_fields_are_found_through_structures_without_names_and_other_names_of_types():
@@ -144,6 +152,26 @@ def test_what_is_no_btf_is_refused(data: bytes):
         KernelTypes(data)
 
 
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
+@given(data=st.data())
+def test_types_that_a_hostile_kernel_describes_are_refused_in_words(tmp_path: Path, data: st.DataObject):
+    blob = bytearray(described())
+    for _ in range(data.draw(st.integers(1, 6))):
+        blob[data.draw(st.integers(24, len(blob) - 1))] = data.draw(st.integers(0, 255))
+    (path := tmp_path / "vmlinux").write_bytes(blob[: data.draw(st.integers(0, len(blob)))])
+    with pytest.raises(NotTold):  # it lacks fields that are needed even where nothing of it is damaged
+        read_layout(str(path))
+
+
+def test_a_structure_that_is_inside_itself_has_no_field_that_is_not_there():
+    blob = Blob()
+    blob.add(STRUCT, "", 8, (0, 2, 0), (0, 2, 64), (0, 1, 128))
+    blob.add(STRUCT, "", 8, (0, 1, 0), (0, 1, 64), (0, 2, 128))
+    blob.add(STRUCT, "sk_buff", 8, (0, 1, 0))
+    with pytest.raises(LookupError, match="this kernel has no"):
+        KernelTypes(blob.data()).offset_bytes("sk_buff.dev")
+
+
 LINES = [
     b"ffffffff81000000 T _stext", b"ffffffff81000400 t nft_do_chain.constprop.0", b"ffffffff81000380 d some_data",
     b"ffffffff81000300 T ip_forward",
@@ -155,6 +183,11 @@ def test_an_address_is_the_function_that_begins_before_it():
     assert symbols.function(0xFFFFFFFF810003FF) == "ip_forward"
     assert symbols.function(0xFFFFFFFF81000400) == "nft_do_chain"
     assert symbols.function(0x1000) is None
+
+
+def test_lines_that_are_cut_off_or_of_no_function_are_left_out():
+    symbols = Symbols([*LINES, b"", b"ffffffff81000500", b"ffffffff81000500 t", b"ffffffff81000500 t ", b"\xff" * 40])
+    assert symbols.function(0xFFFFFFFF81000600) == "nft_do_chain"
 
 
 def test_a_kernel_that_hides_its_addresses_names_no_function():

@@ -18,7 +18,9 @@ from unit.report.test_report import found, report_of, rows_of, table_named
 LOADS_MBPS = (100, 500, 900, 1000)
 
 
-def timed(platform: str, slower: int, first: int, *, times: bool = True) -> list[dict[str, Any]]:
+def timed(
+    platform: str, slower: int, first: int, *, times: bool = True, due: dict[int, int] | None = None
+) -> list[dict[str, Any]]:
     """Runs of a platform at four loads, which forwards 1000 Mbit/s and the more slowly the more it is to do."""
     runs: list[dict[str, Any]] = []
     for place, mbps in enumerate(LOADS_MBPS):
@@ -30,7 +32,7 @@ def timed(platform: str, slower: int, first: int, *, times: bool = True) -> list
         )  # fmt: skip
         for run in made if times else ():
             for stream in run["streams"]:
-                stream["extensions"] = {"packet_times": told_times(delays)}
+                stream["extensions"] = {"packet_times": told_times(delays, due=due)}
         runs += made
     return runs
 
@@ -47,6 +49,16 @@ def test_each_point_has_the_quantiles_of_all_its_packets(tmp_path: Path) -> None
         assert row["p50_ns"] == pytest.approx(20_000 * (place + 1), rel=1 / 128)
         assert row["p99_ns"] == pytest.approx(50_000 * (place + 1), rel=1 / 128)
         assert row["p9999_ns"] == row["max_ns"] == 900_000 * (place + 1)
+
+
+def test_where_the_senders_interval_is_known_a_row_counts_from_when_packets_were_due(tmp_path: Path) -> None:
+    due = {500_000: 9_900, 70_000_000: 100}
+    report = report_of(tmp_path / "s.sqlite", timed("raw", 1, 0, due=due))
+    rows = rows_of(table_named(report, "packet-delay"))
+    assert [row["since"] for row in rows] == ["sent", "due"] * 4
+    assert {(row["packets"], row["max_ns"]) for row in rows if row["since"] == "due"} == {(30_000, 70_000_000)}
+    (figure,) = figures(report)
+    assert max(mark.y for panel in figure.panels for curve in panel.curves for mark in curve.marks) < 4000
 
 
 def test_curves_are_of_points_near_a_tenth_a_half_and_nine_tenths(tmp_path: Path) -> None:

@@ -68,6 +68,41 @@ def test_what_was_timed_is_in_the_record_and_all_of_it_holds(inventory: Inventor
     assert not [each for each in unjudged(run) if "extension" in each]
 
 
+def test_delays_since_due_are_told_beside_those_since_sent(inventory: Inventory, nodes_of_one_kernel: Any) -> None:
+    """The sender stalled: a hundred packets waited for it."""
+    due = {20_000: SENT - 100, 3_000_000: 10, 40_000_000: 90}
+    run = nodes_of_one_kernel(inventory, timed(observe(inventory), counted(due=due)))
+    told = times_of(run)
+    assert told.due_ns is not None and told.delay_ns is not None
+    assert (told.due_ns.packets, told.due_ns.max, told.delay_ns.max) == (SENT, 40_000_000, 3_000_000)
+    assert told.due_ns.p99 == pytest.approx(20_000, rel=1 / 128)
+    assert wrong(run) == []
+    assert times_of(nodes_of_one_kernel(inventory, timed(observe(inventory), counted()))).due_ns is None
+    unknown = record(inventory, timed(observe(inventory), counted(due=due)))
+    assert (times_of(unknown).delay_ns, times_of(unknown).due_ns) == (None, None)
+
+
+def test_delays_since_due_that_cannot_be_are_seen(inventory: Inventory, nodes_of_one_kernel: Any) -> None:
+    due = {20_000: SENT - 100, 3_000_000: 10, 40_000_000: 90}
+    run = nodes_of_one_kernel(inventory, timed(observe(inventory), counted(due=due)))
+
+    def changed(**changes: Any) -> list[str]:
+        other = copy.deepcopy(run)
+        told = other.streams[0].extensions[EXTENSION]
+        told["due_ns"].update(changes)
+        return wrong(other)
+
+    where = "streams[0].extensions.packet_times.due_ns"
+    assert f"{where}.max" in changed(max=41_000_000_000)
+    assert changed(packets=SENT - 1) == [f"{where}.packets"]
+    shorter = counted(due={10_000: SENT})
+    other = nodes_of_one_kernel(inventory, timed(observe(inventory), shorter))
+    assert f"{where}.p50" in wrong(other), "none is due later than it is sent"
+    untold = copy.deepcopy(run)
+    untold.streams[0].extensions[EXTENSION].update(delay_ns=None, reason="the clocks are apart")
+    assert where in wrong(untold)
+
+
 def test_quantiles_that_take_more_packets_are_not_told(inventory: Inventory, nodes_of_one_kernel: Any) -> None:
     seen = observe(inventory, sent=150)
     told = times_of(nodes_of_one_kernel(inventory, timed(seen, counted(150))))

@@ -35,11 +35,16 @@ STEPS_A_DECADE = 4
 SOURCES = 1
 
 
+SINCE = ("sent", "due")
+"""From when on a delay is told: when the sender stamped a packet, or when it was to be sent, which is no later."""
+
+
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """A point with the delays of all packets of its trials."""
+    """A point with the delays of all packets of its trials, ``since`` when."""
 
     point: PointSummary
+    since: str
     trials: int
     delays: TimeHistogram
     longest_ns: int
@@ -47,23 +52,28 @@ class Timed:
 
 def make(material: Material) -> Sequence[Table | Figure]:
     """Of trials in which every stream's delays are known."""
-    timed = [each for p in material.evaluation.points if (each := timed_at(p, material.digest.facts)) is not None]
+    points, facts = material.evaluation.points, material.digest.facts
+    timed = [each for p in points for since in SINCE if (each := timed_at(p, facts, since)) is not None]
     if not timed:
         return ()
-    figure = _figure([t for t in timed if t.point.sources == SOURCES and t.point.background == DEDICATED], material)
+    drawn = [t for t in timed if (t.since, t.point.sources, t.point.background) == (SINCE[0], SOURCES, DEDICATED)]
+    figure = _figure(drawn, material)
     return (_table(timed), *((figure,) if figure is not None else ()))
 
 
-def timed_at(point: PointSummary, facts: Mapping[str, RunFacts]) -> Timed | None:
+def timed_at(point: PointSummary, facts: Mapping[str, RunFacts], since: str = SINCE[0]) -> Timed | None:
     """None unless all trials of the point that enter know the delay of every packet: whether one does may depend on how
     long it was.
     """
-    found = [facts[run_id].packet_delays for run_id in point.run_ids if run_id in facts]
+    of_runs = [facts[run_id] for run_id in point.run_ids if run_id in facts]
+    found = [each.delays_since_due if since == "due" else each.packet_delays for each in of_runs]
     known = [each for each in found if each is not None]
     if not known or len(known) < len(point.run_ids):
         return None
     histograms = [TimeHistogram.decoded(text) for each in known for text in each.histograms]
-    return Timed(point, len(known), reduce(TimeHistogram.added, histograms), max(each.longest_ns for each in known))
+    return Timed(
+        point, since, len(known), reduce(TimeHistogram.added, histograms), max(each.longest_ns for each in known)
+    )
 
 
 def _table(timed: Sequence[Timed]) -> Table:
@@ -74,14 +84,15 @@ def _table(timed: Sequence[Timed]) -> Table:
         values = [*told_quantiles(each.delays, each.longest_ns).values(), each.longest_ns]
         rows.append(
             (
-                p.platform, *size_cells(p.frame), p.sources, target_cell(p), p.background, each.trials,
+                p.platform, *size_cells(p.frame), p.sources, target_cell(p), p.background, each.since, each.trials,
                 each.delays.total, *values,
             )
         )  # fmt: skip
         shown.append(
             (
                 p.platform, size_number(p.frame), str(p.sources), target_number(p.target_bps, p.frame), p.background,
-                str(each.delays.total), *(UNKNOWN if ns is None else number(ns / NS_PER_US, 1) for ns in values),
+                each.since, str(each.delays.total),
+                *(UNKNOWN if ns is None else number(ns / NS_PER_US, 1) for ns in values),
             )
         )  # fmt: skip
     names = [*QUANTILES, "max"]
@@ -89,18 +100,19 @@ def _table(timed: Sequence[Timed]) -> Table:
         name="packet-delay",
         title="One-way delay of every packet",
         columns=(
-            "platform", *SIZE_COLUMNS, "sources", "target_bps", "background", "trials", "packets",
+            "platform", *SIZE_COLUMNS, "sources", "target_bps", "background", "since", "trials", "packets",
             *(f"{name.replace('.', '')}_ns" for name in names),
         ),
         rows=tuple(rows),
         headings=(
-            "platform", "size, B", "sources", "target, Mbit/s", "background", "packets",
+            "platform", "size, B", "sources", "target, Mbit/s", "background", "since", "packets",
             *(f"{name}, µs" for name in names),
         ),
         shown=tuple(shown),
         note=(
             "Of points whose trials all know it. Of all packets that arrived, taken together: from the sender's time "
-            "stamp to the sink's kernel, in buckets of at most 1/128 of their value, the longest exactly. A dash: it "
+            "stamp (sent), or from when the packet was to be sent (due; what a stall of the sender withheld is in it), "
+            "to the sink's kernel, in buckets of at most 1/128 of their value, the longest exactly. A dash: it "
             "would take more packets. What was lost has no delay. Packets of one trial are no independent sample: no "
             "interval is told."
         ),
@@ -136,10 +148,10 @@ def _figure(timed: Sequence[Timed], material: Material) -> Figure | None:
         y_label="delay in µs",
         panels=tuple(panels),
         caption=(
-            "The shortest delay that this share of all packets does not exceed; of packets that arrived, trials of a "
-            f"point taken together. A point stands for a load where it is within {100 * NEAR:.0f} % of the platform's "
-            "most of it; platforms without such a point, or with one load only, are left out. Curves end where fewer "
-            "than one packet would be beyond."
+            "The shortest delay, since they were sent, that this share of all packets does not exceed; of packets that "
+            "arrived, trials of a point taken together. A point stands for a load where it is within "
+            f"{100 * NEAR:.0f} % of the platform's most of it; platforms without such a point, or with one load only, "
+            "are left out. Curves end where fewer than one packet would be beyond."
         ),
         ideal=False,
         from_zero=False,

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from labconsole.measure.histogram_picture import histogram_rows
-from labconsole.measure.packet_times import QUANTILES, histogram_of, number_words, packet_times, quantiles_of, refusal
+from labconsole.measure.packet_times import (
+    QUANTILES,
+    histogram_of,
+    number_words,
+    packet_times,
+    quantiles_of,
+    refusal,
+    times_by_word,
+)
 from labconsole.model.record.packet_times import PacketTimes
 from labconsole.model.record.run import RunRecord, StreamRecord
 from labconsole.text.cells import UNKNOWN, count, decimal, safe
@@ -43,7 +51,7 @@ def _stream(stream: StreamRecord, width: int) -> list[Row]:
     told = fitting(width)
     names = "".join(f"{name:>{QUANTILE_CELLS}}" for name in told)
     rows.append([("µs".ljust(LABEL_CELLS), "head"), (names, "muted")])
-    for label, part in (("delay", times.delay_ns), ("spacing", times.spacing_ns), ("variation", times.variation_ns)):
+    for label, part in times_by_word(times).items():
         if part is None:
             rows += field(label, f"{UNKNOWN} {times.reason or ''}" if label == "delay" else UNKNOWN, width, "muted")
             continue
