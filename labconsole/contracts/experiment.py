@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from labconsole.contracts.crew import USUAL, CrewMember, CrewOffer, HowMade, HypervisorWord, StandingCrew
 from labconsole.contracts.picture import StepPicture
 from labconsole.contracts.ports import AgentLink
+from labconsole.errors import ConfigError
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.plan import Plan
@@ -223,6 +224,8 @@ class Experiment(Protocol):
         """All that is stored of a testbed, each with the step that it is of, the newest first. Blocking."""
         ...
 
-    def refuse(self, plan: Plan, inventory: Inventory, stage: Stage) -> None:
-        """Refuse before anything is touched what this testbed cannot be asked. Raises ConfigError."""
+    def refuse(self, steps: Sequence[Any], plan: Plan, inventory: Inventory, stage: Stage) -> Mapping[str, ConfigError]:
+        """Before anything is touched: which of a plan's steps of this kind this testbed cannot be asked, by their
+        hashes, and why. Raises ConfigError where that is all of them.
+        """
         ...

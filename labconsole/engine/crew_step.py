@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -145,6 +145,37 @@ def trials_at(plan: Plan, trials: Iterable[CrewTrial[P]], only: frozenset[int] |
     return [trial for trial in trials if trial.point.platform in platforms]
 
 
+def refused(steps: Sequence[CrewStep[P, Any]], refuse: Callable[[P], None]) -> dict[str, ConfigError]:
+    """Those at whose point ``refuse`` raises ConfigError, by hash. Raises the first where that is every step."""
+    at: dict[int, ConfigError | None] = {}
+    found: dict[str, ConfigError] = {}
+    for step in steps:
+        point = step.trial.point
+        if point.index not in at:
+            at[point.index] = None
+            try:
+                refuse(point)
+            except ConfigError as exc:
+                at[point.index] = exc
+        if (problem := at[point.index]) is not None:
+            found[step.hash] = problem
+    if len(found) == len(steps) and found:
+        raise next(iter(found.values()))
+    return found
+
+
+def refusal_words(steps: Iterable[Step], refusals: Mapping[str, ConfigError]) -> list[str]:
+    """A sentence for each reason, with which trials it is that cannot be taken."""
+    of: dict[str, list[Step]] = {}
+    for step in steps:
+        if step.hash in refusals:
+            of.setdefault(str(refusals[step.hash]), []).append(step)
+    return [
+        f"{held[0].describe()}{f' and {len(held) - 1} more trials' if held[1:] else ''}: {why}"
+        for why, held in of.items()
+    ]
+
+
 def of_plan(
     make: Callable[..., S], plan: Plan, trial: CrewTrial[P], hash_of: Callable[[CrewTrial[P]], str], **own: Any
 ) -> S:
@@ -187,23 +218,46 @@ def stored_of_blocks(
 ) -> dict[str, R]:
     """The newest of each trial that can be stood behind, where its crew came to the end of its block. Blocking.
 
-    A crew that broke off before is set up again, and all of its trials are taken again. Raises ConfigError where a crew
-    had come to its end, and is asked for more repetitions now: it is gone.
+    A crew that broke off before is set up again, and all of its trials are taken again. One that the plan went past had
+    come to its end, also where an attempt gave no record. Raises ConfigError where a crew had come to its end, and is
+    asked for more repetitions now: it is gone.
     """
     done: dict[str, R] = {}
     tried: dict[str, int] = {}
+    began: dict[str, str] = {}
     for record in stored_by_hash(store, kind, [each.hash for each in steps], testbed_fingerprint):
         found: Any = record
         if found.format == kind.format:
-            tried[found.plan.hash] = found.plan.repetitions
+            tried[found.plan.hash], began[found.plan.hash] = found.plan.repetitions, found.started_at
             if found.status == "done":
                 done[found.plan.hash] = record
-    broken = {(each.trial.point.crew, each.trial.block) for each in steps if each.hash not in tried}
-    _refuse_outgrown([each for each in steps if (each.trial.point.crew, each.trial.block) in broken], tried)
+    lacking = {(each.trial.point.crew, each.trial.block) for each in steps if each.hash not in tried}
+    _refuse_outgrown([each for each in steps if (each.trial.point.crew, each.trial.block) in lacking], tried)
+    broken = lacking - _passed(steps, began)
     return {
         each.hash: done[each.hash]
         for each in steps
         if each.hash in done and (each.trial.point.crew, each.trial.block) not in broken
+    }
+
+
+def _passed(steps: Sequence[CrewStep[Any, Any]], began: Mapping[str, str]) -> set[tuple[Hashable, int]]:
+    """Crews, by block, after whose last trial one was begun that the plan has after it: they did not break off."""
+    of_crew: dict[tuple[Hashable, int], list[tuple[str, int]]] = {}
+    for each in steps:
+        if each.hash in began:
+            key = (each.trial.point.crew, each.trial.block)
+            of_crew.setdefault(key, []).append((began[each.hash], each.trial.position))
+    last = {key: (max(at for at, _ in trials), max(place for _, place in trials)) for key, trials in of_crew.items()}
+    return {
+        key
+        for key, (ended, ended_place) in last.items()
+        if any(
+            at > ended and place > ended_place
+            for other, trials in of_crew.items()
+            if other != key
+            for at, place in trials
+        )
     }
 
 

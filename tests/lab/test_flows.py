@@ -296,6 +296,23 @@ def test_a_ring_of_processes_of_the_bare_host_is_refused(hosts: Path, tmp_path: 
     assert "network stack" in done.stderr and "Traceback" not in done.stderr
 
 
+def test_what_the_bare_host_cannot_be_asked_keeps_no_other_platform_of_a_plan_from_it(hosts: Path, tmp_path: Path):
+    plan, store = tmp_path / "rings.yaml", tmp_path / "s.sqlite"
+    plan.write_text(
+        "plan: rings\nplatforms: [raw, container]\nsettle_s: 0\n"
+        "flow: {pattern: [ring], guests: [2], duration_s: 2.0, bin_s: 0.5}\n"
+    )
+    dry = labconsole("replay", str(plan), "--dry-run", hosts=hosts, store=store)
+    assert dry.returncode == 0, dry.stderr
+    assert "rings: 1 of 2 flows to take (0 stored already)" in dry.stdout
+    why = "raw, ring of 2 guests: processes of the bare host have no interface and no network stack of their own"
+    assert f"not to be had: {why}" in dry.stdout, dry.stdout
+    done = labconsole("replay", str(plan), hosts=hosts, store=store)
+    assert done.returncode == 1
+    assert "1 taken" in done.stdout and f"not measured: {why}" in done.stdout, done.stdout
+    assert [each.requested.platform for each in stored(store)] == ["container"]
+
+
 @pytest.mark.alone
 def test_guests_of_user_mode_linux_in_a_ring_are_handed_whole_frames(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """They say to their taps that they take large segments, which do not fit in their buffers: that made 5 Mbit/s."""

@@ -13,7 +13,7 @@ import pytest
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.runner import PlanRunner
 from labconsole.engine.trial.order import TrialOrder
-from labconsole.errors import Aborted
+from labconsole.errors import Aborted, ConfigError
 from labconsole.experiments.search.procedure import LoadSearch
 from labconsole.experiments.search.steps import LoadSearches
 from labconsole.model.design_point import DesignPoint
@@ -78,8 +78,10 @@ class Only:
     def stored(self, steps: Sequence[LoadSearch], testbed_fingerprint: str) -> Mapping[str, SearchRecord]:
         return self.kind.stored(steps, testbed_fingerprint)
 
-    def refuse(self, plan: Plan, inventory: Inventory, stage: Any) -> None:
-        self.kind.refuse(plan, inventory, stage)
+    def refuse(
+        self, steps: Sequence[LoadSearch], plan: Plan, inventory: Inventory, stage: Any
+    ) -> Mapping[str, ConfigError]:
+        return self.kind.refuse(steps, plan, inventory, stage)
 
 
 def next_trials(plan: Plan, inventory: Inventory, store: RunStore) -> list[dict[str, Any]]:

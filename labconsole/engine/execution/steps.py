@@ -15,7 +15,7 @@ from typing import Protocol
 from labconsole.contracts.experiment import Stage, Step, StepRecord, TrialPlace
 from labconsole.contracts.picture import StepPicture
 from labconsole.contracts.ports import StoredMaximum
-from labconsole.engine.crew_step import in_broken_blocks, in_whole_blocks
+from labconsole.engine.crew_step import in_broken_blocks, in_whole_blocks, refusal_words
 from labconsole.engine.execution.attempts import ENDS_ALL, Attempts, Running
 from labconsole.engine.execution.conditions import StopConditions
 from labconsole.engine.execution.pending import ExecutionSession
@@ -41,9 +41,9 @@ class StepState(StrEnum):
 
 @dataclass(slots=True)
 class StepSeen:
-    """A step as it is seen. ``shown``: how far it says that it has come; ``why``: what went wrong; ``estimate_s``: what
-    it takes on a unit that behaves; ``begun_s``: what the execution had spent when it was first begun; ``took_s``: once
-    it is done, what it spent on it.
+    """A step as it is seen. ``shown``: how far it says that it has come; ``why``: what went wrong; ``refusal``: why
+    this testbed cannot be asked it; ``estimate_s``: what it takes on a unit that behaves; ``begun_s``: what the
+    execution had spent when it was first begun; ``took_s``: once it is done, what it spent on it.
     """
 
     step: Step
@@ -54,6 +54,7 @@ class StepSeen:
     estimate_s: float = 0.0
     begun_s: float | None = None
     took_s: float | None = None
+    refusal: ConfigError | None = None
     _drawn: tuple[StepRecord, StepPicture] | None = None
 
     @property
@@ -113,13 +114,16 @@ class Steps:
         seen: list[StepSeen] = []
         fingerprint = session.inventory.fingerprint()
         for experiment in session.experiments:
-            experiment.refuse(plan, session.inventory, session.stage)
             steps = experiment.steps(plan, self.execution.only, self.execution.salt)
+            refusals = experiment.refuse(steps, plan, session.inventory, session.stage)
             stored = experiment.stored(steps, fingerprint)
             if self.execution.retake:
                 stored = in_whole_blocks(steps, stored)
             for step in steps:
-                record = stored.get(step.hash)
+                record, problem = stored.get(step.hash), refusals.get(step.hash)
+                if record is None and problem is not None:
+                    seen.append(StepSeen(step, StepState.FAILED, why=str(problem), refusal=problem))
+                    continue
                 state = StepState.PENDING if record is None else StepState.STORED
                 seen.append(StepSeen(step, state, record))
         left = [each for each in seen if each.state is StepState.PENDING]
@@ -132,7 +136,9 @@ class Steps:
         """Take what was looked up."""
         self.seen, self.reckoned_trials = seen, reckoned_trials
         self._asked = [each for each in seen if each.state is StepState.PENDING]
-        self.execution.outcome.steps.skipped = len(seen) - len(self._asked)
+        self.execution.outcome.steps.skipped = sum(each.state is StepState.STORED for each in seen)
+        refusals = {each.step.hash: each.refusal for each in seen if each.refusal is not None}
+        self.execution.outcome.steps.refused = refusal_words((each.step for each in seen), refusals)
 
     @property
     def rest(self) -> list[StepSeen]:
@@ -246,7 +252,7 @@ class Steps:
     def to_retake(self) -> int:
         """How many of those that were made are of guests that broke off, if nothing follows."""
         made = [each.step for each in self._asked if each.record is not None]
-        return in_broken_blocks(made, [each.step for each in self._asked if each.record is None])
+        return in_broken_blocks(made, [each.step for each in self.rest])
 
     def tell(
         self, seen: StepSeen, *, last: RunRecord | None = None, record: StepRecord | None = None, warm_up: bool = False,

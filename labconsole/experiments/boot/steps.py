@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from labconsole.contracts.experiment import Stage
-from labconsole.engine.crew_step import of_plan, stored_by_hash, trials_at
+from labconsole.engine.crew_step import of_plan, refused, stored_by_hash, trials_at
 from labconsole.errors import ConfigError
 from labconsole.model.inventory import Inventory
-from labconsole.model.plan.boots import BootTrial, boot_hash
+from labconsole.model.plan.boots import BootPoint, BootTrial, boot_hash
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.boot import BOOT_FORMAT, BootRecord
 from labconsole.model.record.kinds.boot import KIND as BOOT
@@ -51,14 +51,18 @@ class Boots:
         """None: a start of an earlier time is shown among its results."""
         return []
 
-    def refuse(self, plan: Plan, inventory: Inventory, stage: Stage) -> None:
-        """Refuse beforehand what a platform's guests cannot do. Raises ConfigError."""
+    def refuse(
+        self, steps: Sequence[BootStep], plan: Plan, inventory: Inventory, stage: Stage
+    ) -> Mapping[str, ConfigError]:
+        """See refused(): what a platform's guests cannot do."""
         if plan.boots is None:
-            return
+            return {}
         from labconsole.experiments.boot.procedure import boot_members
 
-        for point in plan.boots.points:
-            offer = stage.offer(point.platform, boot_members(point, plan.boots.factors))
+        factors = plan.boots.factors
+
+        def refuse(point: BootPoint) -> None:
+            offer = stage.offer(point.platform, boot_members(point, factors))
             if offer.never_started is not None:
                 raise ConfigError(offer.never_started, key="platforms", value=point.platform)
             if point.start == "cold" and not offer.files:
@@ -67,6 +71,8 @@ class Boots:
                     + ("; name them as `guest_files` in hosts.yaml" if offer.installed else ""),
                     key="boot.start", value="cold", allowed="hot",
                 )  # fmt: skip
+
+        return refused(steps, refuse)
 
 
 EXPERIMENT = Boots

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from labconsole.contracts.experiment import Stage
-from labconsole.engine.crew_step import of_plan, stored_of_blocks, trials_at
+from labconsole.engine.crew_step import of_plan, refused, stored_of_blocks, trials_at
 from labconsole.errors import ConfigError
 from labconsole.model.inventory import Inventory
-from labconsole.model.plan.flows import FlowTrial, flow_hash
+from labconsole.model.plan.flows import FlowPoint, FlowTrial, flow_hash
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.flow import FlowRecord
 from labconsole.model.record.kinds.flow import KIND as FLOW
@@ -51,16 +51,19 @@ class Flows:
         """None: a trial of an earlier time is shown among its results."""
         return []
 
-    def refuse(self, plan: Plan, inventory: Inventory, stage: Stage) -> None:
-        """Refuse beforehand crews that a platform cannot have. Raises ConfigError."""
+    def refuse(
+        self, steps: Sequence[FlowStep], plan: Plan, inventory: Inventory, stage: Stage
+    ) -> Mapping[str, ConfigError]:
+        """See refused(): crews that a platform cannot have, and what they cannot do."""
         if plan.flows is None:
-            return
+            return {}
         from labconsole.experiments.flow.procedure import flow_members
         from labconsole.experiments.flow.weights import weights_misfit
 
-        for point in {point.crew: point for point in plan.flows.points}.values():
-            stage.refuse(point.platform, flow_members(point, plan.flows.factors, ()))
-        for point in plan.flows.points:
+        factors = plan.flows.factors
+
+        def refuse(point: FlowPoint) -> None:
+            stage.refuse(point.platform, flow_members(point, factors, ()))
             misfit = weights_misfit(point, inventory.streams[0].link_speed_bps)
             if misfit is not None:
                 raise ConfigError(f"are not possible: {misfit}", key="flow.weights")
@@ -76,6 +79,8 @@ class Flows:
                     key="limits" if point.limits else "weights" if point.weights else "pattern", value=point.platform,
                     allowed="platforms with guests; measure the bare host by a plan of its own",
                 )  # fmt: skip
+
+        return refused(steps, refuse)
 
 
 EXPERIMENT = Flows

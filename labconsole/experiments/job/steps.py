@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from labconsole.contracts.experiment import Stage
-from labconsole.engine.crew_step import of_plan, stored_of_blocks, trials_at
+from labconsole.engine.crew_step import of_plan, refused, stored_of_blocks, trials_at
 from labconsole.errors import ConfigError
 from labconsole.model.inventory import Inventory
 from labconsole.model.jobs import JOBS
@@ -49,10 +49,12 @@ class Jobs:
         """None: a job of an earlier time is shown among its results."""
         return []
 
-    def refuse(self, plan: Plan, inventory: Inventory, stage: Stage) -> None:
-        """Refuse beforehand what no guest can be given, and crews that a platform cannot have. Raises ConfigError."""
+    def refuse(
+        self, steps: Sequence[JobStep], plan: Plan, inventory: Inventory, stage: Stage
+    ) -> Mapping[str, ConfigError]:
+        """See refused(): crews that a platform cannot have. Raises ConfigError for what no guest can be given, too."""
         if plan.jobs is None:
-            return
+            return {}
         from labconsole.experiments.job.procedure import crew_members
 
         for wish in plan.jobs.factors.jobs:
@@ -63,8 +65,8 @@ class Jobs:
                     f"is too little for {job.words(wish.asked_size)}", key="job.disk_mib", value=disk_mib,
                     allowed=f"{needed} or more; without it as much as the jobs need",
                 )  # fmt: skip
-        for point in {point.crew: point for point in plan.jobs.points}.values():
-            stage.refuse(point.platform, crew_members(point, plan.jobs.factors, ()))
+        factors = plan.jobs.factors
+        return refused(steps, lambda point: stage.refuse(point.platform, crew_members(point, factors, ())))
 
 
 EXPERIMENT = Jobs

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from labconsole.contracts.experiment import Stage
-from labconsole.engine.crew_step import of_plan, stored_of_blocks, trials_at
+from labconsole.engine.crew_step import of_plan, refused, stored_of_blocks, trials_at
+from labconsole.errors import ConfigError
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.plan import Plan
 from labconsole.model.plan.routes import RouteTrial, route_hash
@@ -47,14 +48,16 @@ class Routes:
         """None: a trial of an earlier time is shown among its results."""
         return []
 
-    def refuse(self, plan: Plan, inventory: Inventory, stage: Stage) -> None:
-        """Refuse beforehand crews that a platform cannot have. Raises ConfigError."""
+    def refuse(
+        self, steps: Sequence[RouteStep], plan: Plan, inventory: Inventory, stage: Stage
+    ) -> Mapping[str, ConfigError]:
+        """See refused(): crews that a platform cannot have."""
         if plan.routes is None:
-            return
+            return {}
         from labconsole.experiments.route.procedure import route_members
 
-        for point in {point.crew: point for point in plan.routes.points}.values():
-            stage.refuse(point.platform, route_members(point, plan.routes.factors, ()))
+        factors = plan.routes.factors
+        return refused(steps, lambda point: stage.refuse(point.platform, route_members(point, factors, ())))
 
 
 EXPERIMENT = Routes

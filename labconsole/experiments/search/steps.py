@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from labconsole.contracts.experiment import Stage
+from labconsole.errors import ConfigError
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.plan import Plan
 from labconsole.model.plan.search import Configuration, Search, search_hash
@@ -73,14 +74,16 @@ class LoadSearches:
                 found.append((step, record))
         return found
 
-    def refuse(self, plan: Plan, inventory: Inventory, stage: Stage) -> None:
-        """Refuse before anything is touched what cannot be searched on this testbed. Raises ConfigError."""
-        if plan.search is None:
-            return
-        from labconsole.experiments.search.procedure import check_search
+    def refuse(
+        self, steps: Sequence[LoadSearch], plan: Plan, inventory: Inventory, stage: Stage
+    ) -> Mapping[str, ConfigError]:
+        """Refuse before anything is touched what cannot be searched on this testbed. Raises ConfigError for one."""
+        if steps:
+            from labconsole.experiments.search.procedure import check_search
 
-        for wanted in self.steps(plan):
-            check_search(wanted.search, wanted.request, inventory)
+            for wanted in steps:
+                check_search(wanted.search, wanted.request, inventory)
+        return {}
 
 
 EXPERIMENT = LoadSearches

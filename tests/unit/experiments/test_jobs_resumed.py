@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from labconsole.engine.crew_step import in_broken_blocks, in_whole_blocks
+from labconsole.engine.crew_step import in_broken_blocks, in_whole_blocks, refusal_words, refused
 from labconsole.errors import ConfigError
 from labconsole.experiments.boot.steps import Boots
 from labconsole.experiments.job.steps import Jobs
@@ -62,6 +62,17 @@ def test_a_crew_that_came_to_the_end_of_its_block_is_kept() -> None:
 
 def test_of_a_crew_that_broke_off_all_trials_are_taken_again() -> None:
     assert kept(*map(record, (*of_block(1), of_block(2)[0]))) == [1, 1]
+
+
+def test_a_crew_that_the_plan_went_past_did_not_break_off_where_an_attempt_gave_no_record() -> None:
+    """Such as a job whose server cannot be started: each time all others of its crew would be taken again."""
+    (first, _), (third, _) = of_block(1), of_block(2)
+    assert kept(at(record(first), 1), at(record(third), 2)) == [1]
+    assert kept(at(record(third), 1), at(record(first), 2)) == [], "asked for by itself before, as with --platforms"
+
+
+def at(taken: JobRecord, minute: int) -> JobRecord:
+    return taken.model_copy(update={"started_at": f"2026-01-01T00:{minute:02d}:00.000000Z"})
 
 
 def test_a_trial_that_stayed_invalid_breaks_no_crew_and_is_taken_again() -> None:
@@ -119,6 +130,26 @@ def test_trials_of_guests_that_broke_off_are_counted_as_to_be_taken_again(tmp_pa
     assert in_broken_blocks([first, second, third, fourth], []) == 0
     assert in_broken_blocks([first, second, third], [fourth]) == 1
     assert in_broken_blocks([first, second], [third, fourth]) == 0
+
+
+def test_what_one_platform_cannot_be_asked_keeps_no_other_from_being_measured(tmp_path: Path) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_text("plan: p\nplatforms: [raw, lxc]\nset_ups: 2\njob: {jobs: [wait]}\n")
+    steps = list(Jobs(Store([])).steps(load_plan(path)))  # type: ignore[arg-type]
+
+    def refuse(point: Any) -> None:
+        if point.platform in cannot:
+            raise ConfigError(f"platform {point.platform} has no weights")
+
+    cannot = {"raw"}
+    found = refused(steps, refuse)
+    assert [each.hash in found for each in steps] == [each.trial.point.platform == "raw" for each in steps]
+    (words,) = refusal_words(steps, found)
+    assert words.endswith(" and 1 more trials: platform raw has no weights") and words.startswith("raw")
+    cannot = {"raw", "lxc"}
+    with pytest.raises(ConfigError, match="has no weights"):
+        refused(steps, refuse)
+    assert refused([], refuse) == {}
 
 
 def test_a_start_has_guests_of_its_own_and_is_not_taken_again_for_another(tmp_path: Path) -> None:

@@ -103,7 +103,9 @@ def take(args: argparse.Namespace, kind: KindShown, factors: FactorsOfGuests) ->
     session = open_session(inventory, store)
     with _told_by_option(kind.name):
         for experiment in session.experiments:
-            experiment.refuse(plan, inventory, session.stage)
+            refusals = experiment.refuse(experiment.steps(plan), plan, inventory, session.stage)
+            for problem in refusals.values():
+                raise problem  # what was typed is mended sooner than a plan
 
     def on_step(progress: StepProgress) -> None:
         record: Any = progress.record

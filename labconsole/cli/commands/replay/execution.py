@@ -57,10 +57,10 @@ def _replay_into(args: argparse.Namespace, place: str | None) -> int:
         raise ConfigError(
             "names no platform of the plan", key="--platforms", value=",".join(args.platforms), allowed=", ".join(known)
         )
-    for path, plan in zip(args.plan, plans, strict=True):
+    for path, plan, only in zip(args.plan, plans, chosen, strict=True):
         for experiment in session.experiments:
             with about(Path(path)):
-                experiment.refuse(plan, inventory, session.stage)
+                experiment.refuse(experiment.steps(plan, only), plan, inventory, session.stage)
     if args.dry_run:
         for plan, only in zip(plans, chosen, strict=True):
             trials_dry_run(plan, only, session, as_json=args.json)

@@ -91,10 +91,13 @@ def guests_dry_run(
         else:
             plain_lines(f"{kind.name} {wanted.describe()}")
     if as_json:
-        counts = {kind.plural: left.asked, "stored": left.stored, "remaining": len(left.steps)}
+        counts = {
+            kind.plural: left.asked, "stored": left.stored, "remaining": len(left.steps), "refused": list(left.refused)
+        }  # fmt: skip
         json_line({"event": kind.plural, "plan": plan.name, **counts, "total_s": left.reckoned.total_s})
         return
     plain_lines(
         f"{plan.name}: {len(left.steps)} of {left.asked} {kind.plural} to take ({left.stored} stored already), about "
         f"{minutes(left.reckoned.total_s)} with the set-ups, {kind.guess}"
     )
+    plain_lines(*(f"  not to be had: {why}" for why in left.refused))

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from labconsole.contracts.experiment import Stage, Step
-from labconsole.engine.crew_step import in_whole_blocks
+from labconsole.engine.crew_step import in_whole_blocks, refusal_words
 from labconsole.engine.execution.progress import Outcome
 from labconsole.engine.execution.steps_estimate import StepsEstimate, estimate_steps
 from labconsole.engine.testbed import Testbed
-from labconsole.errors import Aborted
+from labconsole.errors import Aborted, ConfigError
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.plan import Plan
 from labconsole.store.writing import RunStore
@@ -25,36 +25,39 @@ S = TypeVar("S", bound=Step, covariant=True)
 class Kind(Protocol[S]):
     """Of a kind of experiment, what is asked before anything is taken."""
 
-    def refuse(self, plan: Plan, inventory: Inventory, stage: Stage) -> None: ...
+    def refuse(
+        self, steps: Sequence[Any], plan: Plan, inventory: Inventory, stage: Stage
+    ) -> Mapping[str, ConfigError]: ...
     def steps(self, plan: Plan, only: Chosen = None) -> Sequence[S]: ...
     def stored(self, steps: Sequence[Any], testbed_fingerprint: str) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Left(Generic[S]):
-    """The steps that are not stored yet, of ``asked``, and what they take on units that behave."""
+    """The steps that are not stored yet, of ``asked``, and what they take on units that behave. ``stored``: how many
+    are; ``refused``: which cannot be had, and why, in sentences.
+    """
 
     steps: Sequence[S]
     asked: int
+    stored: int
+    refused: Sequence[str]
     reckoned: StepsEstimate
-
-    @property
-    def stored(self) -> int:
-        """How many are."""
-        return self.asked - len(self.steps)
 
 
 def left_of(kind: Kind[S], plan: Plan, only: Chosen, session: Testbed[RunStore], *, retake: bool = False) -> Left[S]:
     """What is left of a plan's steps of this kind; ``retake``: see in_whole_blocks(). Blocking: asks the store. Raises
     ConfigError.
     """
-    kind.refuse(plan, session.inventory, session.stage)
     every = kind.steps(plan, only)
+    refusals = kind.refuse(every, plan, session.inventory, session.stage)
     stored = kind.stored(every, session.inventory.fingerprint())
     if retake:
         stored = in_whole_blocks(every, stored)
-    todo = [each for each in every if each.hash not in stored]
-    return Left(todo, len(every), estimate_steps(plan, todo, session.inventory, session.boots_s))
+    todo = [each for each in every if each.hash not in stored and each.hash not in refusals]
+    words = refusal_words((each for each in every if each.hash not in stored), refusals)
+    reckoned = estimate_steps(plan, todo, session.inventory, session.boots_s)
+    return Left(todo, len(every), sum(each.hash in stored for each in every), words, reckoned)
 
 
 def exit_status(outcome: Outcome) -> int:

@@ -1,0 +1,54 @@
+"""What the abstract of Quétier, Neri and Cappello concludes of what guests occupy, held against one's own findings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from labconsole.contracts.report import ReportUnit, Table
+from labconsole.experiments.boot.summary import BootsSummary
+from labconsole.experiments.boot.units.starts import summary_of
+from labconsole.report.abstracts import Concluded, Interval, abstract_table, apart, each_words
+from labconsole.report.material import Material
+from labconsole.report.words import UNKNOWN, number
+
+PAPER = "quetier"
+MIB = 2**20
+
+
+def make(material: Material) -> Table | None:
+    """A row for each way to start that several platforms were measured for."""
+    paper = material.paper
+    if paper is None or paper.name != PAPER:
+        return None
+    note = (
+        "By how much less memory is available with each guest (quetier-memory): confirmed where the intervals of two "
+        "platforms lie wholly apart; that none differ, intervals do not show."
+    )
+    return abstract_table(paper, "quetier-abstract-memory", _rows(summary_of(material)), note)
+
+
+def _rows(summary: BootsSummary) -> Iterator[Concluded]:
+    of: dict[tuple[object, ...], dict[str, Interval | None]] = {}
+    for each in summary.lines:
+        line, found = each.used_bytes, None
+        if line is not None and line.slope_low is not None and line.slope_high is not None:
+            found = Interval(line.slope, line.slope_low, line.slope_high)
+        group = (each.key.testbed_fingerprint, each.key.start, each.key.crew, each.key.kernel)
+        of.setdefault(group, {})[each.key.platform] = found
+    for (_, start, *_), slopes in of.items():
+        if len(slopes) > 1:
+            words = {name: _words(found) for name, found in slopes.items()}
+            yield Concluded(
+                "the tools behave differently in resource occupation", f"memory of each guest, {start} start",
+                each_words(words), apart(slopes.values()),
+            )  # fmt: skip
+
+
+def _words(found: Interval | None) -> str:
+    if found is None:
+        return UNKNOWN
+    mean, low, high = (number(value / MIB) for value in found)
+    return f"{mean} MiB ({low} to {high})"
+
+
+UNITS = (ReportUnit(name="quetier-abstract-memory", place=168, make=make, paper=(PAPER, "abstract")),)

@@ -1,0 +1,66 @@
+"""What the abstract of Mattos and others concludes of guests that send, held against one's own findings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from labconsole.contracts.report import ReportUnit, Table
+from labconsole.experiments.flow.shown import plain, summary_of, words
+from labconsole.experiments.flow.summary import FlowPointFound
+from labconsole.measure.statistics.set_ups import SetUpMean
+from labconsole.report.abstracts import Concluded, Held, Interval, abstract_table, each_words, most
+from labconsole.report.material import Material
+
+PAPER, BEST, BARE = "mattos", "xen", "native"
+FAIR = 0.99
+"""Jain's index from which each of several guests has its part."""
+
+
+def make(material: Material) -> Table | None:
+    """A row for one guest on each platform, and one for each platform with several."""
+    paper = material.paper
+    if paper is None or paper.name != PAPER:
+        return None
+    points = plain(summary_of(material).points)
+    note = (
+        "By intervals of 95 %. Least overhead: what one guest of the paper's best platform sends is wholly above what "
+        "one of every other sends; which of your platforms that is, --reference-map says. Fair: Jain's index of guests "
+        f"that send all at once is wholly from {FAIR} on."
+    )
+    return abstract_table(paper, "mattos-abstract-network", _rows(points, material.paper_names), note)
+
+
+def _rows(points: list[FlowPointFound], names: Mapping[str, str | None]) -> Iterator[Concluded]:
+    alone: dict[tuple[object, ...], dict[str, FlowPointFound]] = {}
+    for point in points:
+        key = point.key
+        if key.guests == 1 and names.get(key.platform) != BARE:
+            group = (key.testbed_fingerprint, key.cpu, key.offered_bps, key.payload_bytes, key.kernel)
+            alone.setdefault(group, {})[key.platform] = point
+    for of_platform in alone.values():
+        best = [name for name in of_platform if names.get(name) == BEST]
+        sent = {name: _interval(point.sum_bps) for name, point in of_platform.items()}
+        for name in best if len(sent) > 1 else ():
+            found = each_words({each: f"{words(point.sum_bps)} Mbit/s" for each, point in of_platform.items()})
+            yield Concluded("Xen introduces the least overhead on network performance", name, found, most(name, sent))
+    for point in points:
+        if point.key.guests > 1:
+            about = f"{point.key.platform}, {point.key.guests} guests that send"
+            found = f"Jain {words(point.jain, 1, 4)}"
+            yield Concluded("sharing the network among guests is fair", about, found, _fair(_interval(point.jain)))
+
+
+def _fair(jain: Interval | None) -> Held:
+    if jain is None:
+        return "not decided"
+    return "confirmed" if jain.low >= FAIR else "not confirmed" if jain.high < FAIR else "not decided"
+
+
+def _interval(found: SetUpMean | None) -> Interval | None:
+    """Over set-ups: of one it would speak for no other."""
+    if found is None or found.ci_low is None or found.ci_high is None or found.scope != "set-ups":
+        return None
+    return Interval(found.mean, found.ci_low, found.ci_high)
+
+
+UNITS = (ReportUnit(name="mattos-abstract-network", place=169, make=make, paper=(PAPER, "abstract")),)
