@@ -65,12 +65,12 @@ EVALUATIONS = {
         platforms="raw,lxc,uml,qemu-virtio",
         lab=("--jobs",),
         figures=(
-            "mattos-1", "mattos-2", "quetier-1", "quetier-2", "quetier-3", "quetier-4", "quetier-5", "quetier-7", "quetier-8",
-            "quetier-9", "quetier-10", "quetier-11", "quetier-12", "quetier-13", "quetier-14",
+            "mattos-1", "mattos-2", "quetier-1", "quetier-2", "quetier-3", "quetier-4",
+            "quetier-5-disk", "quetier-5-network", "quetier-7", "quetier-8", "quetier-9", "quetier-10", "quetier-11", "quetier-12", "quetier-13", "quetier-14",
         ),
         tables=(
             "job-overheads", "job-guests", "job-isolation", "quetier-1-times", "quetier-2-times", "quetier-2-compared",
-            "quetier-memory", "clock-ratio",
+            "quetier-memory", "clock-ratio", "quetier-abstract-jobs", "quetier-abstract-memory",
         ),
         references=(("quetier", None), ("mattos", None)),
     ),
@@ -166,6 +166,8 @@ def write_down(what: Evaluation, store: Path, hosts: Path, directory: Path, envi
     verified = labconsole(["verify", bundle], environment).strip().splitlines()
     pictures.mkdir(exist_ok=True)
     figures = [name for name in what.figures if (out / f"{name}.png").exists()]
+    if missing := sorted(set(what.figures) - set(figures)):
+        print(f"the report has no {', '.join(missing)}", file=sys.stderr)
     for name in figures:
         shutil.copy(out / f"{name}.png", pictures / f"{name}.png")
     parts = [

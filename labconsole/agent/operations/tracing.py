@@ -69,7 +69,7 @@ class Tracing:
                 self._layout = await loop.run_in_executor(None, kernel_drops.read_layout)
             if self._closings != closings:
                 raise WireError("closing", "the node was given back before counting began")
-            self._names = {self._inode(name): name for name in self._namespaces.names}
+            self._names = {inode: name for name in self._namespaces.names if (inode := self._inode(name)) is not None}
             self._counter = counter = self._attach(self._layout, list(self._names), request.sinks)
         except kernel_drops.NotTold as exc:
             raise WireError(exc.code, str(exc)) from None
@@ -92,9 +92,13 @@ class Tracing:
                 raise
         return DropCounter(layout, inodes, sinks, by_helper=True)  # a kernel that does not let programs follow pointers
 
-    def _inode(self, name: str) -> int:
-        descriptor = self._namespaces.resolve(name)
-        return os.stat("/proc/self/ns/net" if descriptor is None else descriptor).st_ino
+    def _inode(self, name: str) -> Optional[int]:
+        """None: of a guest that has just ended."""
+        try:
+            descriptor = self._namespaces.resolve(name)
+            return os.stat("/proc/self/ns/net" if descriptor is None else descriptor).st_ino
+        except (LookupError, OSError):
+            return None
 
     def _look(self) -> None:
         if self._counter is None or self._budget_ns is None:

@@ -6,9 +6,10 @@ Counts need none of this: a sink whose kernel cannot do it does not end a trial,
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 from labconsole.contracts.ports import AgentLink
 from labconsole.engine.gather import together
@@ -24,6 +25,8 @@ from labconsole.wire.packet_times import (
     StreamToTime,
     TimedPort,
 )
+
+log = logging.getLogger("labconsole.engine")
 
 EVERY_S = 1.0
 """How often it is asked what was counted so far."""
@@ -67,8 +70,9 @@ class PacketTimers:
             yield
         finally:
             asking.cancel()
-            with suppress(asyncio.CancelledError):
-                await asking
+            await asyncio.wait((asking,))
+            if not asking.cancelled() and (problem := asking.exception()) is not None:
+                log.error("delays so far could not be shown: %r", problem)  # what is measured does not rest on it
 
     async def _follow(self, node: str, tell: Callable[[int, DelaysSoFar, int], None]) -> None:
         pause_s = EVERY_S

@@ -154,7 +154,9 @@ def ring_reasons(ring: Sequence[RingSeen], window_s: float | None) -> Iterator[R
             continue
         broken = True
     if ring and window_s is None and not broken:
-        yield reason("not_measured", "not all guests were seen to send, so that there is no window to count in")
+        yield reason(
+            "not_measured", "not all guests were seen to send together, so that there is no window to count in"
+        )
     out, into = ([getattr(each, name) for each in ring] for name in ("out_bytes", "in_bytes"))
     if ring and None not in out and None not in into and abs(sum(out) - sum(into)) > BYTES_ERROR * sum(out):
         detail = f"{sum(out)} bytes came out of the guests, and {sum(into)} went into them"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -101,13 +102,21 @@ class RingTaking(FramedTaking):
     async def _count(
         self, guests: Sequence[RingGuest], begun: Snapshot, duration_s: float
     ) -> tuple[Snapshot | None, Snapshot | None]:
-        """Counters at both ends of the window, which begins a while after every guest has; None: one did not."""
+        """Counters at both ends of the window, which begins a while after every guest has; None: one did not, or so
+        late that the first would end within it.
+        """
+        first_s: float | None = None
         for _ in range(round(MOST_LOOKS_S / LOOK_S)):
             now = await self._snapshot()
-            if all(_sent(guest, begun, now) >= BEGUN_BYTES for guest in guests):
+            sent = [_sent(guest, begun, now) >= BEGUN_BYTES for guest in guests]
+            if first_s is None and any(sent):
+                first_s = time.monotonic()
+            if all(sent):
                 break
             await asyncio.sleep(LOOK_S)
         else:
+            return None, None
+        if first_s is not None and time.monotonic() - first_s > LONGER_S - 2 * LEAD_S:
             return None, None
         await asyncio.sleep(LEAD_S)
         before = await self._snapshot()

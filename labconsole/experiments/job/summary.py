@@ -183,7 +183,7 @@ def _overheads(
     found: list[tuple[PointKey, PointKey, Effect, SetUpMean | None]] = []
     for key in sorted(entered, key=in_order):
         base = bare.of(key)
-        if key.working != "one" or not entered[key] or base is None or base == key:
+        if key.working != "one" or not entered[key] or base is None or key.platform in bare.platforms:
             continue
         ours, theirs = (blocks.means(entered[each], mean_of) for each in (key, base))
         added = {block: [value - theirs[block]] for block, value in ours.items() if block in theirs}

@@ -22,7 +22,7 @@ INSIDE = "/tmp/disk"
 """Where a guest that does not share the UUT's file systems has its disk."""
 
 _LOOK_S, _FORMAT_S = 10.0, 60.0
-_SLOWEST_MIB_PER_S = 20
+SLOWEST_MIB_PER_S = 20
 """At which files are written; a disk that is slower fails."""
 
 _FOUND = re.compile(r"^(\d{1,9}:\d{1,9}) ([\w.-]{1,40}) (\S{1,400})$", re.MULTILINE)
@@ -101,7 +101,7 @@ class CrewDisks:
         """Give each its file system, where they are files. Raises NodeError."""
         if not self.files or not self.wanted:
             return
-        limit_s = _FORMAT_S + sum(member.disk_mib for member in self.members) / _SLOWEST_MIB_PER_S
+        limit_s = _FORMAT_S + sum(member.disk_mib for member in self.members) / SLOWEST_MIB_PER_S
         done = await uut.ask(
             Execute(argv=["sh", "-c", _FORMAT, "sh", *self._paths], timeout_s=limit_s), timeout_s=limit_s + 10
         )

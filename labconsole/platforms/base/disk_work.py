@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from labconsole.contracts.crew import StandingCrew, StandingMember
 from labconsole.errors import MeasurementError
 from labconsole.model.jobs import DiskWork
+from labconsole.platforms.base.crew_disks import SLOWEST_MIB_PER_S
 from labconsole.platforms.base.inside import DONE
 from labconsole.wire.execution import Execute
 from labconsole.wire.guests import AskGuests, GuestLine
@@ -37,6 +38,8 @@ async def made_ready(crew: StandingCrew, copies: Mapping[str, int], work: DiskWo
     lines = [
         GuestLine(guest=guest, line=_ready_line(standing[guest], count, work, size)) for guest, count in copies.items()
     ]
+    made_mib = sum(copies.values()) * size if work.make else 0
+    limit_s = max(limit_s, made_mib / SLOWEST_MIB_PER_S)  # of one that makes them all at once
     answers = await crew.uut.ask(AskGuests(asked=lines, until=DONE, timeout_s=limit_s), timeout_s=limit_s + 30)
     for each in answers.guests:
         printed = " ".join((each.printed or each.message or "").split())
