@@ -17,6 +17,7 @@ from labconsole.measure.comparison import VOLATILE
 from labconsole.measure.groups import SIDES, WHY
 from labconsole.measure.statistics.repetitions import jain_index
 from labconsole.model.design_point import INCLUDES_FCS, FrameSize
+from labconsole.report.dropped import DroppedByKernel
 from labconsole.report.judged_by import Unusual, unusual
 from labconsole.report.packet_delays import kernels_asked, packet_delays
 from labconsole.report.points import RunFacts
@@ -164,6 +165,7 @@ class Digest:
         self.unusual: list[Unusual] = []
         self.telemetry: list[TelemetryTrial] = []
         self.untold_telemetry = 0
+        self.dropped = DroppedByKernel()
 
     def add(self, record: Json) -> None:
         """Take one record."""
@@ -184,11 +186,14 @@ class Digest:
             told = telemetry_trials(record)
             self.telemetry += told
             self.untold_telemetry += not told
+            if told:
+                self.dropped.add(record)
         if record["run_id"] not in self._entering:
             self._kept_out(record, shows, f"{asked}, {load}")
             return
         self._reasons(shows, reasons)
         self._streams(record, shows)
+        self.dropped.add(record)
         self.facts[record["run_id"]] = facts_of(record)
         if record["background"] is not None:
             self._background(record, record["background"])

@@ -39,7 +39,7 @@ def telemetry_trials(record: Mapping[str, Any]) -> list[TelemetryTrial]:
         return []
     used: Counter[str] = Counter()
     for each in told.processes:
-        used[_plain(each.name)] += each.cpu_ns
+        used[plain(each.name)] += each.cpu_ns
     total = run.total
     rate_pps = total.measured_pps if total.forwarding_pps is None else total.forwarding_pps
     doubts = tuple(reason.code for reason in run.verdict.reasons)
@@ -52,9 +52,9 @@ def _drops(run: RunRecord) -> tuple[tuple[str, int], ...]:
     for stream in (*run.streams, *second):
         for hop in stream.ledger:
             found.update({name: packets for name, packets in hop.drops.items() if is_kernels(name)})
-    return tuple((_plain(name), packets) for name, packets in found.most_common())
+    return tuple((plain(name), packets) for name, packets in found.most_common())
 
 
-def _plain(name: str) -> str:
+def plain(name: str) -> str:
     """A node's word without what a table in any format would take for its own."""
     return " ".join("".join("·" if char in "|\\<>`" else char for char in name).split())

@@ -1,0 +1,44 @@
+"""Why the unit under test dropped packets, by its kernel's word, with what it means and where to look."""
+
+from __future__ import annotations
+
+from labconsole.contracts.report import Cell, ReportUnit, Table
+from labconsole.measure.drop_causes import cause_of
+from labconsole.report.material import Material
+from labconsole.report.points import platform_order
+from labconsole.report.telemetry_trials import plain
+from labconsole.report.words import UNKNOWN
+
+SHOWN = 30
+"""Rows that a page shows; the file has all."""
+
+
+def make(material: Material) -> Table | None:
+    """A row for each platform, interface and word, the most packets first; None where no kernel named any."""
+    found = sorted(
+        material.digest.dropped.found.items(), key=lambda each: (platform_order(each[0][0]), -each[1].packets, each[0])
+    )
+    if not found:
+        return None
+    rows: list[tuple[Cell, ...]] = []
+    for (platform, place, label), dropped in found:
+        cause = cause_of(label)
+        meant = (None, None) if cause is None else (cause.happened, cause.look)
+        rows.append((platform, place, plain(label), dropped.packets, len(dropped.run_ids), *meant))
+    more = len(rows) - SHOWN
+    return Table(
+        name="drop-causes",
+        title="Why packets were dropped",
+        columns=("platform", "interface", "reason", "packets", "runs", "meaning", "look"),
+        rows=tuple(rows),
+        headings=("platform", "before", "the kernel's word", "packets", "runs", "what happened", "where to look"),
+        shown=tuple(tuple(UNKNOWN if cell is None else str(cell) for cell in row) for row in rows[:SHOWN]),
+        note=(
+            "By the unit under test's kernel, of test packets, in runs that enter a mean and in trials for telemetry. "
+            "Before: the interface of the ledger that they did not come to. What no kernel named (drivers, NICs, runs "
+            "in which it was not asked) is in no row." + (f" {more} more rows are in the file." if more > 0 else "")
+        ),
+    )
+
+
+UNITS = (ReportUnit(name="drop-causes", place=54, make=make),)

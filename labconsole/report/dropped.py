@@ -1,0 +1,39 @@
+"""What the kernel of the unit under test said of the packets that it dropped, in all runs that a report is of. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from labconsole.measure.drop_causes import is_kernels
+
+
+@dataclass(slots=True)
+class Dropped:
+    """Packets of one reason at one hop, in so many runs."""
+
+    packets: int = 0
+    run_ids: list[str] = field(default_factory=list)
+
+
+class DroppedByKernel:
+    """``found``: by platform, interface (``uut/eth2``) and the kernel's word in the ledger."""
+
+    def __init__(self) -> None:
+        self.found: dict[tuple[str, str, str], Dropped] = {}
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        """Take one record."""
+        beside = (record["background"] or {}).get("streams") or []
+        for stream in (*record["streams"], *beside):
+            for hop in stream["ledger"]:
+                for label, packets in (hop.get("drops") or {}).items():
+                    if is_kernels(label):
+                        self._add(record, f"{hop['node']}/{hop['interface']}", label, packets)
+
+    def _add(self, record: Mapping[str, Any], place: str, label: str, packets: int) -> None:
+        kept = self.found.setdefault((record["requested"]["platform"], place, label), Dropped())
+        kept.packets += packets
+        if record["run_id"] not in kept.run_ids:
+            kept.run_ids.append(record["run_id"])
