@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from labconsole.agent.processes import linux
@@ -152,6 +153,15 @@ class DropChain:
         self.ip("route", "replace", SINK_IP, "dev", "tap0")
         self.ip("neigh", "replace", SINK_IP, "lladdr", "02:00:00:00:00:07", "dev", "tap0", "nud", "permanent")
 
+    def end_of_guest(self) -> None:
+        """Whoever had the tap lets go of it."""
+        while self._kept:
+            os.close(self._kept.pop())
+
+    def xdp(self, interface: str, *mode: str) -> None:
+        """A program at the host's interface that drops every eighth test packet, by their numbers."""
+        self.host.run(sys.executable, str(Path(__file__).with_name("xdp_drop.py")), interface, "on", *mode)
+
     def bridge(self) -> None:
         """The host bridges instead."""
         self.ip("link", "add", "br0", "type", "bridge")
@@ -163,6 +173,7 @@ class DropChain:
 def _open_tap() -> int:
     tap = os.open("/dev/net/tun", os.O_RDWR)
     fcntl.ioctl(tap, 0x400454CA, struct.pack("16sH22x", b"tap0", 0x1002))
+    fcntl.ioctl(tap, 0x400454CB, 1)  # it outlives its guest
     return tap
 
 
@@ -370,3 +381,23 @@ def _tap_full(chain: DropChain, packets: int) -> int:
     chain.tap(queue=100)
     chain.send(packets)
     return chain.counter(chain.host, "tap0", "tx_dropped")
+
+
+@_case("sent", {("tap0", "tun_queue_purge"): UNNAMED})
+def _guest_ends_with_packets_in_its_queue(chain: DropChain, packets: int) -> int:
+    chain.tap(queue=2 * packets)
+    sent = chain.send(packets)
+    chain.end_of_guest()
+    return sent
+
+
+@_case("sent, every eighth", {("u1", "do_xdp_generic"): ("XDP", "NOT_SPECIFIED")})
+def _xdp_of_the_kernel(chain: DropChain, packets: int) -> int:
+    chain.xdp("u1")
+    return chain.send(packets) // 8
+
+
+@_case("sent, every eighth", {("u1", "veth_xdp_rcv_skb"): ("XDP", "NOT_SPECIFIED")})
+def _xdp_of_the_driver(chain: DropChain, packets: int) -> int:
+    chain.xdp("u1", "native")
+    return chain.send(packets) // 8

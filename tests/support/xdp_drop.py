@@ -1,9 +1,9 @@
 """Drops every eighth test frame on an interface before any capture sees it: what a sink loses by itself.
 
-    python3 xdp_drop.py INTERFACE on|off
+    python3 xdp_drop.py INTERFACE on|off [native]
 
-By a program of XDP in the kernel's generic mode, which comes after the NIC's counter and before tcpdump. It takes the
-frames whose sequence number is a multiple of eight, so how many it dropped follows from how many were sent.
+By a program of XDP in the kernel's generic mode, which comes after the NIC's counter and before tcpdump, or in the
+driver's own. It takes the frames whose sequence number is a multiple of eight, so how many it dropped follows from how many were sent.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SYSCALL = {"x86_64": 321, "aarch64": 280}
 DROP, PASS = 1, 2
 MAGIC_AT, NUMBER_LAST_BYTE_AT, ENOUGH_BYTES = 42, 49, 50
 RTM_SETLINK, NLM_REQUEST_ACK = 19, 0x5
-IFLA_XDP, IFLA_XDP_FD, IFLA_XDP_FLAGS, SKB_MODE = 43, 1, 3, 2
+IFLA_XDP, IFLA_XDP_FD, IFLA_XDP_FLAGS, SKB_MODE, DRIVER_MODE = 43, 1, 3, 2, 4
 
 
 def instruction(code: int, target: int = 0, source: int = 0, offset: int = 0, value: int = 0) -> bytes:
@@ -60,9 +60,9 @@ def load() -> int:
     return int(found)
 
 
-def attach(interface: str, descriptor: int) -> None:
+def attach(interface: str, descriptor: int, mode: int = SKB_MODE) -> None:
     """-1 takes away what is attached."""
-    inner = struct.pack("<HHiHHI", 8, IFLA_XDP_FD, descriptor, 8, IFLA_XDP_FLAGS, SKB_MODE)
+    inner = struct.pack("<HHiHHI", 8, IFLA_XDP_FD, descriptor, 8, IFLA_XDP_FLAGS, mode)
     body = struct.pack("<BxHiII", 0, 0, socket.if_nametoindex(interface), 0, 0)
     body += struct.pack("<HH", 4 + len(inner), 0x8000 | IFLA_XDP) + inner
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as netlink:
@@ -73,4 +73,4 @@ def attach(interface: str, descriptor: int) -> None:
 
 
 if __name__ == "__main__":
-    attach(sys.argv[1], load() if sys.argv[2] == "on" else -1)
+    attach(sys.argv[1], load() if sys.argv[2] == "on" else -1, DRIVER_MODE if sys.argv[3:] == ["native"] else SKB_MODE)
