@@ -29,7 +29,7 @@ BEGIN, END = "<!-- evaluation: begin -->\n", "<!-- evaluation: end -->\n"
 class Evaluation:
     """What is measured on a lab of its own and written down in ``document``, with pictures in a directory of its name.
 
-    ``references``: the papers that stand beside, each with one's own platforms to its own.
+    ``references``: the papers that stand beside, each with one's own platforms to its own; None: no paper.
     """
 
     document: str
@@ -38,7 +38,7 @@ class Evaluation:
     lab: tuple[str, ...]
     figures: tuple[str, ...]
     tables: tuple[str, ...]
-    references: tuple[tuple[str, str | None], ...]
+    references: tuple[tuple[str | None, str | None], ...]
 
     @property
     def path(self) -> Path:
@@ -58,6 +58,15 @@ EVALUATIONS = {
         figures=("figure-3", "figure-4", "figure-5"),
         tables=("ranking", "table-1", "figure-5-numbers", "collapse", "table-2", "table-3", "runs-by-point", "spread"),
         references=(("schlosser", "qemu-virtio=kvm,qemu-e1000=esxi-e1000,qemu-vmxnet3=esxi-vmxnet3,lxc=openvz"),),
+    ),
+    "delay": Evaluation(
+        document="evaluation-delay",
+        plans=("local-delay",),
+        platforms="raw,container,lxc,uml,qemu-virtio,qemu-vmxnet3,qemu-e1000",
+        lab=(),
+        figures=("packet-delay-load", "packet-delay-quantiles"),
+        tables=("packet-delay",),
+        references=((None, None),),
     ),
     "guests": Evaluation(
         document="evaluation-guests",
@@ -158,7 +167,8 @@ def write_down(what: Evaluation, store: Path, hosts: Path, directory: Path, envi
     outs = []
     for paper, names in what.references:
         outs.append(directory / f"out-{paper}")
-        told = [*words, "--out", outs[-1], "--reference", paper]
+        told = [*words, "--out", outs[-1]]
+        told += [] if paper is None else ["--reference", paper]
         told += [] if names is None else ["--reference-map", names]
         told += ["--hosts", hosts, "--bundle", bundle] if len(outs) == 1 else []
         labconsole(told, environment)

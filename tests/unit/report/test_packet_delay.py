@@ -57,6 +57,11 @@ def test_where_the_senders_interval_is_known_a_row_counts_from_when_packets_were
     rows = rows_of(table_named(report, "packet-delay"))
     assert [row["since"] for row in rows] == ["sent", "due"] * 4
     assert {(row["packets"], row["max_ns"]) for row in rows if row["since"] == "due"} == {(30_000, 70_000_000)}
+    (over_load,) = [figure for figure in report.figures if figure.name == "packet-delay-load"]
+    assert [panel.title.rpartition(", ")[2] for panel in over_load.panels] == ["median", "99 %"]
+    (curve,) = over_load.panels[0].curves
+    assert [mark.x for mark in curve.marks] == pytest.approx(LOADS_MBPS, rel=1e-3)
+    assert [mark.y for mark in curve.marks] == pytest.approx([20, 40, 60, 80], rel=1 / 128)
     (figure,) = figures(report)
     assert max(mark.y for panel in figure.panels for curve in panel.curves for mark in curve.marks) < 4000
 

@@ -9,7 +9,7 @@ from functools import reduce
 from labconsole.contracts.report import Cell, Figure, Mark, Panel, PlottedCurve, ReportUnit, Table
 from labconsole.measure.packet_times import QUANTILES, told_quantiles
 from labconsole.measure.time_histogram import TimeHistogram
-from labconsole.report.captions import platforms_of, sizes_of
+from labconsole.report.captions import MEGA, platforms_of, sizes_of
 from labconsole.report.material import Material
 from labconsole.report.points import DEDICATED, PointSummary, RunFacts, Setting
 from labconsole.report.words import (
@@ -30,6 +30,9 @@ LOADS = (0.1, 0.5, 0.9)
 
 NEAR = 0.1
 """How far from it, in shares of the maximum, a point may be that stands for such a load."""
+
+DRAWN = {"median": 0.5, "99 %": 0.99}
+"""Quantiles that are drawn over the load."""
 
 STEPS_A_DECADE = 4
 SOURCES = 1
@@ -57,8 +60,8 @@ def make(material: Material) -> Sequence[Table | Figure]:
     if not timed:
         return ()
     drawn = [t for t in timed if (t.since, t.point.sources, t.point.background) == (SINCE[0], SOURCES, DEDICATED)]
-    figure = _figure(drawn, material)
-    return (_table(timed), *((figure,) if figure is not None else ()))
+    figures = [each for each in (_over_load(drawn), _figure(drawn, material)) if each is not None]
+    return (_table(timed), *figures)
 
 
 def timed_at(point: PointSummary, facts: Mapping[str, RunFacts], since: str = SINCE[0]) -> Timed | None:
@@ -117,6 +120,49 @@ def _table(timed: Sequence[Timed]) -> Table:
             "interval is told."
         ),
     )  # fmt: skip
+
+
+def _over_load(timed: Sequence[Timed]) -> Figure | None:
+    """Of platforms with two loads or more."""
+    points = [each.point for each in timed]
+    panels = []
+    for size in sizes_of(points):
+        for name, ratio in DRAWN.items():
+            curves = []
+            for platform in platforms_of(points):
+                own = [t for t in timed if (t.point.platform, t.point.frame) == (platform, size)]
+                marks = [mark for t in own if (mark := _at_load(t, ratio)) is not None]
+                if len(marks) > 1:
+                    curves.append(PlottedCurve(platform, tuple(sorted(marks, key=lambda mark: mark.x))))
+            if curves:
+                panels.append(Panel(f"{size_words(size)}, {name}", tuple(curves)))
+    if not panels:
+        return None
+    return Figure(
+        name="packet-delay-load",
+        title=f"One-way delay of every packet over offered bandwidth, {SOURCES} source",
+        kind="curves",
+        x_label="offered bandwidth in Mbit/s on the wire",
+        y_label="delay in µs",
+        panels=tuple(panels),
+        caption=(
+            "The delay, since they were sent, that half of all packets, or 99 of 100, do not exceed; of packets that "
+            "arrived, trials of a point taken together: what was lost has no delay. Packets of one trial are no "
+            "independent sample: no interval is drawn."
+        ),
+        ideal=False,
+        from_zero=False,
+        y_log=True,
+    )
+
+
+def _at_load(timed: Timed, ratio: float) -> Mark | None:
+    """What took no time has no place on a logarithmic axis."""
+    ns = timed.delays.told_ns(ratio)
+    if not ns or not timed.longest_ns:
+        return None
+    value_us = min(ns, timed.longest_ns) / NS_PER_US
+    return Mark(timed.point.offered_bps.mean / MEGA, value_us, None, None, timed.trials, timed.point.set_ups)
 
 
 def _figure(timed: Sequence[Timed], material: Material) -> Figure | None:
