@@ -271,6 +271,7 @@ def test_each_doubt_has_its_code(record: Any, code: str):
         ({"dropped_packets": 5}, "capture_incomplete"),
         ({"nic_packets": 10**9}, "capture_incomplete"),
         ({"nic_packets": None}, "not_observed"),
+        ({"nic_packets": 3}, "witnesses_disagree"),
         ({"foreign_packets": 10**6}, "foreign_frames"),
     ],
 )
