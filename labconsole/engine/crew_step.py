@@ -83,7 +83,8 @@ class CrewStep(ABC, Generic[P, R]):
                 continue
             await asyncio.to_thread(self.store.save_experiment, self.kind, record)
             verdict = self.verdict_of(record)
-            again = self._again(verdict) if verdict.status == "invalid" and attempt < self.attempts else ""
+            wanted = verdict.status == "invalid" and attempt < self.attempts and self.worth_another(record)
+            again = self._again(verdict) if wanted else ""
             await bench.over(verdict.status, again=again)
             if not again:
                 return record
@@ -107,6 +108,10 @@ class CrewStep(ABC, Generic[P, R]):
     @abstractmethod
     def verdict_of(self, record: R) -> Verdict:
         """Its verdict."""
+
+    def worth_another(self, record: R) -> bool:
+        """Whether another attempt of an invalid one may fare better, whatever its reasons."""
+        return True
 
     def _again(self, verdict: Verdict) -> str:
         """Which causes may be gone in another attempt, told; empty: none."""

@@ -111,22 +111,28 @@ def hypervisor(record: TrialOfGuests) -> str:
     return hypervisor_words(seen_conditions({"platform": record.attestation}, None)) or ""
 
 
-def with_points(records: Iterable[T], key_of: Callable[[T], K]) -> Iterator[tuple[K, T]]:
-    """Each trial with its point. One that ended before its guests were looked at is of the hypervisor that the others
-    of its point have, where they have one.
+def with_points(
+    records: Iterable[T], key_of: Callable[[T], K], seen_late: Sequence[str] = ("hypervisor",)
+) -> Iterator[tuple[K, T]]:
+    """Each trial with its point. ``seen_late``: words of a key that are empty where a trial ended before its guests
+    were looked at; it is then of the point that has all else and these too, where there is one.
     """
     keyed = [(key_of(record), record) for record in records]
     known: dict[K, set[K]] = {}
     for key, _ in keyed:
-        if key.hypervisor:
-            known.setdefault(_without_hypervisor(key), set()).add(key)
+        known.setdefault(_without(key, seen_late), set()).add(key)
     for key, record in keyed:
-        alike = set() if key.hypervisor else known.get(key, set())
-        yield next(iter(alike)) if len(alike) == 1 else key, record
+        more = [each for each in known[_without(key, seen_late)] if each != key and _agrees(key, each, seen_late)]
+        yield more[0] if len(more) == 1 else key, record
 
 
-def _without_hypervisor(key: K) -> K:
-    return cast("K", cast("Any", key)._replace(hypervisor=""))
+def _without(key: K, seen_late: Sequence[str]) -> K:
+    return cast("K", cast("Any", key)._replace(**dict.fromkeys(seen_late, "")))
+
+
+def _agrees(key: K, other: K, seen_late: Sequence[str]) -> bool:
+    """Whether the other tells all that this one does, and more."""
+    return all(getattr(key, name) in ("", getattr(other, name)) for name in seen_late)
 
 
 class Block(NamedTuple):

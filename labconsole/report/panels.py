@@ -11,8 +11,15 @@ from labconsole.text.harmless import harmless
 
 
 def labels_of(figure: Figure) -> list[str]:
-    """The curves of all panels, in the order in which they are numbered."""
-    return list(dict.fromkeys(curve.label for panel in figure.panels for curve in panel.curves))
+    """The curves of all panels, in the order in which they are numbered: each panel's, also where one lacks some."""
+    found: list[str] = []
+    for panel in figure.panels:
+        labels = list(dict.fromkeys(curve.label for curve in panel.curves))
+        for place, label in enumerate(labels):
+            if label not in found:
+                after = next((each for each in labels[place + 1 :] if each in found), None)
+                found.insert(len(found) if after is None else found.index(after), label)
+    return found
 
 
 def glyph(figure: Figure, number: int) -> str:

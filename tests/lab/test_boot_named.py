@@ -232,6 +232,22 @@ def test_why_a_start_is_taken_again_is_told_also_of_the_one_that_is_thrown_away(
     assert states(testbed) == ["STOPPED", "STOPPED"]
 
 
+def test_a_job_whose_guest_does_not_come_has_a_record_that_says_so(hosts: Told, begun: Begun, tmp_path: Path) -> None:
+    testbed, store = hosts(start_s=5), tmp_path / "jobs.sqlite"
+    with begun("first", "sleep 1000"):
+        argv = ["experiment", "job", "--platforms", "lxc", "--jobs", "wait", "--size", "1", "--json"]
+        done = labconsole(*argv, hosts=testbed, store=store)
+    assert done.returncode == 1, done.stderr
+    (record,) = [json.loads(line)["job"] for line in done.stdout.splitlines()]
+    assert (record["status"], record["set_up"], record["copies"]) == ("failed", None, [])
+    assert [each["code"] for each in record["verdict"]["reasons"]] == ["guests_missing"]
+    assert "first" in record["failure"]
+    assert "guests_missing" in labconsole("experiment", "job", "--list", store=store).stdout
+    assert "guests_missing" in labconsole("experiment", "job", "--show", record["job_id"], store=store).stdout
+    assert labconsole("verify", store=store).returncode == 0
+    assert states(testbed) == ["STOPPED", "STOPPED"]
+
+
 def test_a_console_that_is_killed_leaves_nothing(hosts: Told, begun: Begun, tmp_path: Path) -> None:
     testbed = hosts()
     argv = ["experiment", "boot", "--platforms", "lxc", "--guests", "2", "--hosts", str(testbed)]

@@ -12,7 +12,7 @@ from labconsole.contracts.crew import BootMark, CrewMember, Ground, HowMade, Hyp
 from labconsole.contracts.experiment import Bench
 from labconsole.contracts.picture import StepPicture
 from labconsole.contracts.ports import AgentLink
-from labconsole.engine.crew_taking import changed_since, unless_stopped
+from labconsole.engine.crew_taking import DID_NOT_COME, changed_since, unless_stopped
 from labconsole.engine.trial.window import Readings
 from labconsole.errors import AgentError, MeasurementError, NodeError, NodeLost
 from labconsole.experiments.boot.figures import guests_booted, memory_used
@@ -39,7 +39,6 @@ DROPS = 3
 """The kernel may keep a page that it was about to look at: it is asked so often."""
 
 SHOWN_EVERY_S = 0.2
-_DID_NOT_COME = ("guest_silent", "guest_ended")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +107,7 @@ class BootTaking:
         try:
             await unless_stopped(self._stage, self._stand(own, self._members[:1], "thrown away", HowMade()))
         except AgentError as exc:
-            if exc.code not in _DID_NOT_COME:
+            if exc.code not in DID_NOT_COME:
                 raise
             raise MeasurementError(f"the guest that is thrown away before a hot start: {exc.message}") from exc
         await self._stage.restore()
@@ -139,7 +138,7 @@ class BootTaking:
             )
             memory, swapped = await self._quiet(crew)
         except AgentError as exc:
-            if exc.code not in _DID_NOT_COME or self._ground is None:
+            if exc.code not in DID_NOT_COME or self._ground is None:
                 raise
             missing.append(exc.message)
             memory, swapped = None, await self._swapped()

@@ -88,6 +88,11 @@ def enters(record: JobRecord) -> bool:
     }  # fmt: skip
 
 
+def set_up_of(record: JobRecord) -> str:
+    """Which crew it is of; one whose guests did not come is of none."""
+    return record.job_id if record.set_up is None else record.set_up.id
+
+
 def seconds_of(record: JobRecord) -> list[float]:
     return [copy.seconds for copy in record.copies if copy.seconds is not None]
 
@@ -100,7 +105,7 @@ def by_set_up(records: Sequence[JobRecord], value: Callable[[list[float]], float
     """Of each set-up the mean of its trials, of each of which ``value`` is taken."""
     found: dict[str, list[float]] = {}
     for record in records:
-        found.setdefault(record.set_up.id, []).append(value(seconds_of(record)))
+        found.setdefault(set_up_of(record), []).append(value(seconds_of(record)))
     return list(set_up_means(found).values())
 
 
@@ -109,8 +114,8 @@ def times_of(key: PointKey, every: Sequence[JobRecord], entered: Sequence[JobRec
     slowest: dict[str, list[float]] = {}
     several = [seconds for record in entered if len(seconds := seconds_of(record)) > 1]
     for record in entered:
-        means.setdefault(record.set_up.id, []).append(statistics.fmean(seconds_of(record)))
-        slowest.setdefault(record.set_up.id, []).append(max(seconds_of(record)))
+        means.setdefault(set_up_of(record), []).append(statistics.fmean(seconds_of(record)))
+        slowest.setdefault(set_up_of(record), []).append(max(seconds_of(record)))
     ratios = [copy.clock_ratio for record in entered for copy in record.copies if copy.clock_ratio is not None]
     uneven = key.working == "one-two"  # its copies are not of one kind
     jains = (
@@ -134,7 +139,7 @@ def _apart(entered: Sequence[JobRecord]) -> Iterator[SetUpMean]:
     for place in range(3):  # the first guest's, both of the second
         of_set_ups: dict[str, list[float]] = {}
         for record in entered:
-            of_set_ups.setdefault(record.set_up.id, []).append(seconds_of(record)[place])
+            of_set_ups.setdefault(set_up_of(record), []).append(seconds_of(record)[place])
         yield mean_over_set_ups(of_set_ups)
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -17,13 +19,13 @@ from labconsole.contracts.experiment import Bench, ExperimentStore, StepRecord
 from labconsole.contracts.picture import CopyState, StepPicture
 from labconsole.engine.crew_stage import guest_address, guest_mac
 from labconsole.engine.crew_step import CrewStep, failure_of
-from labconsole.engine.crew_taking import pinned, unless_stopped
-from labconsole.errors import Aborted, LabError, MeasurementError, NodeLost
+from labconsole.engine.crew_taking import DID_NOT_COME, pinned, unless_stopped
+from labconsole.errors import Aborted, AgentError, LabError, MeasurementError, NodeLost
 from labconsole.experiments.job.disk_verdict import disk_notes
 from labconsole.experiments.job.live import guests_of, guests_standing
 from labconsole.experiments.job.taking import JobSeen, JobTaking
 from labconsole.experiments.job.verdict import clock_notes, judge
-from labconsole.model.identity import utc_now
+from labconsole.model.identity import new_run_id, utc_now
 from labconsole.model.inventory import Inventory
 from labconsole.model.jobs import JOBS
 from labconsole.model.plan.jobs import JobFactors, JobPoint
@@ -31,6 +33,7 @@ from labconsole.model.record.job import JobRecord, JobRequested
 from labconsole.model.record.kinds.job import KIND as JOB
 from labconsole.model.record.run import Figures, Verdict
 from labconsole.verdict.influences import influences
+from labconsole.verdict.observed import TrialObservations
 
 USUAL_JOB_S = 10.0
 """What a trial is reckoned with while none was taken: nobody knows how fast a guest is."""
@@ -67,7 +70,12 @@ class JobStep(CrewStep[JobPoint, JobRecord]):
         words = f"{many} on {point.platform}: being set up, or standing already"
         bench.show(StepPicture(found=(words,), guests=starting))
         standing = stage.stand(point.platform, members, (self.plan_name, self.trial.block))
-        crew = await unless_stopped(stage, standing)
+        try:
+            crew = await unless_stopped(stage, standing)
+        except AgentError as exc:
+            if exc.code not in DID_NOT_COME:
+                raise
+            return self._void(exc.message, bench, attempt)
         try:
             seen = await JobTaking(point, self.factors.limit_s, bench, crew).take()
         except (NodeLost, Aborted):
@@ -81,10 +89,57 @@ class JobStep(CrewStep[JobPoint, JobRecord]):
             await stage.restore()
         return record
 
+    def worth_another(self, record: JobRecord) -> bool:
+        """A crew that did not come is not set up again for each of its trials."""
+        return record.set_up is not None
+
+    def _void(self, why: str, bench: Bench, attempt: int) -> JobRecord:
+        """The record of a trial whose guests did not come."""
+        seen = TrialObservations(run_id=new_run_id(datetime.now(UTC)), started_at=utc_now())
+        verdict = judge(
+            seen, (), empty=None, timekeeper=None, start_skew_s=None, swapped_pages=None, guest_problems=[why],
+            limits=self.tolerances, inventory=bench.inventory,
+        )  # fmt: skip
+        stage = bench.stage
+        return JobRecord(
+            **self._asked(seen, bench, attempt), set_up=None, empty=None, program=None, copies=(), timekeeper=None,
+            start_skew_s=None, swapped_pages=None, verdict=verdict, attestation={},
+            environment=stage.environment((stage.uut, stage.timekeeper)), status="failed", failure=failure_of(verdict),
+        )  # fmt: skip
+
+    def _asked(self, seen: TrialObservations, bench: Bench, attempt: int) -> dict[str, Any]:
+        """Of a record what is known before anything is seen."""
+        factors, inventory, point = self.factors, bench.inventory, self.trial.point
+        return {
+            "job_id": seen.run_id,
+            "started_at": seen.started_at,
+            "finished_at": utc_now(),
+            "testbed": inventory.testbed,
+            "testbed_fingerprint": inventory.fingerprint(),
+            "emulated": inventory.emulated,
+            "operator": bench.operator,
+            "labconsole_version": __version__,
+            "plan": self.ref(attempt),
+            "requested": JobRequested(
+                platform=point.platform,
+                job=point.job,
+                size=point.size,
+                command=JOBS[point.job].command(point.size),
+                guests=point.guests,
+                working=point.working,
+                cpu=point.cpu,
+                limit_s=factors.limit_s,
+                cpu_shares=factors.cpu_shares,
+                cpu_quota_ratio=factors.cpu_quota_ratio,
+                memory_mib=factors.memory_mib,
+                disk_mib=factors.crew_disk_mib or None,
+            ),
+            "in_force": self.in_force,
+        }
+
     def _record(self, seen: JobSeen, crew: StandingCrew, bench: Bench, attempt: int) -> JobRecord:
         """The record of what was taken, with its verdict."""
-        factors, inventory, point = self.factors, bench.inventory, self.trial.point
-        taken = seen.attempt
+        inventory, point, taken = bench.inventory, self.trial.point, seen.attempt
         verdict = judge(
             taken.observations,
             seen.copies,
@@ -102,29 +157,7 @@ class JobStep(CrewStep[JobPoint, JobRecord]):
         told: list[Figures] = [*influences(taken.observations, (), inventory.uut), *clock_notes(seen.copies)]
         told += disk_notes(seen.disk, JOBS[point.job].disk, point.size, len(seen.copies), inventory.uut)
         return JobRecord(
-            job_id=taken.observations.run_id,
-            started_at=taken.observations.started_at,
-            finished_at=utc_now(),
-            testbed=inventory.testbed,
-            testbed_fingerprint=inventory.fingerprint(),
-            emulated=inventory.emulated,
-            operator=bench.operator,
-            labconsole_version=__version__,
-            plan=self.ref(attempt),
-            requested=JobRequested(
-                platform=point.platform,
-                job=point.job,
-                size=point.size,
-                command=JOBS[point.job].command(point.size),
-                guests=point.guests,
-                working=point.working,
-                cpu=point.cpu,
-                limit_s=factors.limit_s,
-                cpu_shares=factors.cpu_shares,
-                cpu_quota_ratio=factors.cpu_quota_ratio,
-                memory_mib=factors.memory_mib,
-                disk_mib=factors.crew_disk_mib or None,
-            ),
+            **self._asked(taken.observations, bench, attempt),
             set_up=taken.set_up,
             empty=seen.empty,
             program=taken.program,
@@ -134,7 +167,6 @@ class JobStep(CrewStep[JobPoint, JobRecord]):
             start_skew_s=seen.start_skew_s,
             swapped_pages=taken.swapped_pages,
             disk=seen.disk,
-            in_force=self.in_force,
             verdict=verdict,
             attestation=crew.crew.attestation,
             influences=tuple(told),

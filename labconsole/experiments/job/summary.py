@@ -23,6 +23,7 @@ from labconsole.experiments.job.points import (
     mean_of,
     point_key,
     seconds_of,
+    set_up_of,
     times_of,
 )
 from labconsole.measure.statistics.effects import MINIMUM_BLOCKS, Effect, Word, equivalence_p, word
@@ -139,7 +140,7 @@ def summarize_jobs(records: Iterable[JobRecord], family: Sequence[float] = ()) -
     every = sorted(records, key=lambda each: (each.started_at, each.job_id))
     newest = newest_trials(every)
     by_point: dict[PointKey, list[JobRecord]] = {}
-    for key, record in with_points(newest, point_key):
+    for key, record in with_points(newest, point_key, ("hypervisor", "program")):
         by_point.setdefault(key, []).append(record)
     entered = {key: [each for each in group if enters(each)] for key, group in by_point.items()}
     points = {key: times_of(key, by_point[key], entered[key]) for key in sorted(by_point, key=in_order)}
@@ -268,7 +269,7 @@ def _isolation(
     """In one crew, and so in one set-up: its trials take turns."""
 
     def of_crew(record: JobRecord) -> str:
-        return record.set_up.id
+        return set_up_of(record)
 
     def times(copies: Callable[[list[float]], float]) -> Effect:
         return blocks.effect(

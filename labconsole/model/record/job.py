@@ -106,7 +106,8 @@ class JobRecord(ExperimentRecord):
     """One trial. ``status`` failed: nothing can be concluded from it, and ``failure`` says why.
 
     ``start_skew_s``: between the first and the last start mark. ``swapped_pages``: that the UUT moved in or out of swap
-    meanwhile, None: not known. ``disk`` None: the job has nothing to do with disks.
+    meanwhile, None: not known. ``disk`` None: the job has nothing to do with disks. ``set_up`` None: its guests did not
+    come, so that there are no copies.
     ``client``: what the timekeeper asked for the job with, where it did.
     """
 
@@ -121,7 +122,7 @@ class JobRecord(ExperimentRecord):
     labconsole_version: str
     plan: CrewTrialRef
     requested: JobRequested
-    set_up: SetUp
+    set_up: SetUp | None
     empty: EmptyJobs | None
     program: ProgramSeen | None
     client: ProgramSeen | None = None

@@ -286,7 +286,8 @@ class NamedCrew(NamedStarts):
                 break
             except AgentError as exc:
                 if exc.code != "guest_ended" or each.guest not in self._started or self.now() >= deadline:
-                    raise shell.error(f"no shell inside guest {each.guest}: {exc.message}") from exc
+                    message = f"platform {self.name}: no shell inside guest {each.guest}: {exc.message}"
+                    raise AgentError(shell.uut.name, message, code=exc.code) from exc
             await self.pause(POLL_S)
         await self._settle(shell, name)
         return started[name]

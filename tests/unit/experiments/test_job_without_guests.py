@@ -1,0 +1,107 @@
+"""A job whose guests did not come: a record with its reason, no further attempt, and a point that is theirs."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from labconsole.errors import AgentError, NodeError
+from labconsole.experiments.job.steps import Jobs
+from labconsole.experiments.job.summary import summarize_jobs
+from labconsole.experiments.job.verify import recompute_job
+from labconsole.model.inventory import Inventory, load_inventory
+from labconsole.model.plan.loader import load_plan
+from labconsole.model.record.job import JobRecord
+from labconsole.model.record.kinds.job import KIND as JOB
+from support.job_records import taken
+from support.testbeds import GOOD
+
+
+@pytest.fixture
+def inventory(tmp_path: Path) -> Inventory:
+    (path := tmp_path / "hosts.yaml").write_text(GOOD)
+    return load_inventory(path)
+
+
+@dataclass
+class Stage:
+    """Guests that do not come."""
+
+    problem: NodeError
+    asked: int = 0
+    uut: Any = None
+    timekeeper: Any = None
+
+    async def stand(self, *of: Any) -> Any:
+        self.asked += 1
+        raise self.problem
+
+    async def wait_stopping(self) -> None:
+        await asyncio.Event().wait()
+
+    def environment(self, nodes: Any) -> dict[str, Any]:
+        return {"nodes": {}}
+
+
+@dataclass
+class Bench:
+    inventory: Inventory
+    stage: Stage
+    operator: str = "ann"
+    saved: list[JobRecord] = field(default_factory=list)
+    over_words: list[str] = field(default_factory=list)
+
+    def show(self, picture: Any) -> None: ...
+
+    async def begin(self) -> None: ...
+
+    async def over(self, status: str, *, again: str = "") -> None:
+        self.over_words.append(again)
+
+    def save_experiment(self, kind: Any, record: JobRecord) -> None:
+        assert kind is JOB
+        self.saved.append(record)
+
+
+def step(tmp_path: Path, bench: Bench) -> Any:
+    path = tmp_path / "plan.yaml"
+    path.write_text("plan: p\nplatforms: [lxc]\nmax_redo: 3\njob: {jobs: [wait], guests: [2]}\n")
+    (made,) = Jobs(bench).steps(load_plan(path))  # type: ignore[arg-type]
+    return made
+
+
+def test_it_is_stored_with_its_reason_and_not_tried_again_for_each_trial(inventory: Inventory, tmp_path: Path) -> None:
+    silent = AgentError("uut", "guest g2 did not answer within 60 s", code="guest_silent")
+    bench = Bench(inventory, Stage(silent))
+    record = asyncio.run(step(tmp_path, bench).take(bench))
+    assert bench.saved == [record] and bench.over_words == [""]
+    assert (record.status, record.set_up, record.copies) == ("failed", None, ())
+    assert [each.code for each in record.verdict.reasons] == ["guests_missing"]
+    assert "g2 did not answer" in (record.failure or "")
+    assert recompute_job(record) == []
+    assert JobRecord.model_validate_json(record.model_dump_json(), strict=True) == record
+    forged = record.model_copy(update={"verdict": record.verdict.model_copy(update={"reasons": ()})})
+    assert [each.where for each in recompute_job(forged)][:1] == ["set_up"]
+
+
+def test_what_no_guest_can_help_is_no_record(inventory: Inventory, tmp_path: Path) -> None:
+    bench = Bench(inventory, Stage(AgentError("uut", "there is no room", code="no_space")))
+    with pytest.raises(AgentError, match="no room"):
+        asyncio.run(step(tmp_path, bench).take(bench))
+    assert bench.saved == []
+
+
+def test_it_is_left_out_of_the_point_that_the_others_are_of(inventory: Inventory, tmp_path: Path) -> None:
+    other = taken([1.0, 1.1], guests=2, platform="lxc")
+    bench = Bench(inventory, Stage(AgentError("uut", "g1 ended", code="guest_ended")))
+    void = asyncio.run(step(tmp_path, bench).take(bench))
+    void = void.model_copy(update={
+        "requested": other.requested, "testbed_fingerprint": other.testbed_fingerprint,
+        "environment": other.environment,
+    })  # fmt: skip
+    (point,) = summarize_jobs([other, void]).points
+    assert point.job_ids == (other.job_id,) and point.left_out == {"guests_missing": 1}
