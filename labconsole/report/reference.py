@@ -80,3 +80,12 @@ def matched(own: Sequence[str], paper: PaperTables, given: Mapping[str, str]) ->
             )
         found[name] = theirs
     return found
+
+
+def printed_words(row: Mapping[str, str]) -> str:
+    """A number that a paper's text prints, with what it is of: ``loss of bandwidth: about 20 %, with 90 guests``."""
+    unit = {"percent": " %", "ratio": " times", "per_s": " per second"}.get(row["unit"], f" {row['unit']}")
+    relation = "" if row["relation"] == "equal" else f"{row['relation']} "
+    guests = int(row["guests"])
+    many = f", with {guests} guest{'s' if guests > 1 else ''}" if guests else ""
+    return f"{row['quantity']}: {relation}{row['value']}{unit}{many}"

@@ -60,6 +60,11 @@ def test_start_up_times_and_memory_are_reported_beside_the_papers(store: str, tm
     assert memory["lxc"]["hypervisor_guest_bytes"] == "", "it has no hypervisor with a word of its own"
     beside = list(csv.DictReader((out / "quetier-2-beside.csv").read_text().splitlines()))
     assert {(row["platform"], row["start"], row["paper_s"]) for row in beside} >= {("uml", "cold", "1040.0")}
+    memory_beside = list(csv.DictReader((out / "quetier-memory-beside.csv").read_text().splitlines()))
+    assert {row["paper"] for row in memory_beside if row["platform"] == "uml"} >= {
+        "memory of one kernel: about 2 MB, with 1 guest", "memory of all kernels: about 500 MB, with 100 guests"
+    }  # fmt: skip
+    assert not [row for row in memory_beside if row["platform"] == "lxc"], "VServer's guests have no kernel"
 
 
 def test_cold_is_held_against_hot_and_platform_against_platform(store: str, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from labconsole.report.captions import caption, mark_of
 from labconsole.report.effect_words import ratio_words
 from labconsole.report.material import Material
 from labconsole.report.points import platform_order
-from labconsole.report.reference import CAUTION
+from labconsole.report.reference import CAUTION, printed_words
 from labconsole.report.tested_on import TESTED_ON, tested_on
 from labconsole.report.words import UNKNOWN, count, number
 
@@ -300,6 +300,35 @@ def beside_paper(material: Material) -> Table | None:
     )
 
 
+def memory_beside(material: Material) -> Table | None:
+    """What the paper's text prints of memory, whatever platform it is of."""
+    paper = material.paper
+    if paper is None or paper.name != PAPER:
+        return None
+    summary, rows = summary_of(material), list[tuple[str, ...]]()
+    for each in summary.lines:
+        if each.used_bytes is None:
+            continue
+        own, _ = _line_words(each.used_bytes)
+        theirs = material.paper_names.get(each.key.platform, "")
+        for row in paper.tables["numbers"]:
+            if row["topic"] == "memory" and (theirs in row["platform"] or theirs not in paper.platforms):
+                told = (summary.names[each.key], each.key.start, own, row["platform"], printed_words(row), row["where"])
+                rows.append(told)
+    if not rows:
+        return None
+    return Table(
+        name="quetier-memory-beside",
+        title="Memory of guests beside the paper's",
+        columns=("platform", "start", "mib_each", "paper_platform", "paper", "where"),
+        rows=tuple(rows),
+        headings=("platform", "start", "MiB a guest, available", "the paper's", "the paper", "where"),
+        shown=tuple(rows),
+        note=f"Paper: {paper.source.replace(', {table}', '')}. {CAUTION}",
+        beside_paper=True,
+    )
+
+
 def method(material: Material) -> MethodNote | None:
     """How the times are taken."""
     if not material.of("boot"):
@@ -340,6 +369,7 @@ UNITS = (
     ReportUnit(name="quetier-2-compared", place=117, make=compared, claims=claimed),
     ReportUnit(name="quetier-memory", place=118, make=memory),
     ReportUnit(name="quetier-2-beside", place=160, paper=(PAPER, "figure 2"), make=beside_paper),
+    ReportUnit(name="quetier-memory-beside", place=161, paper=(PAPER, "section 5.1.2"), make=memory_beside),
     ReportUnit(name="boot-findings", place=115, make=findings),
     ReportUnit(name="boot-words", place=115, make=method),
 )

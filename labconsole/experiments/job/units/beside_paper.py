@@ -1,4 +1,4 @@
-"""What two papers say of their figures, which print no numbers, beside one's own findings."""
+"""What two papers say of their figures, which print few numbers, beside one's own findings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from labconsole.experiments.job.summary import JobsSummary
 from labconsole.measure.statistics.effects import SIGNIFICANCE
 from labconsole.report.effect_words import effect_words, interval_words
 from labconsole.report.material import Material
-from labconsole.report.reference import CAUTION
+from labconsole.report.reference import CAUTION, printed_words
 from labconsole.report.words import number
 
 TOPICS = {"quetier": ("overhead", "linearity", "isolation"), "mattos": ("job",)}
@@ -41,6 +41,10 @@ def make(material: Material, paper_name: str) -> Table | None:
                 if theirs in ((topic, own.resource, names.get(own.platform, "")), (topic, own.resource, "all")):
                     rows.append((topic, own.resource, own.platform, own.job, own.words, said["platform"], said["shape"],
                                  said["where"]))  # fmt: skip
+            for row in paper.tables.get("numbers", ()):
+                if (row["topic"], row["resource"], row["platform"]) == (topic, own.resource, names.get(own.platform)):
+                    rows.append((topic, own.resource, own.platform, own.job, own.words, row["platform"],
+                                 printed_words(row), row["where"]))  # fmt: skip
     return Table(
         name=f"{paper_name}-beside",
         title="Findings beside the paper's",
@@ -48,7 +52,7 @@ def make(material: Material, paper_name: str) -> Table | None:
         rows=tuple(rows),
         headings=("topic", "resource", "platform", "job", "own finding", "paper's platform", "the paper", "where"),
         shown=tuple(tuple(str(cell) for cell in row) for row in rows),
-        note=f"Paper: {paper.source.replace(', {table}', '')}; its sentences in short. {CAUTION}",
+        note=f"Paper: {paper.source.replace(', {table}', '')}; its sentences and numbers in short. {CAUTION}",
         beside_paper=True,
     )
 
