@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -76,15 +76,19 @@ class CrewStep(ABC, Generic[P, R]):
             try:
                 record = await self._attempt(bench, attempt)
             except MeasurementError as exc:
-                if attempt == self.attempts:
+                if attempt < self.attempts:
+                    await bench.over("invalid", again=str(exc))
+                    attempt += 1
+                    continue
+                unmeasured = self.unmeasured(exc, bench, attempt)
+                if unmeasured is None:
                     raise
-                await bench.over("invalid", again=str(exc))
-                attempt += 1
-                continue
+                record = unmeasured
             await asyncio.to_thread(self.store.save_experiment, self.kind, record)
             verdict = self.verdict_of(record)
-            wanted = verdict.status == "invalid" and attempt < self.attempts and self.worth_another(record)
-            again = self._again(verdict) if wanted else ""
+            if not self.stood(record):
+                return record  # no trial that says how the testbed fares
+            again = self._again(verdict) if verdict.status == "invalid" and attempt < self.attempts else ""
             await bench.over(verdict.status, again=again)
             if not again:
                 return record
@@ -109,8 +113,12 @@ class CrewStep(ABC, Generic[P, R]):
     def verdict_of(self, record: R) -> Verdict:
         """Its verdict."""
 
-    def worth_another(self, record: R) -> bool:
-        """Whether another attempt of an invalid one may fare better, whatever its reasons."""
+    def unmeasured(self, problem: MeasurementError, bench: Bench, attempt: int) -> R | None:
+        """The record of a trial whose last attempt gave none, with why; None: this kind has no such record."""
+        return None
+
+    def stood(self, record: R) -> bool:
+        """Whether its guests did. Those that did not come are not set up again for each of a crew's trials."""
         return True
 
     def _again(self, verdict: Verdict) -> str:
@@ -176,8 +184,7 @@ def refusal_words(steps: Iterable[Step], refusals: Mapping[str, ConfigError]) ->
         if step.hash in refusals:
             of.setdefault(str(refusals[step.hash]), []).append(step)
     return [
-        f"{held[0].describe()}{f' and {len(held) - 1} more trials' if held[1:] else ''}: {why}"
-        for why, held in of.items()
+        f"{held[0].describe()}{f', and {len(held) - 1} more' if held[1:] else ''}: {why}" for why, held in of.items()
     ]
 
 
@@ -223,46 +230,23 @@ def stored_of_blocks(
 ) -> dict[str, R]:
     """The newest of each trial that can be stood behind, where its crew came to the end of its block. Blocking.
 
-    A crew that broke off before is set up again, and all of its trials are taken again. One that the plan went past had
-    come to its end, also where an attempt gave no record. Raises ConfigError where a crew had come to its end, and is
-    asked for more repetitions now: it is gone.
+    A crew that broke off before is set up again, and all of its trials are taken again. Raises ConfigError where a crew
+    had come to its end, and is asked for more repetitions now: it is gone.
     """
     done: dict[str, R] = {}
     tried: dict[str, int] = {}
-    began: dict[str, str] = {}
     for record in stored_by_hash(store, kind, [each.hash for each in steps], testbed_fingerprint):
         found: Any = record
         if found.format == kind.format:
-            tried[found.plan.hash], began[found.plan.hash] = found.plan.repetitions, found.started_at
+            tried[found.plan.hash] = found.plan.repetitions
             if found.status == "done":
                 done[found.plan.hash] = record
-    lacking = {(each.trial.point.crew, each.trial.block) for each in steps if each.hash not in tried}
-    _refuse_outgrown([each for each in steps if (each.trial.point.crew, each.trial.block) in lacking], tried)
-    broken = lacking - _passed(steps, began)
+    broken = {(each.trial.point.crew, each.trial.block) for each in steps if each.hash not in tried}
+    _refuse_outgrown([each for each in steps if (each.trial.point.crew, each.trial.block) in broken], tried)
     return {
         each.hash: done[each.hash]
         for each in steps
         if each.hash in done and (each.trial.point.crew, each.trial.block) not in broken
-    }
-
-
-def _passed(steps: Sequence[CrewStep[Any, Any]], began: Mapping[str, str]) -> set[tuple[Hashable, int]]:
-    """Crews, by block, after whose last trial one was begun that the plan has after it: they did not break off."""
-    of_crew: dict[tuple[Hashable, int], list[tuple[str, int]]] = {}
-    for each in steps:
-        if each.hash in began:
-            key = (each.trial.point.crew, each.trial.block)
-            of_crew.setdefault(key, []).append((began[each.hash], each.trial.position))
-    last = {key: (max(at for at, _ in trials), max(place for _, place in trials)) for key, trials in of_crew.items()}
-    return {
-        key
-        for key, (ended, ended_place) in last.items()
-        if any(
-            at > ended and place > ended_place
-            for other, trials in of_crew.items()
-            if other != key
-            for at, place in trials
-        )
     }
 
 

@@ -115,24 +115,27 @@ def with_points(
     records: Iterable[T], key_of: Callable[[T], K], seen_late: Sequence[str] = ("hypervisor",)
 ) -> Iterator[tuple[K, T]]:
     """Each trial with its point. ``seen_late``: words of a key that are empty where a trial ended before its guests
-    were looked at; it is then of the point that has all else and these too, where there is one.
+    were looked at; one that is not done is then of the point that has all else and these too, where there is one.
     """
     keyed = [(key_of(record), record) for record in records]
     known: dict[K, set[K]] = {}
     for key, _ in keyed:
         known.setdefault(_without(key, seen_late), set()).add(key)
     for key, record in keyed:
-        more = [each for each in known[_without(key, seen_late)] if each != key and _agrees(key, each, seen_late)]
-        yield more[0] if len(more) == 1 else key, record
+        more = [] if record.status == "done" else [
+            each for each in known[_without(key, seen_late)] if _tells_more(each, key, seen_late)
+        ]  # fmt: skip
+        most = [each for each in more if not any(_tells_more(other, each, seen_late) for other in more)]
+        yield most[0] if len(most) == 1 else key, record
 
 
 def _without(key: K, seen_late: Sequence[str]) -> K:
     return cast("K", cast("Any", key)._replace(**dict.fromkeys(seen_late, "")))
 
 
-def _agrees(key: K, other: K, seen_late: Sequence[str]) -> bool:
-    """Whether the other tells all that this one does, and more."""
-    return all(getattr(key, name) in ("", getattr(other, name)) for name in seen_late)
+def _tells_more(key: K, other: K, seen_late: Sequence[str]) -> bool:
+    """Whether it tells all that the other does, and more."""
+    return key != other and all(getattr(other, name) in ("", getattr(key, name)) for name in seen_late)
 
 
 class Block(NamedTuple):

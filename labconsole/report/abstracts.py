@@ -1,7 +1,8 @@
 """What a paper concludes in its abstract, held against one's own findings: one word for each. Pure.
 
-A conclusion is confirmed, or not, by words that were found before (after their adjustment) and by intervals that lie
-wholly apart; anything less decides nothing. It is about what was measured here, and no judgement of the paper's.
+A conclusion is confirmed, or not, by intervals that lie wholly apart, or inside bounds that were set before; anything
+less decides nothing, and that two are not shown to differ least of all. The intervals are plain ones, of 95 %, adjusted
+for nothing. It is about what was measured here, and no judgement of the paper's.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ class Interval(NamedTuple):
 
 
 def differ(words: Mapping[str, str], undecided: Collection[str]) -> Held:
-    """Whether platforms behave differently, by the word found for each; ``undecided``: words that decide nothing."""
+    """Whether platforms behave differently, by classes that exclude each other, each found by intervals inside its
+    bounds; ``undecided``: words that are no such class.
+    """
     decided = {word for word in words.values() if word not in undecided}
     if len(decided) > 1:
         return "confirmed"
@@ -42,15 +45,18 @@ def differ(words: Mapping[str, str], undecided: Collection[str]) -> Held:
     )
 
 
-def most(platform: str, found: Mapping[str, Interval | None]) -> Held:
-    """Whether this platform's is above that of every other."""
+def most(platform: str, found: Mapping[str, Interval | None], *, matters_ratio: float) -> Held:
+    """Whether this platform's is above that of every other, by more than this share of it: where a link is what limits
+    all, the last packet decides nothing.
+    """
     own = found.get(platform)
     others = [each for name, each in found.items() if name != platform]
     if own is None or not others:
         return "not decided"
-    if any(each is not None and each.low > own.high for each in others):
+    if any(each is not None and each.low > own.high * (1 + matters_ratio) for each in others):
         return "not confirmed"
-    return "confirmed" if all(each is not None and own.low > each.high for each in others) else "not decided"
+    above = all(each is not None and own.low > each.high * (1 + matters_ratio) for each in others)
+    return "confirmed" if above else "not decided"
 
 
 def apart(found: Iterable[Interval | None]) -> Held:
@@ -74,7 +80,7 @@ def abstract_table(paper: PaperTables, name: str, rows: Iterable[Concluded], not
         title="What the abstract concludes, held against what was found here",
         columns=("conclusion", "about", "finding", "word"),
         rows=cells,
-        headings=("the paper concludes", "held against", "own finding", "so it is here"),
+        headings=("the paper concludes", "held against", "own finding", "here"),
         shown=cells,
         note=f"{note} Paper: {paper.source.replace(', {table}', '')}. {CAUTION}",
         beside_paper=True,

@@ -80,14 +80,12 @@ def cost_ns(kernel: KernelWitness, drops: KernelDrops) -> int:
 def judged(
     seen: TrialObservations, streams: Sequence[StreamRecord], ways: Sequence[Sequence[Place]], duration_s: float
 ) -> Iterator[Reason]:
-    """Doubts: the kernel names more packets than went missing, or asking it took too much in a trial that may enter a
-    mean.
-    """
+    """Doubts: the kernel names more packets than went missing, or asking it took too much."""
     kernel = seen.kernel
     if kernel is None or kernel.drops is None:
         return
     share = cost_ns(kernel, kernel.drops) / (duration_s * 1e9)
-    if kernel.asked == "on" and share > COST_RATIO and seen.work is None:  # telemetry is asked at any price
+    if kernel.asked == "on" and share > COST_RATIO:
         yield reason(
             "tracing_cost",
             f"counting dropped packets in the kernel took an estimated {share:.1%} of a processor",

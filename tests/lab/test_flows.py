@@ -85,7 +85,7 @@ def test_a_limit_is_what_comes_through_and_the_other_guest_is_left_alone(hosts: 
 
 @pytest.mark.alone
 def test_a_limit_counts_whole_frames_and_neither_datagrams_nor_payload(hosts: Path, tmp_path: Path):
-    """Of payload of 100 bytes they are 142, 128 and 100 bytes a packet: of either other, more than the limit comes."""
+    """Packets of 100 bytes of payload are datagrams of 128 and frames of 142: limits on either let more through."""
     (record,) = taken(
         hosts, tmp_path / "s.sqlite", "--limits", "5Mbit", "--offered", "8Mbit", "--payload-bytes", "100",
         "--duration", "4", "--bin", "0.5",
@@ -306,11 +306,13 @@ def test_what_the_bare_host_cannot_be_asked_keeps_no_other_platform_of_a_plan_fr
     assert dry.returncode == 0, dry.stderr
     assert "rings: 1 of 2 flows to take (0 stored already)" in dry.stdout
     why = "raw, ring of 2 guests: processes of the bare host have no interface and no network stack of their own"
-    assert f"not to be had: {why}" in dry.stdout, dry.stdout
+    assert f"cannot be measured: {why}" in dry.stdout, dry.stdout
     done = labconsole("replay", str(plan), hosts=hosts, store=store)
     assert done.returncode == 1
     assert "1 taken" in done.stdout and f"not measured: {why}" in done.stdout, done.stdout
     assert [each.requested.platform for each in stored(store)] == ["container"]
+    again = labconsole("replay", str(plan), "--retake", "--dry-run", hosts=hosts, store=store)
+    assert "rings: 0 of 2 flows to take (1 stored already)" in again.stdout, "what cannot be measured breaks no block"
 
 
 @pytest.mark.alone

@@ -166,7 +166,7 @@ def write_down(what: Evaluation, store: Path, hosts: Path, directory: Path, envi
         words += ["--plan", plan]
     outs = []
     for paper, names in what.references:
-        outs.append(directory / f"out-{paper}")
+        outs.append(directory / ("out" if paper is None else f"out-{paper}"))
         told = [*words, "--out", outs[-1]]
         told += [] if paper is None else ["--reference", paper]
         told += [] if names is None else ["--reference-map", names]

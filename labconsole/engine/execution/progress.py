@@ -73,9 +73,9 @@ class StepProgress:
 @dataclass(slots=True)
 class StepsOutcome:
     """How a plan's steps ended. ``skipped`` were finished before; ``refused``: what could not be run at all, in a
-    sentence each; ``trials``: attempts that gave a run; ``redone``: what was repeated. ``cut``: the plan ended among
-    its steps, and not in its grid. ``to_retake``: of those made, how many are of guests that broke off before their
-    last trial, and are taken again when the plan is.
+    sentence for each reason, ``not_measured``: how many steps those are; ``trials``: attempts that gave a run;
+    ``redone``: what was repeated. ``cut``: the plan ended among its steps, and not in its grid. ``to_retake``: of those
+    made, how many are of guests that broke off before their last trial, and are taken again when the plan is.
     """
 
     made: list[StepRecord] = field(default_factory=list)
@@ -83,6 +83,7 @@ class StepsOutcome:
     trials: int = 0
     redone: int = 0
     refused: list[str] = field(default_factory=list)
+    not_measured: int = 0
     cut: bool = False
     to_retake: int = 0
 

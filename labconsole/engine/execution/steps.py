@@ -116,9 +116,10 @@ class Steps:
         for experiment in session.experiments:
             steps = experiment.steps(plan, self.execution.only, self.execution.salt)
             refusals = experiment.refuse(steps, plan, session.inventory, session.stage)
-            stored = experiment.stored(steps, fingerprint)
+            askable = [each for each in steps if each.hash not in refusals]
+            stored = experiment.stored(askable, fingerprint)
             if self.execution.retake:
-                stored = in_whole_blocks(steps, stored)
+                stored = in_whole_blocks(askable, stored)
             for step in steps:
                 record, problem = stored.get(step.hash), refusals.get(step.hash)
                 if record is None and problem is not None:
@@ -139,6 +140,7 @@ class Steps:
         self.execution.outcome.steps.skipped = sum(each.state is StepState.STORED for each in seen)
         refusals = {each.step.hash: each.refusal for each in seen if each.refusal is not None}
         self.execution.outcome.steps.refused = refusal_words((each.step for each in seen), refusals)
+        self.execution.outcome.steps.not_measured = len(refusals)
 
     @property
     def rest(self) -> list[StepSeen]:
@@ -252,7 +254,7 @@ class Steps:
     def to_retake(self) -> int:
         """How many of those that were made are of guests that broke off, if nothing follows."""
         made = [each.step for each in self._asked if each.record is not None]
-        return in_broken_blocks(made, [each.step for each in self.rest])
+        return in_broken_blocks(made, [each.step for each in self._asked if each.record is None])
 
     def tell(
         self, seen: StepSeen, *, last: RunRecord | None = None, record: StepRecord | None = None, warm_up: bool = False,
@@ -278,6 +280,7 @@ class Steps:
             if configuration(each.step.request) == needs:
                 each.why = str(problem)
                 self.execution.outcome.steps.refused.append(f"{each.step.describe()}: {problem}")
+                self.execution.outcome.steps.not_measured += 1
                 self._say(each, StepState.FAILED)
 
 

@@ -31,9 +31,10 @@ from labconsole.model.jobs import JOBS
 from labconsole.model.plan.jobs import JobFactors, JobPoint
 from labconsole.model.record.job import JobRecord, JobRequested
 from labconsole.model.record.kinds.job import KIND as JOB
-from labconsole.model.record.run import Figures, Verdict
+from labconsole.model.record.run import Figures, Reason, Verdict
 from labconsole.verdict.influences import influences
 from labconsole.verdict.observed import TrialObservations
+from labconsole.verdict.reasons import reason
 
 USUAL_JOB_S = 10.0
 """What a trial is reckoned with while none was taken: nobody knows how fast a guest is."""
@@ -75,7 +76,7 @@ class JobStep(CrewStep[JobPoint, JobRecord]):
         except AgentError as exc:
             if exc.code not in DID_NOT_COME:
                 raise
-            return self._void(exc.message, bench, attempt)
+            return self._void(reason("guests_missing", exc.message), bench, attempt)
         try:
             seen = await JobTaking(point, self.factors.limit_s, bench, crew).take()
         except (NodeLost, Aborted):
@@ -89,15 +90,18 @@ class JobStep(CrewStep[JobPoint, JobRecord]):
             await stage.restore()
         return record
 
-    def worth_another(self, record: JobRecord) -> bool:
-        """A crew that did not come is not set up again for each of its trials."""
-        return record.set_up is not None
+    def stood(self, record: JobRecord) -> bool:
+        return record.set_up is not None or "guests_missing" not in {each.code for each in record.verdict.reasons}
 
-    def _void(self, why: str, bench: Bench, attempt: int) -> JobRecord:
-        """The record of a trial whose guests did not come."""
+    def unmeasured(self, problem: MeasurementError, bench: Bench, attempt: int) -> JobRecord:
+        return self._void(reason("not_measured", str(problem)), bench, attempt)
+
+    def _void(self, why: Reason, bench: Bench, attempt: int) -> JobRecord:
+        """The record of a trial of which nothing was seen."""
         seen = TrialObservations(run_id=new_run_id(datetime.now(UTC)), started_at=utc_now())
+        seen.doubts.append(why)
         verdict = judge(
-            seen, (), empty=None, timekeeper=None, start_skew_s=None, swapped_pages=None, guest_problems=[why],
+            seen, (), empty=None, timekeeper=None, start_skew_s=None, swapped_pages=None, guest_problems=(),
             limits=self.tolerances, inventory=bench.inventory,
         )  # fmt: skip
         stage = bench.stage

@@ -105,7 +105,7 @@ class IsolationFound:
 class JobsSummary:
     """Everything that follows from these trials. ``testbeds``: fingerprint to name; ``emulated``: whether any is made
     of software. ``superseded``: trials of which a newer one is stored. ``margin_ratio``: a smaller overhead does not
-    matter.
+    matter. ``bare_platforms``: whose guests are processes of the bare host.
     """
 
     points: tuple[PointTimes, ...]
@@ -117,6 +117,7 @@ class JobsSummary:
     emulated: bool
     superseded: int
     margin_ratio: float | None
+    bare_platforms: tuple[str, ...]
 
     def apart(self, key: PointKey) -> list[str]:
         """What else tells this point from others of the summary that are called the same."""
@@ -157,6 +158,7 @@ def summarize_jobs(records: Iterable[JobRecord], family: Sequence[float] = ()) -
         emulated=any(each.emulated for each in newest),
         superseded=len(every) - len(newest),
         margin_ratio=margin_ratio,
+        bare_platforms=tuple(bare.platforms),
     )
 
 

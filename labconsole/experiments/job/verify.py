@@ -87,12 +87,12 @@ def _order(where: str, copy: CopySeen) -> Iterator[Discrepancy]:
 
 
 def _copies(record: JobRecord) -> Iterator[Discrepancy]:
-    """As many as the design point has; none where its guests did not come, and then that is why it is void."""
+    """As many as the design point has; none where nothing was seen, and then the verdict says why."""
     asked = record.requested
     if record.set_up is None:
         codes = {each.code for each in record.verdict.reasons}
-        if record.copies or "guests_missing" not in codes:
-            yield against("set_up", "is not told of guests that came, or why they did not")
+        if record.copies or not codes & {"guests_missing", "not_measured"}:
+            yield against("set_up", "is not told, and neither is why nothing was seen")
         return
     wanted = {"one": 1, "all": asked.guests, "one-two": 3}[asked.working]
     if len(record.copies) != wanted:

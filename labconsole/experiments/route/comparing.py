@@ -1,8 +1,8 @@
 """What routes, filter rules and further routers change, in pairs of blocks, and what may be said of it. Pure.
 
 That routes change nothing is claimed by equivalence alone, within the margin that the plan declares, and only where a
-change could have been seen: the routers lost packets, or a cost was found beside. All that is compared is of one family
-(Holm).
+change could have been seen: the routers lost packets at both points, or a cost was found beside. All comparisons are
+one family (Holm).
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ BY_OUTCOME = ("offered_short", "duration_cut", "rate_uncertain", "capture_incomp
 
 NO_MARGIN = "no margin is declared"
 NOT_SATURATED = (
-    "the routers did not lose packets at either end and no cost was found beside: the rate may be the source's or the "
-    "link's"
+    "at one of the two points the routers lost no packets, and no cost was found beside: the rate may be the source's "
+    "or the link's"
 )
 
 
@@ -46,7 +46,7 @@ class RoutesCompared:
     mean of theirs then, and ``key`` and ``than`` are the pair of its least; ``apart``: by what the effect of the last
     differs from that of the first. ``adjusted_p``: by Holm over all that is compared; ``equivalent_p``: by Holm over
     what is tested for equivalence, changes of routes, of two one-sided tests; ``untested``: why it is not. ``word``:
-    what that says. ``margin_ratio`` None: none is declared.
+    what that says. ``margin_ratio`` None: none is declared. ``saturated``: whether the routers lost packets at ``key``.
     """
 
     what: str
@@ -60,6 +60,7 @@ class RoutesCompared:
     word: Word
     apart: Effect | None = None
     untested: str | None = None
+    saturated: bool = False
 
     @property
     def points(self) -> list[RoutePointKey]:
@@ -150,7 +151,7 @@ def compare_points(
         RoutesCompared(
             what=what, key=pairs[0][0], than=pairs[0][1], pairs=pairs, effect=effect, adjusted_p=p,
             equivalent_p=equivalent, margin_ratio=margin_ratio if what == "routes" else None,
-            word=word(p, equivalent), untested=why,
+            word=word(p, equivalent), untested=why, saturated=_saturated(entered[pairs[0][0]]),
             apart=blocks.effects_apart(each[-1], each[0], sum_pps) if len(each) > 1 else None,
         )
         for (what, pairs), each, effect, p, equivalent, why in zip(

@@ -79,10 +79,10 @@ def lost_ratio(record: RouteRecord) -> float | None:
 
 
 def lost_inside_ratio(record: RouteRecord) -> float | None:
-    """What was lost in the routers of what came into them."""
-    pairs = [(each.to_packets, each.from_packets) for each in record.routers]
-    counted = [(came, left) for came, left in pairs if came is not None and left is not None]
-    came = sum(each for each, _ in counted)
-    if len(counted) < len(pairs) or not came:
+    """What was lost between the unit under test's port and the other ends of its routers, of what came to that port. A
+    router's own interface need not count what it has no room for: that of a machine counts what the machine takes.
+    """
+    left = [each.from_packets for each in record.routers if each.from_packets is not None]
+    if len(left) < len(record.routers) or not record.in_packets:
         return None
-    return 1 - sum(left for _, left in counted) / came
+    return 1 - sum(left) / record.in_packets

@@ -156,8 +156,9 @@ def _sink(sink: RouteSinkSeen, limits: Tolerances) -> Iterator[Reason]:
     elif sink.nic_packets > sink.captured_packets + (sink.dropped_packets or 0):
         detail = f"{where}: the NIC received {sink.nic_packets} packets, and {sink.captured_packets} were captured"
         yield reason("capture_incomplete", detail, node=sink.node)
-    if sink.nic_packets is not None and sink.captured_packets > sink.nic_packets:
-        detail = f"{where}: {sink.captured_packets} packets were captured, and the NIC received {sink.nic_packets}"
+    own = sink.captured_packets - sink.foreign_packets - sink.other_packets
+    if sink.nic_packets is not None and own > sink.nic_packets:
+        detail = f"{where}: {own} of our packets were captured, and the NIC received {sink.nic_packets}"
         yield reason("witnesses_disagree", detail, node=sink.node)
     strangers = sink.foreign_packets + sink.other_packets
     if strangers > limits.foreign_packets:

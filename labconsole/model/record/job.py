@@ -107,7 +107,7 @@ class JobRecord(ExperimentRecord):
 
     ``start_skew_s``: between the first and the last start mark. ``swapped_pages``: that the UUT moved in or out of swap
     meanwhile, None: not known. ``disk`` None: the job has nothing to do with disks. ``set_up`` None: its guests did not
-    come, so that there are no copies.
+    come, or no attempt told of a copy: there are none, and the verdict says why.
     ``client``: what the timekeeper asked for the job with, where it did.
     """
 

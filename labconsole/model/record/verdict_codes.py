@@ -169,7 +169,7 @@ WHAT_TO_DO: dict[str, str] = {
     "counter_decreased": "a driver was reset or miscounts: look at the node's log, then repeat the run",
     "witnesses_disagree": "one of the two counters misses packets: try another NIC or driver",
     "negative_loss": "find out who sends frames like the stream's, or what duplicates packets; then repeat the run",
-    "not_measured": "find out why neither capture nor counters could be read at the sink (run `labconsole check`)",
+    "not_measured": "find out why nothing could be counted: at the sink (`labconsole check`), or what a guest lacks",
     "settings_changed": "stop what changes settings during a measurement (a daemon, a colleague); repeat the run",
     "start_skew": "make the job longer, or the guests fewer: they did not begin together",
     "weights_late": "leave a processor of the unit under test to its agent, or have weights change less often",
@@ -193,7 +193,8 @@ WHAT_TO_DO: dict[str, str] = {
     "unseen_cpu": "look at what runs on the machine itself, outside its containers (top); stop it and repeat the run; "
     "or raise the tolerance other_cpu_ratio",
     "cpu_stolen": "give the node dedicated processors on its hypervisor, or measure on a machine that is not a guest",
-    "tracing_cost": "leave drop_reasons at auto for this load, or measure it once more without them",
+    "tracing_cost": "leave drop_reasons at auto for this load, or measure it once more without them; in "
+    "telemetry it is part of what the processors are said to have done",
     "kernel_drops_disagree": "look for a loop, flooding or a mirror on the unit under test: copies that it drops were "
     "never offered",
     "guests_changed": "make sure that no guest starts or ends on the node during a measurement; repeat the run",

@@ -38,7 +38,7 @@ async def made_ready(crew: StandingCrew, copies: Mapping[str, int], work: DiskWo
     lines = [
         GuestLine(guest=guest, line=_ready_line(standing[guest], count, work, size)) for guest, count in copies.items()
     ]
-    made_mib = sum(copies.values()) * size if work.make else 0
+    made_mib = sum(copies.values()) * (work.files_mib * size + work.more_files_mib) if work.make else 0
     limit_s = max(limit_s, made_mib / SLOWEST_MIB_PER_S)  # of one that makes them all at once
     answers = await crew.uut.ask(AskGuests(asked=lines, until=DONE, timeout_s=limit_s), timeout_s=limit_s + 30)
     for each in answers.guests:

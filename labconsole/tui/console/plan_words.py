@@ -30,14 +30,16 @@ def ending(plan: Plan, outcome: Outcome) -> str:
     steps = outcome.steps
     if plan.search is not None:
         failed = f", {len(steps.failed)} of them not to their end" if steps.failed else ""
-        refused = f", {len(steps.refused)} not searched" if steps.refused else ""
+        refused = f", {steps.not_measured} not searched" if steps.refused else ""
         words.append(f"{len(steps.made)} searches made{failed}{refused}, {steps.skipped} stored before")
     if plan.of_guests is not None:
         told = ", ".join(f"{number} {word}" for word, number in steps.verdicts.items())
         counts = f" ({told})" if told else ""
-        refused = f", {len(steps.refused)} not measured" if steps.refused else ""
+        refused = f", {steps.not_measured} not measured" if steps.refused else ""
         noun = plan.of_guests.noun + ("" if len(steps.made) == 1 else "s")
         words.append(f"{len(steps.made)} {noun} taken{counts}{refused}, {steps.skipped} stored before")
+        if steps.to_retake:
+            words.append(f"{steps.to_retake} of guests that broke off, to be taken again")
         if steps.doubtful:
             words.append("only valid ones enter a mean")
     return f"{word}; " + "; ".join(words)

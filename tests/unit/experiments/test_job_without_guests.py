@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from labconsole.errors import AgentError, NodeError
+from labconsole.errors import AgentError, LabError, MeasurementError
 from labconsole.experiments.job.steps import Jobs
 from labconsole.experiments.job.summary import summarize_jobs
 from labconsole.experiments.job.verify import recompute_job
@@ -31,7 +31,7 @@ def inventory(tmp_path: Path) -> Inventory:
 class Stage:
     """Guests that do not come."""
 
-    problem: NodeError
+    problem: LabError
     asked: int = 0
     uut: Any = None
     timekeeper: Any = None
@@ -78,7 +78,7 @@ def test_it_is_stored_with_its_reason_and_not_tried_again_for_each_trial(invento
     silent = AgentError("uut", "guest g2 did not answer within 60 s", code="guest_silent")
     bench = Bench(inventory, Stage(silent))
     record = asyncio.run(step(tmp_path, bench).take(bench))
-    assert bench.saved == [record] and bench.over_words == [""]
+    assert bench.saved == [record] and bench.over_words == [], "no word on how the testbed fares"
     assert (record.status, record.set_up, record.copies) == ("failed", None, ())
     assert [each.code for each in record.verdict.reasons] == ["guests_missing"]
     assert "g2 did not answer" in (record.failure or "")
@@ -86,6 +86,17 @@ def test_it_is_stored_with_its_reason_and_not_tried_again_for_each_trial(invento
     assert JobRecord.model_validate_json(record.model_dump_json(), strict=True) == record
     forged = record.model_copy(update={"verdict": record.verdict.model_copy(update={"reasons": ()})})
     assert [each.where for each in recompute_job(forged)][:1] == ["set_up"]
+
+
+def test_attempts_that_come_to_nothing_are_made_again_and_the_last_leaves_a_record(
+    inventory: Inventory, tmp_path: Path
+) -> None:
+    bench = Bench(inventory, Stage(MeasurementError("there is no iperf at the sink")))
+    record = asyncio.run(step(tmp_path, bench).take(bench))
+    assert bench.stage.asked == 4 and bench.saved == [record]
+    assert [bool(again) for again in bench.over_words] == [True, True, True, False]
+    assert [each.code for each in record.verdict.reasons] == ["not_measured"]
+    assert record.set_up is None and recompute_job(record) == []
 
 
 def test_what_no_guest_can_help_is_no_record(inventory: Inventory, tmp_path: Path) -> None:

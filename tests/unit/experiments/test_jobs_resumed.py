@@ -64,17 +64,6 @@ def test_of_a_crew_that_broke_off_all_trials_are_taken_again() -> None:
     assert kept(*map(record, (*of_block(1), of_block(2)[0]))) == [1, 1]
 
 
-def test_a_crew_that_the_plan_went_past_did_not_break_off_where_an_attempt_gave_no_record() -> None:
-    """Such as a job whose server cannot be started: each time all others of its crew would be taken again."""
-    (first, _), (third, _) = of_block(1), of_block(2)
-    assert kept(at(record(first), 1), at(record(third), 2)) == [1]
-    assert kept(at(record(third), 1), at(record(first), 2)) == [], "asked for by itself before, as with --platforms"
-
-
-def at(taken: JobRecord, minute: int) -> JobRecord:
-    return taken.model_copy(update={"started_at": f"2026-01-01T00:{minute:02d}:00.000000Z"})
-
-
 def test_a_trial_that_stayed_invalid_breaks_no_crew_and_is_taken_again() -> None:
     first, second = of_block(1)
     assert kept(record(first), record(second, status="failed")) == [1]
@@ -145,7 +134,7 @@ def test_what_one_platform_cannot_be_asked_keeps_no_other_from_being_measured(tm
     found = refused(steps, refuse)
     assert [each.hash in found for each in steps] == [each.trial.point.platform == "raw" for each in steps]
     (words,) = refusal_words(steps, found)
-    assert words.endswith(" and 1 more trials: platform raw has no weights") and words.startswith("raw")
+    assert words.endswith(", and 1 more: platform raw has no weights") and words.startswith("raw")
     cannot = {"raw", "lxc"}
     with pytest.raises(ConfigError, match="has no weights"):
         refused(steps, refuse)

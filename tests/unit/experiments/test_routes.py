@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from labconsole.cli.text.of_guests import ROUTES_SHOWN
 from labconsole.experiments.route.ledger import hops_of
 from labconsole.experiments.route.loading import RouteLoad, load_line
+from labconsole.experiments.route.points import lost_inside_ratio
 from labconsole.experiments.route.summary import summarize_routes
 from labconsole.experiments.route.verify import recompute_route
 from labconsole.experiments.route.window import processors_between
@@ -246,7 +247,9 @@ def test_equivalence_is_not_tested_where_no_change_could_have_been_seen() -> Non
     hiccup[0] = route_record_with_loss(hiccup[0])
     assert routes(hiccup).untested is not None, "one trial that lost something does not make a point"
     base = [route_record_with_loss(each) if each.requested.routes else each for each in measured(0.0, 0.005)]
-    assert routes(base).untested is not None, "how much more would have gone through without routes, nobody knows"
+    assert routes(base).untested.startswith("at one of the two points the routers lost no packets"), (
+        "how much more would have gone through without routes, nobody knows"
+    )
     undeclared = [declared(each, None) for each in measured(0.05, 0.005)]
     assert (routes(undeclared).word, routes(undeclared).untested) == ("inconclusive", "no margin is declared")
 
@@ -254,11 +257,22 @@ def test_equivalence_is_not_tested_where_no_change_could_have_been_seen() -> Non
 def route_record_with_loss(record: RouteRecord, *, inside: bool = True) -> RouteRecord:
     """As if a hundredth of what was sent had been lost in the router, or behind it."""
     counted = ("sent_packets", "to_packets") if inside else ("sent_packets", "to_packets", "from_packets")
+    came = round((record.in_packets or 0) * 1.01)
     routers = tuple(
         each.model_copy(update={name: round((getattr(each, name) or 0) * 1.01) for name in counted})
         for each in record.routers
     )
-    return record.model_copy(update={"routers": routers})
+    return record.model_copy(update={"routers": routers, "in_packets": came})
+
+
+def test_a_machine_that_takes_too_little_loses_in_the_unit_under_test_though_its_interface_counts_what_it_took() -> (
+    None
+):
+    record = route_record([200])
+    assert lost_inside_ratio(record) == 0
+    full = record.model_copy(update={"in_packets": 2 * (record.in_packets or 0)})
+    assert lost_inside_ratio(full) == 0.5
+    assert lost_inside_ratio(record.model_copy(update={"in_packets": None})) is None
 
 
 def test_trials_left_out_by_what_they_came_to_leave_no_equivalence() -> None:

@@ -32,14 +32,19 @@ def test_tools_differ_where_two_decided_words_do_and_are_alike_where_all_are_dec
     assert differ({"lxc": "flat"}, undecided) == "not decided"
 
 
-def test_the_most_is_wholly_above_all_others() -> None:
-    high, low, wide = Interval(9, 8, 10), Interval(5, 4, 6), Interval(8, 5, 11)
-    assert most("xen", {"xen": high, "lxc": low}) == "confirmed"
-    assert most("xen", {"xen": high, "lxc": low, "uml": wide}) == "not decided"
-    assert most("xen", {"xen": high, "lxc": None}) == "not decided"
-    assert most("lxc", {"xen": high, "lxc": low, "uml": wide}) == "not confirmed"
-    assert most("xen", {"xen": high}) == most("esxi", {"xen": high}) == "not decided"
-    assert apart([high, wide, low]) == "confirmed"
+def test_the_most_is_wholly_above_all_others_by_more_than_nothing() -> None:
+    def held(platform: str, **found: Interval | None) -> str:
+        return most(platform, found, matters_ratio=0.01)
+
+    high, low, wide, nearly = Interval(9, 8, 10), Interval(5, 4, 6), Interval(8, 5, 11), Interval(7.98, 7.97, 7.99)
+    assert held("xen", xen=high, lxc=low) == "confirmed"
+    assert held("xen", xen=high, lxc=low, uml=wide) == "not decided"
+    assert held("xen", xen=high, lxc=None) == "not decided"
+    assert held("lxc", xen=high, lxc=low, uml=wide) == "not confirmed"
+    assert held("xen", xen=high, lxc=nearly) == "not decided", "both may fill the link"
+    assert held("lxc", xen=Interval(8.01, 8.0, 8.02), lxc=nearly) == "not decided"
+    assert held("xen", xen=high) == held("esxi", xen=high) == "not decided"
+    assert apart([high, nearly, low]) == apart([high, wide, low]) == "confirmed"
     assert apart([high, wide]) == apart([low, None]) == apart([]) == "not decided"
 
 
@@ -68,6 +73,14 @@ def jobs(path: Path, growth_of: dict[str, float]) -> str:
     return url
 
 
+def test_tools_that_grow_with_intervals_that_overlap_decide_nothing_and_the_bare_host_is_none(tmp_path: Path) -> None:
+    store = jobs(tmp_path / "jobs.sqlite", {"lxc": 0.1, "uml": 0.1})
+    found = rows(reported(store, tmp_path / "out", "--reference", "quetier"), "quetier-abstract-jobs")
+    overhead = [row for row in found if row["conclusion"].endswith("in overhead")]
+    assert [row["word"] for row in overhead] == ["not decided"]
+    assert "host" not in {name.partition(":")[0] for row in found for name in row["finding"].split("; ")}
+
+
 @pytest.mark.parametrize(("growth", "held"), [(0.1, "confirmed"), (0.0, "not confirmed")])
 def test_tools_that_grow_unlike_confirm_the_abstract_and_tools_that_are_alike_do_not(
     tmp_path: Path, growth: float, held: str
@@ -75,8 +88,9 @@ def test_tools_that_grow_unlike_confirm_the_abstract_and_tools_that_are_alike_do
     store = jobs(tmp_path / "jobs.sqlite", {"lxc": 0.0, "uml": growth})
     found = rows(reported(store, tmp_path / "out", "--reference", "quetier"), "quetier-abstract-jobs")
     overhead = [row for row in found if row["conclusion"].endswith("in overhead")]
-    assert [(row["word"], row["about"]) for row in overhead] == [(held, "cpu, cpu-sqrt2 (2000 digits)")]
-    assert overhead[0]["finding"].startswith("lxc: flat; uml: ")
+    assert [row["word"] for row in overhead] == [held]
+    assert overhead[0]["about"].startswith("cpu, cpu-sqrt2 (2000 digits), 1 guest")
+    assert overhead[0]["finding"].startswith("lxc: flat, ") and "; uml: " in overhead[0]["finding"]
     isolation = [row for row in found if row["conclusion"].endswith("in isolation")]
     assert {(row["word"], row["finding"]) for row in isolation} == {
         ("not confirmed", "lxc: between guests; uml: between guests")
@@ -108,15 +122,20 @@ def test_guests_that_send_confirm_or_not_what_is_said_of_xen(tmp_path: Path) -> 
     assert [row["word"] for row in found if row["conclusion"].startswith("Xen introduces")] == ["not confirmed"]
 
 
-def test_routers_whose_sum_falls_confirm_what_is_said_of_several(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("lost", "held"), [(1000, "confirmed"), (0, "not decided")])
+def test_routers_whose_sum_falls_confirm_what_is_said_of_several_where_they_lost_packets(
+    tmp_path: Path, lost: int, held: str
+) -> None:
     store, draw = f"sqlite:///{tmp_path / 'routes.sqlite'}", random.Random(4)
     with open_store(store) as opened:
         for block in range(1, 9):
             for guests in (1, 4):
                 each = round(20_000 * (1.0 if guests == 1 else 0.7 / 4) * draw.gauss(1, 0.005))
-                opened.save_experiment(ROUTE, route_record([each] * guests, block=block))
+                made = route_record([each] * guests, block=block, lost_inside=[lost] * guests)
+                came = (made.in_packets or 0) + lost * guests
+                opened.save_experiment(ROUTE, made.model_copy(update={"in_packets": came}))
     found = rows(reported(store, tmp_path / "out", "--reference", "mattos"), "mattos-abstract-routers")
-    assert [row["word"] for row in found] == ["confirmed"]
+    assert [row["word"] for row in found] == [held]
     assert "4 routers" in found[0]["about"] and "different" in found[0]["finding"]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from labconsole.contracts.report import Figure
+from labconsole.contracts.report import Figure, Panel, PlottedCurve
 from labconsole.report import draw
 from labconsole.report.assembly import Report
 from labconsole.report.panels import labels_of, panel_rows
@@ -80,6 +80,20 @@ def test_curves_are_of_points_near_a_tenth_a_half_and_nine_tenths(tmp_path: Path
     lines = panel_rows(figure, figure.panels[0], labels_of(figure), 100, 17)
     text = "\n".join("".join(part for part, _ in row) for row in lines)
     assert "100┤" in text and "1000┤" in text
+
+
+def test_curves_have_one_order_also_where_a_panel_lacks_some() -> None:
+    def panel(*labels: str) -> Panel:
+        return Panel("", tuple(PlottedCurve(label, ()) for label in labels))
+
+    def order(*panels: Panel) -> list[str]:
+        return labels_of(Figure(
+            name="f", title="", kind="curves", x_label="", y_label="", panels=panels, caption="", ideal=False,
+        ))  # fmt: skip
+
+    assert order(panel("raw", "e1000", "uml"), panel("raw", "virtio", "uml")) == ["raw", "e1000", "virtio", "uml"]
+    assert order(panel("b"), panel("a", "b", "c")) == ["a", "b", "c"]
+    assert order(panel("b", "a"), panel("a", "c")) == ["b", "a", "c"]
 
 
 def test_platforms_without_such_points_are_left_out(tmp_path: Path) -> None:

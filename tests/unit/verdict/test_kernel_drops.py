@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from labconsole.verdict.kernel_drops import hop_of, label
-from labconsole.verdict.observed import KernelWitness, WorkWitness
+from labconsole.verdict.observed import KernelWitness
 from labconsole.verdict.way import Place
 from labconsole.wire.kernel_drops import KernelDrop, KernelDrops, KernelDropsStarted
 from support.observed_trials import SENT, observe, record
@@ -106,9 +106,6 @@ def test_what_was_asked_for_at_any_price_is_marked_when_it_was_dear(inventory, a
     run = record(inventory, told(observe(inventory), asked=asked, looked_packets=100_000))
     assert ("tracing_cost" in codes(run)) is doubted
     assert run.extensions["kernel_drops"]["estimated_cost_ns"] == 37_000_000
-    for_telemetry = told(observe(inventory), asked=asked, looked_packets=100_000)
-    for_telemetry.work = WorkWitness(node="uut")
-    assert "tracing_cost" not in codes(record(inventory, for_telemetry)), "it enters no mean"
 
 
 def test_a_kernel_that_does_not_say_leaves_the_run_as_it_is(inventory):

@@ -100,4 +100,4 @@ def guests_dry_run(
         f"{plan.name}: {len(left.steps)} of {left.asked} {kind.plural} to take ({left.stored} stored already), about "
         f"{minutes(left.reckoned.total_s)} with the set-ups, {kind.guess}"
     )
-    plain_lines(*(f"  not to be had: {why}" for why in left.refused))
+    plain_lines(*(f"  cannot be measured: {why}" for why in left.refused))

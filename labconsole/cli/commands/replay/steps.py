@@ -51,13 +51,14 @@ def left_of(kind: Kind[S], plan: Plan, only: Chosen, session: Testbed[RunStore],
     """
     every = kind.steps(plan, only)
     refusals = kind.refuse(every, plan, session.inventory, session.stage)
-    stored = kind.stored(every, session.inventory.fingerprint())
+    askable = [each for each in every if each.hash not in refusals]
+    stored = kind.stored(askable, session.inventory.fingerprint())
     if retake:
-        stored = in_whole_blocks(every, stored)
-    todo = [each for each in every if each.hash not in stored and each.hash not in refusals]
-    words = refusal_words((each for each in every if each.hash not in stored), refusals)
+        stored = in_whole_blocks(askable, stored)
+    todo = [each for each in askable if each.hash not in stored]
+    words = refusal_words(every, refusals)
     reckoned = estimate_steps(plan, todo, session.inventory, session.boots_s)
-    return Left(todo, len(every), sum(each.hash in stored for each in every), words, reckoned)
+    return Left(todo, len(every), sum(each.hash in stored for each in askable), words, reckoned)
 
 
 def exit_status(outcome: Outcome) -> int:

@@ -34,7 +34,7 @@ def _rows(summary: BootsSummary) -> Iterator[Concluded]:
         if line is not None and line.slope_low is not None and line.slope_high is not None:
             found = Interval(line.slope, line.slope_low, line.slope_high)
         group = (each.key.testbed_fingerprint, each.key.start, each.key.crew, each.key.kernel)
-        of.setdefault(group, {})[each.key.platform] = found
+        of.setdefault(group, {})[summary.names[each.key]] = found
     for (_, start, *_), slopes in of.items():
         if len(slopes) > 1:
             words = {name: _words(found) for name, found in slopes.items()}

@@ -105,7 +105,7 @@ def _found(point: FlowPointFound) -> str:
     if point.recovered_s is not None:
         found.append(f"95 % again {words(point.recovered_s, 1, 1)} s after it")
     if point.not_recovered:
-        found.append(f"in {point.not_recovered} of {len(point.flow_ids)} trials not again while they sent")
+        found.append(f"{point.not_recovered} of {len(point.flow_ids)} trials did not recover")
     if point.weight_error is not None:
         found.append(f"error of weights {words(point.weight_error, 1, 4)}")
     if point.key.greedy > 1:

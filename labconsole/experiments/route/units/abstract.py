@@ -21,8 +21,8 @@ def make(material: Material) -> Table | None:
     if paper is None or paper.name != PAPER:
         return None
     note = (
-        "By the changes of the sum that route-changes claims: confirmed where it is different and falls, not confirmed "
-        "where it is different and rises."
+        "By the changes of the sum that route-changes claims: confirmed where it is different, falls, and the routers "
+        "lost packets (else the source may have sent less), not confirmed where it is different and rises."
     )
     return abstract_table(paper, "mattos-abstract-routers", _rows(summary_of(material)), note)
 
@@ -40,7 +40,9 @@ def _rows(summary: RoutesSummary) -> Iterator[Concluded]:
 def _held(claim: RoutesCompared) -> Held:
     if claim.word != "different" or claim.effect.change is None:
         return "not decided"
-    return "confirmed" if claim.effect.change < 0 else "not confirmed"
+    if claim.effect.change < 0:
+        return "confirmed" if claim.saturated else "not decided"
+    return "not confirmed"
 
 
 UNITS = (ReportUnit(name="mattos-abstract-routers", place=169, make=make, paper=(PAPER, "abstract")),)
