@@ -172,7 +172,8 @@ def test_a_lost_mark_is_invalid(hosts: Path, tmp_path: Path, passing_packets: in
         taken(hosts, tmp_path / "jobs.sqlite", "--jobs", "wait", "--size", "1", status=1)
     finally:
         lab.execute(lab_of(hosts), "uut", ["nft", "delete", "table", "ip", "marks"])
-    (record,) = stored(tmp_path / "jobs.sqlite")  # the next attempt finds no marks at all
+    record, unmeasured = stored(tmp_path / "jobs.sqlite")  # the next attempts find no marks at all
+    assert [each["code"] for each in unmeasured["verdict"]["reasons"]] == ["not_measured"]
     (found,) = [each for each in record["verdict"]["reasons"] if each["code"] == "mark_lost"]
     assert lost in found["evidence"]["marks"]
     assert record["status"] == "failed"
@@ -188,7 +189,7 @@ def test_an_answer_that_does_not_reach_the_guest_voids_the_trial(hosts: Path, tm
         taken(hosts, tmp_path / "jobs.sqlite", "--jobs", "wait", "--size", "1", status=1)
     finally:
         lab.execute(lab_of(hosts), "uut", ["nft", "delete", "table", "ip", "marks"])
-    (record,) = stored(tmp_path / "jobs.sqlite")
+    record, _ = stored(tmp_path / "jobs.sqlite")
     assert record["copies"][0]["start_reply_ns"] is not None
     assert record["status"] == "failed"
     assert record["verdict"]["reasons"][0]["code"] == "mark_lost"
