@@ -1,4 +1,4 @@
-"""What a paper concludes in its abstract, held against one's own findings: one word for each. Pure.
+"""What a paper concludes in its abstract, beside one's own findings: one word for each. Pure.
 
 A conclusion is confirmed, or not, by intervals that lie wholly apart, or inside bounds that were set before; anything
 less decides nothing, and that two are not shown to differ least of all. The intervals are plain ones, of 95 %, adjusted
@@ -17,7 +17,7 @@ Held = Literal["confirmed", "not confirmed", "not decided"]
 
 
 class Concluded(NamedTuple):
-    """``conclusion``: the paper's, in short; ``about``: what of one's own it is held against; ``found``: that."""
+    """``conclusion``: the paper's, in short; ``about``: what of one's own it is compared with; ``found``: that."""
 
     conclusion: str
     about: str
@@ -25,7 +25,7 @@ class Concluded(NamedTuple):
     held: Held
 
 
-class Interval(NamedTuple):
+class KnownInterval(NamedTuple):
     """A mean and its interval of 95 %."""
 
     mean: float
@@ -45,7 +45,7 @@ def differ(words: Mapping[str, str], undecided: Collection[str]) -> Held:
     )
 
 
-def most(platform: str, found: Mapping[str, Interval | None], *, matters_ratio: float) -> Held:
+def most(platform: str, found: Mapping[str, KnownInterval | None], *, matters_ratio: float) -> Held:
     """Whether this platform's is above that of every other, by more than this share of it: where a link is what limits
     all, the last packet decides nothing.
     """
@@ -59,7 +59,7 @@ def most(platform: str, found: Mapping[str, Interval | None], *, matters_ratio: 
     return "confirmed" if above else "not decided"
 
 
-def apart(found: Iterable[Interval | None]) -> Held:
+def apart(found: Iterable[KnownInterval | None]) -> Held:
     """Whether any two of them differ. That all are equal, intervals do not show."""
     known = [each for each in found if each is not None]
     return "confirmed" if any(one.low > other.high for one in known for other in known) else "not decided"
@@ -71,16 +71,16 @@ def each_words(words: Mapping[str, str]) -> str:
 
 
 def abstract_table(paper: PaperTables, name: str, rows: Iterable[Concluded], note: str) -> Table | None:
-    """A row for each conclusion, as often as there is something to hold it against; None: there is nothing."""
+    """A row for each conclusion, as often as there is something to compare it with; None: there is nothing."""
     cells = tuple(tuple(row) for row in rows)
     if not cells:
         return None
     return Table(
         name=name,
-        title="What the abstract concludes, held against what was found here",
+        title="What the abstract concludes, and what was found here",
         columns=("conclusion", "about", "finding", "word"),
         rows=cells,
-        headings=("the paper concludes", "held against", "own finding", "here"),
+        headings=("the paper concludes", "compared with", "own finding", "here"),
         shown=cells,
         note=f"{note} Paper: {paper.source.replace(', {table}', '')}. {CAUTION}",
         beside_paper=True,

@@ -93,8 +93,8 @@ class Twice:
         found = self._store.experiments(record_kinds()["twice"], where, status="done")
         return {record.plan_hash: record for record in found}
 
-    def refuse(self, plan, inventory, stage):
-        pass
+    def refuse(self, steps, plan, inventory, stage):
+        return {}
 
 
 EXPERIMENT = Twice

@@ -94,7 +94,8 @@ def with_times(record: RunRecord) -> RunRecord:
     delays = {18_000: 9_000, 31_000: 42_000, 64_000: 6_000, 410_000: 520, 2_300_000: 31, 21_000_000: 2}
     due = {19_000: 8_900, 34_000: 41_500, 90_000: 6_000, 950_000: 1_100, 6_400_000: 51, 21_000_000: 2}
     streams = tuple(
-        stream.model_copy(update={"extensions": {"packet_times": told_times(delays, due=due)}}) for stream in record.streams
+        stream.model_copy(update={"extensions": {"packet_times": told_times(delays, due=due)}})
+        for stream in record.streams
     )
     return record.model_copy(update={"streams": streams})
 

@@ -145,3 +145,18 @@ def missed_runs(program: int) -> int:
     info = ctypes.create_string_buffer(256)
     _bpf(_INFORMATION, struct.pack("=IIQ", program, len(info), ctypes.addressof(info)))
     return int.from_bytes(info.raw[208:216], sys.byteorder)
+
+
+def words_that_are_set(value: bytes, piece_words: int) -> List[int]:
+    """Which words of 64 bits of a map's value are not 0. Most of them are, and those next to each other are looked at
+    as one piece.
+    """
+    found: List[int] = []
+    piece_bytes = 8 * piece_words
+    empty = bytes(piece_bytes)
+    for start in range(0, len(value), piece_bytes):
+        piece = value[start : start + piece_bytes]
+        if piece != empty:
+            counts = memoryview(piece).cast("Q")
+            found += [start // 8 + place for place in range(len(counts)) if counts[place]]
+    return found

@@ -22,7 +22,8 @@ from labconsole.wire.packet_times import (
 )
 
 if TYPE_CHECKING:
-    from labconsole.agent.reading.packet_times import ClockOffset, PacketTimer  # imported when it is first asked for
+    from labconsole.agent.reading.clock_offset import ClockOffset  # imported when they are first asked for
+    from labconsole.agent.reading.packet_times import PacketTimer
 
 
 class Timing:
@@ -40,7 +41,8 @@ class Timing:
             return self._start(request)
 
     def _start(self, request: StartPacketTimes) -> PacketTimesStarted:
-        from labconsole.agent.reading.packet_times import ClockOffset, PacketTimer
+        from labconsole.agent.reading.clock_offset import ClockOffset
+        from labconsole.agent.reading.packet_times import PacketTimer
 
         if self._timers:
             raise WireError("exists", "packets are being timed already")

@@ -13,8 +13,7 @@ from __future__ import annotations
 import os
 import socket
 import struct
-import time
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence
 
 from labconsole.agent.bpf import assembly, kernel
 from labconsole.agent.bpf.assembly import CONTEXT, RESULT, STACK, Assembly
@@ -54,28 +53,6 @@ _PACKET = -126
 """Places on the program's stack; the IP header lies on a multiple of four."""
 
 _PACKET_OR_DELAY, _SHARED_STATE, _NOW, _OWN_STATE = 6, 7, 8, 9
-
-
-class ClockOffset:
-    """How far the wall clock is ahead of the monotonic one, by the closest of some readings."""
-
-    READINGS = 20
-
-    def __init__(self) -> None:
-        self.ns = self._read()
-
-    def _read(self) -> int:
-        readings: List[Tuple[int, int]] = []
-        for _ in range(self.READINGS):
-            before_ns = time.monotonic_ns()
-            wall_ns = time.time_ns()
-            after_ns = time.monotonic_ns()
-            readings.append((after_ns - before_ns, wall_ns - (before_ns + after_ns) // 2))
-        return min(readings)[1]
-
-    def moved_ns(self) -> int:
-        """By how much it was set since."""
-        return self._read() - self.ns
 
 
 class PacketTimer:
@@ -178,7 +155,7 @@ class PacketTimer:
         packets: Dict[int, int] = {}
         for part in self._counts.get(struct.pack("=I", len(_HISTOGRAMS) * number + place)):
             words = memoryview(part).cast("Q")
-            for bucket in _not_empty(part):
+            for bucket in kernel.words_that_are_set(part, 1 << BUCKET_BITS):
                 packets[bucket] = packets.get(bucket, 0) + words[bucket]
         return [[bucket, packets[bucket]] for bucket in sorted(packets)]
 
@@ -410,18 +387,3 @@ def _summed(parts: Sequence[Dict[str, int]]) -> Optional[int]:
         return None
     total = sum(each["delay_sum_ns"] for each in parts)
     return total if parts and abs(total) < most else None
-
-
-def _not_empty(part: bytes) -> List[int]:
-    """Which of a histogram's buckets hold something. Most are empty, and those next to each other are looked at as one
-    piece.
-    """
-    found: List[int] = []
-    piece_bytes = 8 << BUCKET_BITS
-    empty = bytes(piece_bytes)
-    for start in range(0, len(part), piece_bytes):
-        piece = part[start : start + piece_bytes]
-        if piece != empty:
-            counts = memoryview(piece).cast("Q")
-            found += [start // 8 + place for place in range(len(counts)) if counts[place]]
-    return found

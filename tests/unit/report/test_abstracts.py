@@ -1,4 +1,4 @@
-"""What a paper's abstract concludes, held against findings: confirmed by what was decided, and by nothing less."""
+"""What a paper's abstract concludes, compared with findings: confirmed by what was decided, and by nothing less."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from labconsole.model.record.kinds.boot import KIND as BOOT
 from labconsole.model.record.kinds.flow import KIND as FLOW
 from labconsole.model.record.kinds.job import KIND as JOB
 from labconsole.model.record.kinds.route import KIND as ROUTE
-from labconsole.report.abstracts import Interval, apart, differ, most
+from labconsole.report.abstracts import KnownInterval, apart, differ, most
 from labconsole.store.open import open_store
 from support.flow_records import flow_record
 from support.job_records import taken
@@ -33,16 +33,21 @@ def test_tools_differ_where_two_decided_words_do_and_are_alike_where_all_are_dec
 
 
 def test_the_most_is_wholly_above_all_others_by_more_than_nothing() -> None:
-    def held(platform: str, **found: Interval | None) -> str:
+    def held(platform: str, **found: KnownInterval | None) -> str:
         return most(platform, found, matters_ratio=0.01)
 
-    high, low, wide, nearly = Interval(9, 8, 10), Interval(5, 4, 6), Interval(8, 5, 11), Interval(7.98, 7.97, 7.99)
+    high, low, wide, nearly = (
+        KnownInterval(9, 8, 10),
+        KnownInterval(5, 4, 6),
+        KnownInterval(8, 5, 11),
+        KnownInterval(7.98, 7.97, 7.99),
+    )
     assert held("xen", xen=high, lxc=low) == "confirmed"
     assert held("xen", xen=high, lxc=low, uml=wide) == "not decided"
     assert held("xen", xen=high, lxc=None) == "not decided"
     assert held("lxc", xen=high, lxc=low, uml=wide) == "not confirmed"
     assert held("xen", xen=high, lxc=nearly) == "not decided", "both may fill the link"
-    assert held("lxc", xen=Interval(8.01, 8.0, 8.02), lxc=nearly) == "not decided"
+    assert held("lxc", xen=KnownInterval(8.01, 8.0, 8.02), lxc=nearly) == "not decided"
     assert held("xen", xen=high) == held("esxi", xen=high) == "not decided"
     assert apart([high, nearly, low]) == apart([high, wide, low]) == "confirmed"
     assert apart([high, wide]) == apart([low, None]) == apart([]) == "not decided"

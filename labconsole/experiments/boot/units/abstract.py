@@ -1,4 +1,4 @@
-"""What the abstract of Quétier, Neri and Cappello concludes of what guests occupy, held against one's own findings."""
+"""What the abstract of Quétier, Neri and Cappello concludes of what guests occupy, beside one's own findings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from labconsole.contracts.report import ReportUnit, Table
 from labconsole.experiments.boot.summary import BootsSummary
 from labconsole.experiments.boot.units.starts import summary_of
-from labconsole.report.abstracts import Concluded, Interval, abstract_table, apart, each_words
+from labconsole.report.abstracts import Concluded, KnownInterval, abstract_table, apart, each_words
 from labconsole.report.material import Material
 from labconsole.report.words import UNKNOWN, number
 
@@ -28,11 +28,11 @@ def make(material: Material) -> Table | None:
 
 
 def _rows(summary: BootsSummary) -> Iterator[Concluded]:
-    of: dict[tuple[object, ...], dict[str, Interval | None]] = {}
+    of: dict[tuple[object, ...], dict[str, KnownInterval | None]] = {}
     for each in summary.lines:
         line, found = each.used_bytes, None
         if line is not None and line.slope_low is not None and line.slope_high is not None:
-            found = Interval(line.slope, line.slope_low, line.slope_high)
+            found = KnownInterval(line.slope, line.slope_low, line.slope_high)
         group = (each.key.testbed_fingerprint, each.key.start, each.key.crew, each.key.kernel)
         of.setdefault(group, {})[summary.names[each.key]] = found
     for (_, start, *_), slopes in of.items():
@@ -44,7 +44,7 @@ def _rows(summary: BootsSummary) -> Iterator[Concluded]:
             )  # fmt: skip
 
 
-def _words(found: Interval | None) -> str:
+def _words(found: KnownInterval | None) -> str:
     if found is None:
         return UNKNOWN
     mean, low, high = (number(value / MIB) for value in found)

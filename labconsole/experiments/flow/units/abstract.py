@@ -1,4 +1,4 @@
-"""What the abstract of Mattos and others concludes of guests that send, held against one's own findings."""
+"""What the abstract of Mattos and others concludes of guests that send, beside one's own findings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from labconsole.contracts.report import ReportUnit, Table
 from labconsole.experiments.flow.shown import plain, summary_of, words
 from labconsole.experiments.flow.summary import FlowPointFound, FlowsSummary
 from labconsole.measure.statistics.set_ups import SetUpMean
-from labconsole.report.abstracts import Concluded, Held, Interval, abstract_table, each_words, most
+from labconsole.report.abstracts import Concluded, Held, KnownInterval, abstract_table, each_words, most
 from labconsole.report.material import Material
 
 PAPER, BEST, BARE = "mattos", "xen", "native"
@@ -56,17 +56,17 @@ def _rows(summary: FlowsSummary, names: Mapping[str, str]) -> Iterator[Concluded
             yield Concluded("sharing the network among guests is fair", about, found, _fair(_interval(point.jain)))
 
 
-def _fair(jain: Interval | None) -> Held:
+def _fair(jain: KnownInterval | None) -> Held:
     if jain is None:
         return "not decided"
     return "confirmed" if jain.low >= FAIR else "not confirmed" if jain.high < FAIR else "not decided"
 
 
-def _interval(found: SetUpMean | None) -> Interval | None:
+def _interval(found: SetUpMean | None) -> KnownInterval | None:
     """Over set-ups: of one it would speak for no other."""
     if found is None or found.ci_low is None or found.ci_high is None or found.scope != "set-ups":
         return None
-    return Interval(found.mean, found.ci_low, found.ci_high)
+    return KnownInterval(found.mean, found.ci_low, found.ci_high)
 
 
 UNITS = (ReportUnit(name="mattos-abstract-network", place=169, make=make, paper=(PAPER, "abstract")),)

@@ -1,4 +1,4 @@
-"""What the abstract of Quétier, Neri and Cappello concludes of work in guests, held against one's own findings."""
+"""What the abstract of Quétier, Neri and Cappello concludes of work in guests, beside one's own findings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from labconsole.experiments.job.points import PointKey
 from labconsole.experiments.job.shown import panel_words, resource_of, summary_of
 from labconsole.experiments.job.summary import GuestsCurve, JobsSummary
 from labconsole.measure.trials_of_guests import NOT_DRAWN
-from labconsole.report.abstracts import Concluded, Interval, abstract_table, apart, differ, each_words
+from labconsole.report.abstracts import Concluded, KnownInterval, abstract_table, apart, differ, each_words
 from labconsole.report.material import Material
 from labconsole.report.words import number
 
@@ -59,16 +59,16 @@ def _together(summary: JobsSummary, found: Iterable[tuple[PointKey, T]]) -> Iter
     yield from ((about[group], alike) for group, alike in of.items() if len(alike) > 1)
 
 
-def _slope(curve: GuestsCurve) -> Interval | None:
+def _slope(curve: GuestsCurve) -> KnownInterval | None:
     """Of the time alone, with each guest."""
     fit, alone = curve.fit, curve.points[0].seconds
     drawn = curve.word not in (NOT_DRAWN, None)
     if not drawn or fit is None or fit.slope_low is None or fit.slope_high is None or alone is None or not alone.mean:
         return None
-    return Interval(*(each / alone.mean for each in (fit.slope, fit.slope_low, fit.slope_high)))
+    return KnownInterval(*(each / alone.mean for each in (fit.slope, fit.slope_low, fit.slope_high)))
 
 
-def _words(curve: GuestsCurve, slope: Interval | None) -> str:
+def _words(curve: GuestsCurve, slope: KnownInterval | None) -> str:
     if slope is None:
         return str(curve.word)
     mean, low, high = (number(100 * each, 2) for each in slope)

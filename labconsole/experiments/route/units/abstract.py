@@ -1,4 +1,4 @@
-"""What the abstract of Mattos and others concludes of several routers, held against one's own findings."""
+"""What the abstract of Mattos and others concludes of several routers, beside one's own findings."""
 
 from __future__ import annotations
 
