@@ -7,11 +7,14 @@ for nothing. It is about what was measured here, and no judgement of the paper's
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Literal, NamedTuple
 
-from labconsole.contracts.report import Table
-from labconsole.report.reference import CAUTION, PaperTables
+from labconsole.contracts.report import ReportUnit, Table
+from labconsole.report.material import Material
+from labconsole.report.reference import CAUTION
+
+PLAIN = "Intervals of 95 %, adjusted for nothing: among many rows one may lie apart by chance."
 
 Held = Literal["confirmed", "not confirmed", "not decided"]
 
@@ -37,12 +40,10 @@ def differ(words: Mapping[str, str], undecided: Collection[str]) -> Held:
     """Whether platforms behave differently, by classes that exclude each other, each found by intervals inside its
     bounds; ``undecided``: words that are no such class.
     """
-    decided = {word for word in words.values() if word not in undecided}
-    if len(decided) > 1:
+    decided = [word for word in words.values() if word not in undecided]
+    if len(set(decided)) > 1:
         return "confirmed"
-    return (
-        "not confirmed" if len(words) > 1 and not any(word in undecided for word in words.values()) else "not decided"
-    )
+    return "not confirmed" if len(words) == len(decided) > 1 else "not decided"
 
 
 def most(platform: str, found: Mapping[str, KnownInterval | None], *, matters_ratio: float) -> Held:
@@ -70,18 +71,27 @@ def each_words(words: Mapping[str, str]) -> str:
     return "; ".join(f"{name}: {word}" for name, word in words.items())
 
 
-def abstract_table(paper: PaperTables, name: str, rows: Iterable[Concluded], note: str) -> Table | None:
-    """A row for each conclusion, as often as there is something to compare it with; None: there is nothing."""
-    cells = tuple(tuple(row) for row in rows)
-    if not cells:
-        return None
-    return Table(
-        name=name,
-        title="What the abstract concludes, and what was found here",
-        columns=("conclusion", "about", "finding", "word"),
-        rows=cells,
-        headings=("the paper concludes", "compared with", "own finding", "here"),
-        shown=cells,
-        note=f"{note} Paper: {paper.source.replace(', {table}', '')}. {CAUTION}",
-        beside_paper=True,
-    )
+def abstract_unit(
+    paper_name: str, name: str, place: int, conclude: Callable[[Material], Iterable[Concluded]], how: str
+) -> ReportUnit[Material]:
+    """A row for each conclusion, as often as there is something to compare it with. ``how``: by what it is decided."""
+
+    def make(material: Material) -> Table | None:
+        paper = material.paper
+        if paper is None or paper.name != paper_name:
+            return None
+        rows = tuple(tuple(row) for row in conclude(material))
+        if not rows:
+            return None
+        return Table(
+            name=name,
+            title="What the abstract concludes, and what was found here",
+            columns=("conclusion", "about", "finding", "word"),
+            rows=rows,
+            headings=("the paper concludes", "compared with", "own finding", "here"),
+            shown=rows,
+            note=f"{how} {PLAIN} Paper: {paper.source.replace(', {table}', '')}. {CAUTION}",
+            beside_paper=True,
+        )
+
+    return ReportUnit(name=name, place=place, make=make, paper=(paper_name, "abstract"))

@@ -94,7 +94,7 @@ def test_tools_that_grow_unlike_confirm_the_abstract_and_tools_that_are_alike_do
     found = rows(reported(store, tmp_path / "out", "--reference", "quetier"), "quetier-abstract-jobs")
     overhead = [row for row in found if row["conclusion"].endswith("in overhead")]
     assert [row["word"] for row in overhead] == [held]
-    assert overhead[0]["about"].startswith("cpu, cpu-sqrt2 (2000 digits), 1 guest")
+    assert overhead[0]["about"].startswith("cpu, cpu-sqrt2 (2000 digits), one CPU for all")
     assert overhead[0]["finding"].startswith("lxc: flat, ") and "; uml: " in overhead[0]["finding"]
     isolation = [row for row in found if row["conclusion"].endswith("in isolation")]
     assert {(row["word"], row["finding"]) for row in isolation} == {

@@ -4,30 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from labconsole.contracts.report import ReportUnit, Table
-from labconsole.experiments.boot.summary import BootsSummary
 from labconsole.experiments.boot.units.starts import summary_of
-from labconsole.report.abstracts import Concluded, KnownInterval, abstract_table, apart, each_words
+from labconsole.report.abstracts import Concluded, KnownInterval, abstract_unit, apart, each_words
 from labconsole.report.material import Material
 from labconsole.report.words import UNKNOWN, number
 
-PAPER = "quetier"
 MIB = 2**20
 
 
-def make(material: Material) -> Table | None:
-    """A row for each way to start that several platforms were measured for."""
-    paper = material.paper
-    if paper is None or paper.name != PAPER:
-        return None
-    note = (
-        "By how much less memory is available with each guest (quetier-memory): confirmed where the intervals of two "
-        "platforms lie wholly apart; that none differ, intervals do not show."
-    )
-    return abstract_table(paper, "quetier-abstract-memory", _rows(summary_of(material)), note)
-
-
-def _rows(summary: BootsSummary) -> Iterator[Concluded]:
+def _conclude(material: Material) -> Iterator[Concluded]:
+    """For each way to start that several platforms were measured for."""
+    summary = summary_of(material)
     of: dict[tuple[object, ...], dict[str, KnownInterval | None]] = {}
     for each in summary.lines:
         line, found = each.used_bytes, None
@@ -51,4 +38,10 @@ def _words(found: KnownInterval | None) -> str:
     return f"{mean} MiB ({low} to {high})"
 
 
-UNITS = (ReportUnit(name="quetier-abstract-memory", place=168, make=make, paper=(PAPER, "abstract")),)
+UNITS = (
+    abstract_unit(
+        "quetier", "quetier-abstract-memory", 168, _conclude,
+        "By how much less memory is available with each guest (quetier-memory): confirmed where the intervals of two "
+        "platforms lie wholly apart; that none differ, intervals do not show.",
+    ),
+)  # fmt: skip

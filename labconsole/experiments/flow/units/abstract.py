@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from labconsole.contracts.report import ReportUnit, Table
 from labconsole.experiments.flow.shown import plain, summary_of, words
-from labconsole.experiments.flow.summary import FlowPointFound, FlowsSummary
+from labconsole.experiments.flow.summary import FlowPointFound
 from labconsole.measure.statistics.set_ups import SetUpMean
-from labconsole.report.abstracts import Concluded, Held, KnownInterval, abstract_table, each_words, most
+from labconsole.report.abstracts import Concluded, Held, KnownInterval, abstract_unit, each_words, most
 from labconsole.report.material import Material
 
-PAPER, BEST, BARE = "mattos", "xen", "native"
+BEST, BARE = "xen", "native"
 MATTERS_RATIO = 0.01
+"""A smaller difference between platforms decides nothing: all may fill the link."""
+
 FAIR = 0.99
 """Jain's index from which each of several guests has its part."""
 
 
-def make(material: Material) -> Table | None:
-    """A row for one guest on each platform, and one for each platform with several."""
-    paper = material.paper
-    if paper is None or paper.name != PAPER:
-        return None
-    summary = summary_of(material)
-    note = (
-        "By intervals of 95 %. Least overhead: what one guest of the paper's best platform sends is wholly above what "
-        "one of every other sends; which of your platforms that is, --reference-map says. Fair: Jain's index of guests "
-        f"that send all at once is wholly from {FAIR} on. Less than {100 * MATTERS_RATIO:.0f} % between platforms "
-        "decides nothing: all may fill the link."
-    )
-    return abstract_table(paper, "mattos-abstract-network", _rows(summary, material.paper_names), note)
-
-
-def _rows(summary: FlowsSummary, names: Mapping[str, str]) -> Iterator[Concluded]:
+def _conclude(material: Material) -> Iterator[Concluded]:
+    """For one guest on each platform, and for each platform with several."""
+    summary, names = summary_of(material), material.paper_names
     points = plain(summary.points)
     alone: dict[tuple[object, ...], dict[str, FlowPointFound]] = {}
     for point in points:
@@ -69,4 +57,12 @@ def _interval(found: SetUpMean | None) -> KnownInterval | None:
     return KnownInterval(found.mean, found.ci_low, found.ci_high)
 
 
-UNITS = (ReportUnit(name="mattos-abstract-network", place=169, make=make, paper=(PAPER, "abstract")),)
+UNITS = (
+    abstract_unit(
+        "mattos", "mattos-abstract-network", 169, _conclude,
+        "Least overhead: what one guest of the paper's best platform sends is wholly above what one of every other "
+        f"sends; which of your platforms that is, --reference-map says. Less than {100 * MATTERS_RATIO:.0f} % between "
+        "platforms decides nothing: all may fill the link. Fair: Jain's index of guests that send at once is wholly "
+        f"from {FAIR} on.",
+    ),
+)  # fmt: skip

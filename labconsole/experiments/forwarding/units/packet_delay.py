@@ -9,6 +9,7 @@ from functools import reduce
 from labconsole.contracts.report import Cell, Figure, Mark, Panel, PlottedCurve, ReportUnit, Table
 from labconsole.measure.packet_times import QUANTILES, told_quantiles
 from labconsole.measure.time_histogram import TimeHistogram
+from labconsole.model.design_point import FrameSize
 from labconsole.report.captions import MEGA, platforms_of, sizes_of
 from labconsole.report.material import Material
 from labconsole.report.points import DEDICATED, PointSummary, RunFacts, Setting
@@ -64,7 +65,7 @@ def make(material: Material) -> Sequence[Table | Figure]:
     return (_table(timed), *figures)
 
 
-def timed_at(point: PointSummary, facts: Mapping[str, RunFacts], since: str = SINCE[0]) -> Timed | None:
+def timed_at(point: PointSummary, facts: Mapping[str, RunFacts], since: str) -> Timed | None:
     """None unless all trials of the point that enter know the delay of every packet: whether one does may depend on how
     long it was.
     """
@@ -130,8 +131,7 @@ def _over_load(timed: Sequence[Timed]) -> Figure | None:
         for name, ratio in DRAWN.items():
             curves = []
             for platform in platforms_of(points):
-                own = [t for t in timed if (t.point.platform, t.point.frame) == (platform, size)]
-                marks = [mark for t in own if (mark := _at_load(t, ratio)) is not None]
+                marks = [mark for t in _of(timed, platform, size) if (mark := _at_load(t, ratio)) is not None]
                 if len(marks) > 1:
                     curves.append(PlottedCurve(platform, tuple(sorted(marks, key=lambda mark: mark.x))))
             if curves:
@@ -177,8 +177,7 @@ def _figure(timed: Sequence[Timed], material: Material) -> Figure | None:
         for load in LOADS:
             curves = []
             for platform in platforms_of(points):
-                own = [t for t in timed if (t.point.platform, t.point.frame) == (platform, size)]
-                near = _nearest(own, maxima, load)
+                near = _nearest(_of(timed, platform, size), maxima, load)
                 if near is not None:
                     curves.append(PlottedCurve(platform, _marks(near)))
             if curves:
@@ -203,6 +202,10 @@ def _figure(timed: Sequence[Timed], material: Material) -> Figure | None:
         from_zero=False,
         y_log=True,
     )
+
+
+def _of(timed: Sequence[Timed], platform: str, size: FrameSize) -> list[Timed]:
+    return [each for each in timed if (each.point.platform, each.point.frame) == (platform, size)]
 
 
 def _nearest(own: Sequence[Timed], maxima: Mapping[Setting, float], load: float) -> Timed | None:

@@ -5,56 +5,45 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
-from labconsole.contracts.report import ReportUnit, Table
 from labconsole.experiments.job.points import PointKey
 from labconsole.experiments.job.shown import panel_words, resource_of, summary_of
 from labconsole.experiments.job.summary import GuestsCurve, JobsSummary
 from labconsole.measure.trials_of_guests import NOT_DRAWN
-from labconsole.report.abstracts import Concluded, KnownInterval, abstract_table, apart, differ, each_words
+from labconsole.report.abstracts import Concluded, KnownInterval, abstract_unit, apart, differ, each_words
 from labconsole.report.material import Material
 from labconsole.report.words import number
 
 T = TypeVar("T")
 
-PAPER = "quetier"
 UNDECIDED = ("inconclusive", "too few blocks")
 
 
-def make(material: Material) -> Table | None:
-    """A row for each resource and metric that several platforms were measured for."""
-    paper = material.paper
-    if paper is None or paper.name != PAPER:
-        return None
-    note = (
-        "Of platforms with guests. Overhead: by how much of its time alone one guest's job takes longer with each "
-        "guest that stands beside it (job-guests); confirmed where the intervals of two platforms lie wholly apart, "
-        "not confirmed where all are flat. Isolation: who is kept apart (job-isolation); confirmed where two platforms "
-        "are of different classes, not confirmed where all are of one."
-    )
-    return abstract_table(paper, "quetier-abstract-jobs", _rows(summary_of(material)), note)
-
-
-def _rows(summary: JobsSummary) -> Iterator[Concluded]:
+def _conclude(material: Material) -> Iterator[Concluded]:
+    """For each resource and metric that several platforms were measured for."""
+    summary = summary_of(material)
     curves = [(each.key, each) for each in summary.one_works]
-    for about, of in _together(summary, curves):
+    for about, of in _together(summary, curves, guests=False):
         slopes = {name: _slope(curve) for name, curve in of.items()}
         flat = all(curve.word == "flat" for curve in of.values())
         words = {name: _words(curve, slopes[name]) for name, curve in of.items()}
         held = "not confirmed" if flat else apart(slopes.values())
         yield Concluded("the tools behave differently in overhead", about, each_words(words), held)
-    for about, found in _together(summary, [(each.key, each.word) for each in summary.isolation]):
+    isolated = [(each.key, each.word) for each in summary.isolation]
+    for about, found in _together(summary, isolated, guests=True):
         held = differ(found, UNDECIDED)
         yield Concluded("the tools behave differently in isolation", about, each_words(found), held)
 
 
-def _together(summary: JobsSummary, found: Iterable[tuple[PointKey, T]]) -> Iterator[tuple[str, dict[str, T]]]:
+def _together(
+    summary: JobsSummary, found: Iterable[tuple[PointKey, T]], *, guests: bool
+) -> Iterator[tuple[str, dict[str, T]]]:
     """What several platforms with guests were measured for alike, each by what it is called."""
     of: dict[tuple[object, ...], dict[str, T]] = {}
     about: dict[tuple[object, ...], str] = {}
     for key, each in found:
         if key.platform not in summary.bare_platforms:
             group = (key.testbed_fingerprint, key.job, key.size, key.guests, key.cpu, key.crew, key.kernel)
-            about[group] = f"{resource_of(key)}, {panel_words(summary, key, guests=True)}"
+            about[group] = f"{resource_of(key)}, {panel_words(summary, key, guests=guests)}"
             of.setdefault(group, {})[", ".join([key.platform, *summary.apart(key)])] = each
     yield from ((about[group], alike) for group, alike in of.items() if len(alike) > 1)
 
@@ -75,4 +64,12 @@ def _words(curve: GuestsCurve, slope: KnownInterval | None) -> str:
     return f"{curve.word}, {mean} % ({low} to {high}) with each guest"
 
 
-UNITS = (ReportUnit(name="quetier-abstract-jobs", place=168, make=make, paper=(PAPER, "abstract")),)
+UNITS = (
+    abstract_unit(
+        "quetier", "quetier-abstract-jobs", 168, _conclude,
+        "Of platforms with guests. Overhead: by how much of its time alone one guest's job takes longer with each "
+        "guest that stands beside it (job-guests); confirmed where the intervals of two platforms lie wholly apart, "
+        "not confirmed where all are flat. Isolation: who is kept apart (job-isolation); confirmed where two platforms "
+        "are of different classes, not confirmed where all are of one.",
+    ),
+)  # fmt: skip

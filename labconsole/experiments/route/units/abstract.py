@@ -4,30 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from labconsole.contracts.report import ReportUnit, Table
 from labconsole.experiments.route.comparing import RoutesCompared
 from labconsole.experiments.route.shown import summary_of
-from labconsole.experiments.route.summary import RoutesSummary
-from labconsole.report.abstracts import Concluded, Held, abstract_table
+from labconsole.report.abstracts import Concluded, Held, abstract_unit
 from labconsole.report.effect_words import effect_words
 from labconsole.report.material import Material
 
-PAPER = "mattos"
 
-
-def make(material: Material) -> Table | None:
-    """A row for each number of routers above the least."""
-    paper = material.paper
-    if paper is None or paper.name != PAPER:
-        return None
-    note = (
-        "By the changes of the sum that route-changes claims: confirmed where it is different, falls, and the routers "
-        "lost packets (else the source may have sent less), not confirmed where it is different and rises."
-    )
-    return abstract_table(paper, "mattos-abstract-routers", _rows(summary_of(material)), note)
-
-
-def _rows(summary: RoutesSummary) -> Iterator[Concluded]:
+def _conclude(material: Material) -> Iterator[Concluded]:
+    """For each number of routers above the least."""
+    summary = summary_of(material)
     for claim in summary.compared:
         if claim.what == "guests":
             about = f"{summary.name_of(claim.key)}: {claim.key.words}, against {claim.than.guests}"
@@ -45,4 +31,11 @@ def _held(claim: RoutesCompared) -> Held:
     return "not confirmed"
 
 
-UNITS = (ReportUnit(name="mattos-abstract-routers", place=169, make=make, paper=(PAPER, "abstract")),)
+UNITS = (
+    abstract_unit(
+        "mattos", "mattos-abstract-routers", 169, _conclude,
+        "By the changes of the sum that route-changes claims, after their adjustment: confirmed where it is different, "
+        "falls, and the routers lost packets (else the source may have sent less), not confirmed where it is different "
+        "and rises.",
+    ),
+)  # fmt: skip
