@@ -203,7 +203,7 @@ search: {goals: [pdr-50%], trial_s: 0.2, duration_sum_s: 0.2, width_ratio: 0.5, 
 
 def test_a_grid_and_a_search_share_one_lease_their_commands_and_their_warm_up(testbed, tmp_path: Path):
     path, store, log = tmp_path / "both.yaml", tmp_path / "s.sqlite", tmp_path / "log"
-    note = f"echo $LABCONSOLE_PLAN $LABCONSOLE_TRIALS $LABCONSOLE_ENDING >> {log}"
+    note = f"echo $LABCONSOLE_PLAN $LABCONSOLE_ROLE $LABCONSOLE_TRIALS $LABCONSOLE_ENDING >> {log}"
     path.write_text(GRID_AND_SEARCH + "".join(f"{key}: [[sh, -c, '{note}']]\n" for key in ("pre", "post")))
     done = labconsole("replay", str(path), "--json", hosts=testbed.hosts_file, store=store)
     assert done.returncode in (0, 1), done.stderr
@@ -213,7 +213,8 @@ def test_a_grid_and_a_search_share_one_lease_their_commands_and_their_warm_up(te
     assert told[:begun] == ["plan_started", "trial_started", "trial_started", "trial_finished"]
     assert told[-3:] == ["search_finished", "plan_finished", "searches_finished"]
     assert set(told[begun + 1 : -3]) == {"search_trial"}
-    assert log.read_text().splitlines() == ["both 1", "both 1 done"]
+    assert log.read_text().splitlines() == ["both measured 1", "both measured 1 done"]
+    assert {line["role"] for line in lines if line["event"] in ("plan_started", "plan_finished")} == {"measured"}
     runs = [line["run"] for line in lines if line["event"] in ("trial_finished", "search_trial")]
     assert {run["plan"]["warm_ups"] for run in runs} == {1}
     assert sum(line["event"] == "trial_started" and line["warm_up"] for line in lines) == 1

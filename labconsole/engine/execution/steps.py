@@ -140,7 +140,7 @@ class Steps:
         self.execution.outcome.steps.skipped = sum(each.state is StepState.STORED for each in seen)
         refusals = {each.step.hash: each.refusal for each in seen if each.refusal is not None}
         self.execution.outcome.steps.refused = refusal_words((each.step for each in seen), refusals)
-        self.execution.outcome.steps.not_measured = len(refusals)
+        self.execution.outcome.steps.not_measured = self.refusals
 
     @property
     def rest(self) -> list[StepSeen]:
@@ -155,6 +155,11 @@ class Steps:
     def number_of(self, seen: StepSeen) -> int:
         """The place of one of these, from 1."""
         return next(number for number, each in enumerate(self._asked, 1) if each is seen)
+
+    @property
+    def refusals(self) -> int:
+        """How many this testbed cannot be asked."""
+        return sum(each.refusal is not None for each in self.seen)
 
     def count(self, *states: StepState) -> int:
         """How many of all are in one of these states."""

@@ -40,6 +40,8 @@ def step_words(plan: Plan, execution: PlanExecution | None) -> list[Words]:
     left, stored = len(steps.rest), steps.count(StepState.STORED)
     if stored:
         words.append(("", f"{count(stored)} stored, which {'is' if stored == 1 else 'are'} not made again", "good"))
+    if steps.refusals:
+        words.append(("", f"{count(steps.refusals)} cannot be measured on this testbed", "warn"))
     if left and not execution.running:
         after = ", after the grid" if plan.grid else ""
         takes = f"about {span(steps.left_s)}, {count(steps.reckoned_trials)} trials or more{after}"

@@ -91,7 +91,8 @@ class PlansTable(LineTable):
             return "…", "muted"
         glyph, tone = STATUS_LOOKS[execution.status]
         if execution.status is ExecutionStatus.READY and (there := taken_trials(execution)):
-            return ("✓ stored", "good") if there == asked_for(execution) else ("◐ begun", "")
+            whole = there + execution.steps.refusals == asked_for(execution)
+            return ("✓ stored", "good") if whole else ("◐ begun", "")
         if execution.status is ExecutionStatus.DONE and execution.outcome.doubtful:
             return "? done", "warn"  # the counts beside it say of what kind
         word = "waiting" if execution.status is ExecutionStatus.WAITING else execution.status.value
