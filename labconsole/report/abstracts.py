@@ -12,7 +12,6 @@ from typing import Literal, NamedTuple
 
 from labconsole.contracts.report import ReportUnit, Table
 from labconsole.report.material import Material
-from labconsole.report.reference import CAUTION
 
 PLAIN = "Intervals of 95 %, adjusted for nothing: among many rows one may lie apart by chance."
 
@@ -90,7 +89,7 @@ def abstract_unit(
             rows=rows,
             headings=("the paper concludes", "compared with", "own finding", "here"),
             shown=rows,
-            note=f"{how} {PLAIN} Paper: {paper.source.replace(', {table}', '')}. {CAUTION}",
+            note=f"{how} {PLAIN} {paper.cited()}",
             beside_paper=True,
         )
 

@@ -36,9 +36,12 @@ class PaperTables:
         found = dict.fromkeys(row["platform"] for rows in self.tables.values() for row in rows)
         return tuple(sorted(found, key=lambda name: name != "raw"))
 
-    def cited(self, table: int) -> str:
-        """The note under a table that stands beside one of the paper's."""
-        return f"Paper: {self.source.format(table=table)}. {CAUTION}"
+    def cited(self, where: int | str = "", how: str = "") -> str:
+        """The note under what stands beside the paper's. ``where``: the number of its table, or ``figure 2``; nothing:
+        its text. ``how``: what there is to know of the paper's.
+        """
+        source = self.source.format(table=where) if where else self.source.replace(", {table}", "")
+        return f"Paper: {source}{f'; {how}' if how else ''}. {CAUTION}"
 
     def platform(self, name: str) -> str | None:
         """The platform of this name, in any case and in the paper's own spelling."""

@@ -24,7 +24,7 @@ from labconsole.report.captions import caption, mark_of
 from labconsole.report.effect_words import ratio_words
 from labconsole.report.material import Material
 from labconsole.report.points import platform_order
-from labconsole.report.reference import CAUTION, printed_words
+from labconsole.report.reference import printed_words
 from labconsole.report.tested_on import TESTED_ON, tested_on
 from labconsole.report.words import UNKNOWN, count, number
 
@@ -295,7 +295,7 @@ def beside_paper(material: Material) -> Table | None:
         rows=tuple(rows),
         headings=("platform", "start", "guests", "s", "paper's guests", "paper's s"),
         shown=tuple(shown),
-        note=f"Paper: {paper.source.format(table='figure 2')}. {CAUTION}",
+        note=paper.cited("figure 2"),
         beside_paper=True,
     )
 
@@ -324,7 +324,7 @@ def memory_beside(material: Material) -> Table | None:
         rows=tuple(rows),
         headings=("platform", "start", "MiB a guest, available", "the paper's", "the paper", "where"),
         shown=tuple(rows),
-        note=f"Paper: {paper.source.replace(', {table}', '')}. {CAUTION}",
+        note=paper.cited(),
         beside_paper=True,
     )
 

@@ -10,7 +10,6 @@ from labconsole.experiments.flow.shown import full, inward_of, plain, summary_of
 from labconsole.experiments.flow.summary import FlowPointFound, FlowsSummary, summarize_flows
 from labconsole.model.weights import Weights
 from labconsole.report.material import Material
-from labconsole.report.reference import CAUTION
 
 TOPICS = {
     "mattos": ("endpoint", "sending"),
@@ -50,7 +49,7 @@ def make(material: Material, paper_name: str) -> Table | None:
         rows=tuple(rows),
         headings=("topic", "platform", "guests", "scenario", "own finding", "paper's platform", "the paper", "where"),
         shown=tuple(tuple(str(cell) for cell in row) for row in rows),
-        note=f"Paper: {paper.source.replace(', {table}', '')}; its sentences in short. {CAUTION}",
+        note=paper.cited(how="its sentences in short"),
         beside_paper=True,
     )
 

@@ -8,7 +8,6 @@ from labconsole.experiments.flow.summary import FlowPointFound, FlowsSummary, su
 from labconsole.report.captions import caption, mark_of
 from labconsole.report.material import Material
 from labconsole.report.points import platform_order
-from labconsole.report.reference import CAUTION
 from labconsole.report.tested_on import TESTED_ON, tested_on
 from labconsole.report.words import UNKNOWN, number
 
@@ -126,7 +125,7 @@ def beside(material: Material) -> Table | None:
         shown=tuple(
             tuple(number(cell, 1) if isinstance(cell, float) else str(cell or UNKNOWN) for cell in row) for row in rows
         ),
-        note=f"Paper: {paper.source.replace('{table}', 'figure 15')}; payload by netperf there, frames here. {CAUTION}",
+        note=paper.cited("figure 15", how="payload by netperf there, frames here"),
         beside_paper=True,
     )  # fmt: skip
 

@@ -12,7 +12,7 @@ from labconsole.experiments.job.summary import JobsSummary
 from labconsole.measure.statistics.effects import SIGNIFICANCE
 from labconsole.report.effect_words import effect_words, interval_words
 from labconsole.report.material import Material
-from labconsole.report.reference import CAUTION, printed_words
+from labconsole.report.reference import printed_words
 from labconsole.report.words import number
 
 TOPICS = {"quetier": ("overhead", "linearity", "isolation"), "mattos": ("job",)}
@@ -52,7 +52,7 @@ def make(material: Material, paper_name: str) -> Table | None:
         rows=tuple(rows),
         headings=("topic", "resource", "platform", "job", "own finding", "paper's platform", "the paper", "where"),
         shown=tuple(tuple(str(cell) for cell in row) for row in rows),
-        note=f"Paper: {paper.source.replace(', {table}', '')}; its sentences and numbers in short. {CAUTION}",
+        note=paper.cited(how="its sentences and numbers in short"),
         beside_paper=True,
     )
 

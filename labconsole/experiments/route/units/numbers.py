@@ -134,8 +134,8 @@ def changes(material: Material) -> Table | None:
         "that the report claims. Mean over: where a plan crosses two factors, the change averaged over all values of "
         "the other, one value per block, and by what it differs between the first and the last of them. Equivalent: of "
         "routes alone, two one-sided tests within the plan's margin, by Holm over these tests, where routers lost "
-        f"packets or a cost of rules was found beside. The paper names the fall through four routers and no other "
-        f"number. {CAUTION}",
+        "packets at both points or a cost of rules was found beside. The paper names the fall through four routers and "
+        f"no other number. {CAUTION}",
     )  # fmt: skip
 
 
@@ -226,7 +226,7 @@ def beside(material: Material) -> Table | None:
         rows=tuple(rows),
         headings=("topic", "platform", "own finding", "paper's platform", "the paper", "where"),
         shown=tuple(tuple(map(str, row)) for row in rows),
-        note=f"Paper: {paper.source.replace(', {table}', '')}; its sentences in short. {CAUTION}",
+        note=paper.cited(how="its sentences in short"),
         beside_paper=True,
     )
 
