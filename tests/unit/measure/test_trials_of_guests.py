@@ -223,7 +223,8 @@ def test_trials_under_another_hypervisor_or_of_another_image_are_of_another_poin
 def test_a_trial_that_ended_before_its_guests_were_looked_at_is_left_out_of_the_point_that_it_was_for():
     host, lxc = in_turn()
     attested = [under(each, driver="lxc", versions={"lxc": "5.0.2"}) for each in lxc]
-    ended = under(taken([], platform="lxc", guests=1, working="one", block=9, codes=("guests_missing",)))
+    came_to_nothing = taken([], platform="lxc", guests=1, working="one", block=9, codes=("guests_missing",))
+    ended = under(came_to_nothing).model_copy(update={"status": "failed"})
     summary = summarize_jobs([*(under(each, driver="raw") for each in host), *attested, ended])
     assert [(each.key.platform, sum(each.left_out.values())) for each in summary.points] == [("host", 0), ("lxc", 1)]
     (overhead,) = summary.overheads  # the bare host has another hypervisor, and is what guests are compared with
