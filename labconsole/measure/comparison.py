@@ -70,7 +70,7 @@ def compare(left: RunRecord, right: RunRecord) -> list[Pair]:
         ("Influences", list(left.influences) or None, list(right.influences) or None),
         ("Environment", environments[0], environments[1]),
     ):
-        pairs += _different(section, a, b)
+        pairs += different(section, a, b)
     return pairs
 
 
@@ -146,12 +146,12 @@ def _lost_where(section: str, a: StreamRecord, b: StreamRecord) -> Iterator[Pair
         yield Pair(section, "lost, unplaced", a.unplaced_packets, b.unplaced_packets, "packets")
 
 
-def _different(section: str, left: Any, right: Any, path: str = "") -> Iterator[Pair]:
+def different(section: str, left: Any, right: Any, path: str = "") -> Iterator[Pair]:
     """Where two pieces of JSON differ. What one of them lacks altogether is one difference, not one a leaf."""
     left, right = _keyed(left), _keyed(right)
     if isinstance(left, dict) and isinstance(right, dict):
         for key in [*left, *(key for key in right if key not in left)]:
-            yield from _different(section, left.get(key), right.get(key), f"{path}.{key}" if path else str(key))
+            yield from different(section, left.get(key), right.get(key), f"{path}.{key}" if path else str(key))
         return
     if left != right:
         shown = ["there" if isinstance(value, dict) else value for value in (left, right)]

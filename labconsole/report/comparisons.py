@@ -183,7 +183,7 @@ def effect_of(subject: MaximumReading, baseline: MaximumReading, drawn: Drawn) -
     shared = pairs_of(subject, baseline)
     if len(shared) < min(len(of_one_boot), MINIMUM_BLOCKS):
         return None, TAKEN_APART
-    undrawn = why_not_drawn(subject.point, baseline.point, _paired(subject.point, baseline.point), drawn)
+    undrawn = why_not_drawn(subject.point, baseline.point, blocks_in_one_go(subject.point, baseline.point), drawn)
     if undrawn is not None:
         return None, undrawn
     if shared:
@@ -193,7 +193,7 @@ def effect_of(subject: MaximumReading, baseline: MaximumReading, drawn: Drawn) -
             packets=packets or None,
         )
         return effect, effect.absent
-    ours, theirs = _by_boot(subject), _by_boot(baseline)
+    ours, theirs = (means_of_boots(reading.means_bps, reading.point.boots) for reading in (subject, baseline))
     if ours.keys() & theirs.keys():
         return None, "set-ups of one boot that share no block"
     if min(len(ours), len(theirs)) < 3:
@@ -216,7 +216,7 @@ def _of_one_boot(subject: MaximumReading, baseline: MaximumReading) -> list[Hash
     return [block for block in common if boots[block] is not None and boots[block] == others[block]]
 
 
-def _paired(one: PointSummary, other: PointSummary) -> list[Hashable]:
+def blocks_in_one_go(one: PointSummary, other: PointSummary) -> list[Hashable]:
     """The same over all blocks of two points, also one that a load was chosen on: its order was drawn as well."""
     common = [block for block in one.boots if block in other.boots]
     of_one_boot = [block for block in common if one.boots[block] is not None and one.boots[block] == other.boots[block]]
@@ -229,14 +229,14 @@ def _in_one_go(one: PointSummary, other: PointSummary, block: Hashable) -> bool:
     return stretch is not None and stretch == other.stretches[block]
 
 
-def _by_boot(reading: MaximumReading) -> dict[str, float]:
-    """Mean of each boot's set-ups; boots that are not known make none."""
-    boots: dict[str, list[float]] = {}
-    for block, mean in reading.means_bps.items():
-        boot = reading.point.boots[block]
+def means_of_boots(means: Mapping[Hashable, float], boots: Mapping[Hashable, str | None]) -> dict[str, float]:
+    """Mean of each boot's set-ups, from those of the blocks; boots that are not known make none."""
+    found: dict[str, list[float]] = {}
+    for block, mean in means.items():
+        boot = boots[block]
         if boot is not None:
-            boots.setdefault(boot, []).append(mean)
-    return {boot: mean_of(means) for boot, means in boots.items()}
+            found.setdefault(boot, []).append(mean)
+    return {boot: mean_of(held) for boot, held in found.items()}
 
 
 def change_of_means(subject: MaximumReading, baseline: MaximumReading) -> float | None:

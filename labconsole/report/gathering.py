@@ -19,6 +19,7 @@ from labconsole.model.record.run import FORMAT
 from labconsole.model.record.search import SearchRecord
 from labconsole.model.record.summary import RunFilter, RunSummary
 from labconsole.report.assembly import Report, assemble
+from labconsole.report.changes import Side
 from labconsole.report.digest import Digest
 from labconsole.report.evaluation import evaluate
 from labconsole.report.material import Unit
@@ -68,6 +69,46 @@ def gather(
         searches=searches, plans=[(path.name, path.read_text(encoding="utf-8")) for path in plans],
         plan_notes=_plan_notes(store, digest, experiments), experiments=experiments,
     )  # fmt: skip
+
+
+def gather_sides(
+    requests: tuple[ReportRequest, ReportRequest],
+    stores: tuple[RunStore, RunStore],
+    places: tuple[str, str],
+    names: tuple[str, str],
+    *,
+    on_unreadable: Callable[[StoreError], None],
+) -> tuple[Side, Side]:
+    """The runs of both requests, each out of its store, to be compared. ``names``: what the user calls them.
+
+    Raises ConfigError where one has no runs, and where both have the same. Trials of searches enter nothing.
+    """
+    before, after = (
+        _side(request, store, place, name, on_unreadable)
+        for request, store, place, name in zip(requests, stores, places, names, strict=True)
+    )
+    shared = before.kept.run_ids & after.kept.run_ids
+    if shared:
+        many = f"{len(shared)} run{'' if len(shared) == 1 else 's'}"
+        raise ConfigError(f"{many} would be on both sides, such as {min(shared)}: {names[0]} and {names[1]}")
+    return before, after
+
+
+def _side(
+    request: ReportRequest, store: RunStore, place: str, name: str, on_unreadable: Callable[[StoreError], None]
+) -> Side:
+    plans = [load_plan(path) for path in request.plan_files]
+    query, where = parse_filter(request.filter), _filter(request, plans)
+    stored = store.list()
+    of_options = stored if where == RunFilter() else store.list(where)
+    _selection(request, query, of_options)
+    meant = [run for run in query.select(of_options) if not is_search_trial(run)]
+    if not meant:
+        raise _no_runs(stored, store, f"{place} ({name})", by_file=bool(plans))
+    kept = sample(meant, admission := admit(stored, {run.run_id for run in meant}))
+    return Side(
+        words=name, place=place, kept=kept, admission=admission, digest=_digest(store, where, kept, on_unreadable)
+    )
 
 
 def _mapped(pairs: Sequence[str], *, has_reference: bool) -> dict[str, str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labconsole.cli.commands import About
+from labconsole.cli.file_kinds import is_plan
 from labconsole.cli.options import add_common, comma_separated
 from labconsole.cli.output import complain, json_line, plain_lines
 from labconsole.errors import ConfigError
@@ -15,9 +16,6 @@ from labconsole.errors import ConfigError
 if TYPE_CHECKING:
     from labconsole.report.assembly import Report
     from labconsole.report.request import ReportRequest
-
-PLAN_FILES = (".yaml", ".yml")
-"""What --plan names a file by."""
 
 about = About(
     110,
@@ -120,8 +118,8 @@ def _request(args: argparse.Namespace) -> ReportRequest:
     from labconsole.report.request import ReportRequest
 
     plans = args.plan or ()
-    files = [Path(word) for word in plans if word.endswith(PLAN_FILES)]
-    names = [word for word in plans if not word.endswith(PLAN_FILES)]
+    files = [Path(word) for word in plans if is_plan(word)]
+    names = [word for word in plans if not is_plan(word)]
     if names and files:
         raise ConfigError("use either names or files, not both", key="--plan", value=", ".join(plans))
     if len(set(names)) < len(names):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from labconsole.cli.commands import About
+from labconsole.cli.file_kinds import is_bundle, is_store
 from labconsole.cli.options import add_common
 from labconsole.cli.output import answer, complain, json_line, plain_lines
 from labconsole.errors import ConfigError, StoreError
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from labconsole.store.exchange.importing import ImportResult
     from labconsole.store.exchange.merging import MergeResult
     from labconsole.store.writing import RunStore
-
-_SQLITE_MAGIC, _GZIP_MAGIC = b"SQLite format 3\0", b"\x1f\x8b"
 
 about = About(100, "list, show, annotate, export or import saved runs")
 
@@ -148,10 +147,10 @@ def _import(store: RunStore, args: argparse.Namespace) -> int:
     from labconsole.store.exchange.lines import read_jsonl
     from labconsole.store.open import open_store
 
-    if "://" in args.what or _begins(args.what, _SQLITE_MAGIC):
+    if is_store(args.what):
         with open_store(args.what, write=False) as source:
             return _merge(source, store, args)
-    if _begins(args.what, _GZIP_MAGIC):
+    if is_bundle(args.what):
         from labconsole.bundle.verify import as_store
 
         with as_store(Path(args.what)) as source:
@@ -184,15 +183,6 @@ def _imported(result: ImportResult | MergeResult) -> str:
         if count and name in one_of:
             words.append(f"{count} {one_of[name] if count == 1 else name} imported")
     return ", ".join(words)
-
-
-def _begins(what: str, magic: bytes) -> bool:
-    """Whether a file is of a kind. One that cannot be read is told by whoever reads it next."""
-    try:
-        with Path(what).open("rb") as stream:
-            return stream.read(len(magic)) == magic
-    except (OSError, ValueError):
-        return False
 
 
 def _merge(source: RunStore, store: RunStore, args: argparse.Namespace) -> int:

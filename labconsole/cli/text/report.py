@@ -9,14 +9,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from rich.box import SIMPLE_HEAD
-from rich.cells import cell_len
 from rich.console import Console
-from rich.padding import Padding
-from rich.table import Table as Grid
 from rich.text import Text
 
-from labconsole.contracts.report import Figure, Panel, Table
+from labconsole.cli.text.tables import show_table
+from labconsole.contracts.report import Figure, Panel
 from labconsole.report.assembly import Report
 from labconsole.report.panels import glyph, labels_of, panel_heading, panel_rows
 from labconsole.report.tables import labelled
@@ -28,8 +25,6 @@ SIDE_BY_SIDE = 140
 """Columns from which on two panels stand beside each other."""
 
 PANEL_LINES = 17
-MOST_ROWS = 60
-"""Of one table; a file holds the rest."""
 
 
 def show(report: Report) -> None:
@@ -44,7 +39,7 @@ def show(report: Report) -> None:
     for figure in report.figures:
         _figure(console, figure)
     for table in (*report.tables, *report.references):
-        _table(console, table)
+        show_table(console, table, rest=f"--out DIR writes {table.name}.csv")
     _findings(console, report)
 
 
@@ -85,45 +80,6 @@ def _panel(figure: Figure, panel: Panel, labels: Sequence[str], width: int) -> l
             line.append(text, style="" if number is None else COLOURS[number % len(COLOURS)])
         lines.append(line)
     return lines
-
-
-def _table(console: Console, table: Table) -> None:
-    console.print()
-    title = harmless(labelled(table))
-    headings = [harmless(heading) for heading in table.headings]
-    rows = [[harmless(cell) for cell in row] for row in table.shown[:MOST_ROWS]]
-    if _natural_width(headings, rows) > console.width:
-        console.print(Text(title, style="bold"))
-        for row in rows:
-            console.print(_row_in_words(headings, row))
-    else:
-        grid = Grid(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=(0, 1))
-        for heading, left in zip(headings, table.left, strict=True):
-            grid.add_column(heading, justify="left" if left else "right", overflow="fold")
-        for row in rows:
-            grid.add_row(*row)
-        console.print(grid)
-    if len(table.shown) > MOST_ROWS:
-        console.print(f"{len(table.shown) - MOST_ROWS} more rows: --out DIR writes {table.name}.csv")
-    if table.note:
-        console.print(Text(harmless(table.note), style="dim"))
-
-
-def _natural_width(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
-    """Cells that the table takes when nothing in it is folded."""
-    widths = [max(cell_len(cell) for cell in column) for column in zip(headings, *rows, strict=True)]
-    return sum(widths) + 2 * len(widths) + 2
-
-
-def _row_in_words(headings: Sequence[str], row: Sequence[str]) -> Padding:
-    """A row of a table that is wider than the terminal: a column of two letters is read by nobody."""
-    said = Text("• ")
-    for heading, cell in zip(headings, row, strict=True):
-        if cell and cell != "–":
-            said.append(f"{heading} ", style="dim")
-            said.append(f"{cell}   ")
-    said.rstrip()
-    return Padding(said, (0, 0, 0, 1))
 
 
 def _findings(console: Console, report: Report) -> None:

@@ -1,0 +1,84 @@
+"""``labconsole compare``: what changed between two sets of saved runs, by how much, and what else differs.
+docs/compare.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from labconsole.cli.commands import About
+from labconsole.cli.options import add_common
+from labconsole.cli.output import complain, json_line, plain_lines
+from labconsole.errors import ConfigError
+
+if TYPE_CHECKING:
+    from labconsole.report.changes import Changes
+
+about = About(
+    112,
+    "compare two sets of saved runs: what changed, by how much, and what else differs",
+    description="Match the design points of two sets of saved runs and say of each how far its forwarding rate "
+    "changed, with intervals, Holm's adjustment and equivalence as in a report. Each side is a filter such as "
+    "'plan=nightly kernel=6.1.0', a plan file, a bundle, or another store.",
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
+    add_common(parser, "--store", "--json")
+    parser.add_argument("before", metavar="BEFORE", help="filter in one word, plan.yaml, bundle.tar.gz or store")
+    parser.add_argument("after", metavar="AFTER", help="the same, for what is compared with it")
+    parser.add_argument("filter", nargs="*", metavar="FILTER", help="use only runs that match all of these words")
+    parser.add_argument(
+        "--margin", metavar="RATIO", help="largest difference that does not matter, such as 2%% (default: the plans')"
+    )
+    parser.add_argument("--markdown", action="store_true", help="print Markdown, such as for a pull request")
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 when it is made."""
+    from labconsole.report import change_tables
+
+    if args.json and args.markdown:
+        raise ConfigError("use either --json or --markdown")
+    found = _found(args)
+    if args.json:
+        json_line(change_tables.to_json(found))
+    elif args.markdown:
+        plain_lines(*_markdown(found))
+    else:
+        from labconsole.cli.text.changes import show
+
+        show(found)
+    return 0
+
+
+def _found(args: argparse.Namespace) -> Changes:
+    from labconsole.cli.sides import open_side
+    from labconsole.report.changes import find_changes
+    from labconsole.report.gathering import gather_sides
+    from labconsole.report.selection import parse_margin
+
+    margin_ratio = parse_margin(args.margin)
+    with ExitStack() as opened:
+        sides = [open_side(opened, word, args.store, args.filter) for word in (args.before, args.after)]
+        (one, other) = sides
+        before, after = gather_sides(
+            (one.request, other.request), (one.store, other.store), (one.place, other.place),
+            (one.words, other.words), on_unreadable=complain,
+        )  # fmt: skip
+    return find_changes(before, after, margin_ratio)
+
+
+def _markdown(found: Changes) -> Iterator[str]:
+    from labconsole.report.change_tables import changes_table, differences_table, sentences
+    from labconsole.report.tables import to_markdown
+
+    yield from (f"- {sentence}" for sentence in sentences(found))
+    for table in (changes_table(found) if found.changes else None, differences_table(found)):
+        if table is not None:
+            yield ""
+            yield to_markdown(table).rstrip("\n")

@@ -1,0 +1,23 @@
+"""A comparison of two sets of runs in the terminal."""
+
+from __future__ import annotations
+
+import sys
+
+from rich.console import Console
+from rich.text import Text
+
+from labconsole.cli.text.tables import show_table
+from labconsole.report.change_tables import changes_table, differences_table, sentences
+from labconsole.report.changes import Changes
+from labconsole.text.harmless import harmless, undisguised
+
+
+def show(changes: Changes) -> None:
+    """Print it on stdout."""
+    console = Console(file=undisguised(sys.stdout), highlight=False, markup=False, emoji=False)
+    for sentence in sentences(changes):
+        console.print(Text(f"• {harmless(sentence)}"))
+    for table in (changes_table(changes) if changes.changes else None, differences_table(changes)):
+        if table is not None:
+            show_table(console, table, rest="--json lists all")

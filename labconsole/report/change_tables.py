@@ -1,0 +1,218 @@
+"""What two sides of a comparison show, as tables and sentences: for terminal, Markdown and machines. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, Final
+
+from labconsole.contracts.report import Cell, Table
+from labconsole.measure.comparison import Pair
+from labconsole.measure.statistics.effects import digits_to_tell
+from labconsole.report.changes import Change, Changes, Scope, Side
+from labconsole.report.points import DEDICATED, PointSummary
+from labconsole.report.words import (
+    SIZE_COLUMNS,
+    UNKNOWN,
+    bounds_words,
+    count,
+    number,
+    p_words,
+    percent,
+    size_cells,
+    size_words,
+    target_cell,
+    target_number,
+    with_interval,
+)
+
+_SIDE: Final = ("bps", "ci_low_bps", "ci_high_bps", "set_ups", "boots", "trials", "loss_ratio")
+COLUMNS: Final = (
+    "platform", *SIZE_COLUMNS, "sources", "target_bps", "background", "duration_s", "after_platform",
+    "after_frame_size_bytes", "after_sources", "after_target_bps", "after_background", "after_duration_s",
+    *(f"before_{name}" for name in _SIDE), *(f"after_{name}" for name in _SIDE),
+    "change_ratio", "change_ci_low_ratio", "change_ci_high_ratio", "at_least", "over", "p", "adjusted_p",
+    "equivalence_p", "smallest_effect_ratio", "word", "why",
+)  # fmt: skip
+OVER: Final[dict[Scope | None, str]] = {
+    "blocks": "blocks of both", "boots": "boots", "set-ups": "set-ups", None: UNKNOWN,
+}  # fmt: skip
+
+
+def changes_table(changes: Changes) -> Table:
+    """A row for each design point that both sides have."""
+    return Table(
+        name="changes",
+        title=f"Forwarding rate: {changes.after.words} against {changes.before.words}",
+        columns=COLUMNS,
+        rows=tuple(_cells(each) for each in changes.changes),
+        headings=(
+            "design point", "before, Mbit/s", "after, Mbit/s", "lost, %", "change, %", "95 % interval, %", "over",
+            "p, Holm", "would have shown, %", "finding",
+        ),
+        shown=tuple(_shown(each, changes) for each in changes.changes),
+        note="Rates are sums over the streams on the wire, as means over set-ups; a change is after / before − 1, on "
+        "the logarithm. Would have shown: the smallest change that the row shows with 80 % power at 0.05.",
+    )  # fmt: skip
+
+
+def differences_table(changes: Changes) -> Table | None:
+    """What is not alike around the runs; None: nothing that was looked at."""
+    rows = tuple((pair.section, pair.label, _plain(pair.left), _plain(pair.right)) for pair in changes.differences)
+    if not rows:
+        return None
+    return Table(
+        name="differences",
+        title="What else differs",
+        columns=("where", "what", "before", "after"),
+        rows=rows,
+        headings=("where", "what", "before", "after"),
+        shown=tuple(tuple(UNKNOWN if cell is None else cell for cell in row) for row in rows),
+        note="As the newest run of each side tells it; what is another number every time is left out.",
+    )
+
+
+def sentences(changes: Changes) -> Iterator[str]:
+    """What may be said, and with which reservations."""
+    yield _result(changes)
+    if changes.factors:
+        yield f"Compared by {', '.join(name.removesuffix('_bps').removesuffix('_s') for name in changes.factors)}."
+    if "set-ups" in changes.scopes:
+        yield (
+            "Set-ups are of fewer than three boots of the machine a side: a difference may be one of the boots, or of "
+            "the time that lies between the two sides, and not of what was changed. Three boots a side, or both in "
+            "the blocks of one plan, tell them apart."
+        )
+    if not changes.differences:
+        yield "Nothing else that is known of runs, nodes and platforms differs."
+    for side, name in ((changes.before, "before"), (changes.after, "after")):
+        yield from _reservations(side, name)
+    for points, name in ((changes.only_before, "before"), (changes.only_after, "after")):
+        if points:
+            some = "; ".join(point_words(point) for point in points[:3]) + ("; …" if len(points) > 3 else "")
+            yield f"Only {name}: {count(len(points), 'design point')} ({some})."
+
+
+def _result(changes: Changes) -> str:
+    if not changes.changes:
+        return "No design point is on both sides."
+    words: Counter[str] = Counter()
+    for each in changes.changes:
+        direction = "" if each.change_ratio is None else " (more)" if each.change_ratio > 0 else " (less)"
+        words[each.word + (direction if each.word.startswith("different") else "")] += 1
+    told = ", ".join(f"{many} {name}" for name, many in sorted(words.items(), key=lambda each: (-each[1], each[0])))
+    margin = "" if changes.margin_ratio is None else f" The margin is {percent(changes.margin_ratio)}."
+    return f"{count(len(changes.changes), 'design point')} on both sides: {told}.{margin}"
+
+
+def _reservations(side: Side, name: str) -> Iterator[str]:
+    for pooled in side.pooled:
+        yield f"Runs {name} are averaged although they differ: {pooled}."
+    left_out = len(side.kept.excluded)
+    if left_out:
+        reasons = ", ".join(f"{code} {many}" for code, many in side.kept.excluded_by_reason)
+        yield f"{left_out} of {count(left_out + len(side.kept.entered), 'run')} {name} enter no mean: {reasons}."
+
+
+def point_words(point: PointSummary) -> str:
+    """A design point in few words."""
+    target = target_number(point.target_bps, point.frame)
+    target += " Mbit/s" if target[:1].isdigit() and not target.endswith("ns") else ""
+    beside = "" if point.background == DEDICATED else f", beside {point.background}"
+    return f"{point.design.platform}, {size_words(point.frame)}, {point.sources} × {target}{beside}"
+
+
+def _design_words(change: Change) -> str:
+    """The point of both sides; where a factor is compared, both."""
+    one, other = point_words(change.before), point_words(change.after)
+    return one if one == other else f"{one} → {other}"
+
+
+def _shown(change: Change, changes: Changes) -> tuple[str, ...]:
+    effect = change.effect
+    ratio, small = change.change_ratio, change.smallest_ratio
+    return (
+        _design_words(change),
+        with_interval(change.before.rate_bps),
+        with_interval(change.after.rate_bps),
+        " → ".join(_lost(point) for point in (change.before, change.after)),
+        UNKNOWN if ratio is None else number(100 * ratio, digits_to_tell(100 * ratio)),
+        UNKNOWN if effect is None else bounds_words(effect.ci_low, effect.ci_high),
+        _over_words(change),
+        p_words(change.adjusted_p),
+        UNKNOWN if small is None else number(100 * small, digits_to_tell(100 * small)),
+        _finding(change, changes),
+    )
+
+
+def _lost(point: PointSummary) -> str:
+    return UNKNOWN if point.loss is None or point.loss.ratio is None else number(100 * point.loss.ratio, 2)
+
+
+def _over_words(change: Change) -> str:
+    if change.effect is None:
+        return UNKNOWN
+    if change.scope == "blocks":
+        return f"{change.effect.blocks} {OVER['blocks']}"
+    sides = [change.before, change.after]
+    many = [_boots(point) if change.scope == "boots" else point.set_ups for point in sides]
+    return f"{many[0]} and {many[1]} {OVER[change.scope]}"
+
+
+def _finding(change: Change, changes: Changes) -> str:
+    if change.why is not None:
+        return f"{change.word}: {change.why}"
+    more = ""
+    if change.word.startswith("different"):
+        more = ", at least" if change.bound else ""
+    elif change.bound and changes.margin_ratio is not None:
+        more = ", one side forwarded all that it was offered"
+    return f"{change.word}{more}"
+
+
+def _boots(point: PointSummary) -> int:
+    return len(set(point.boots.values()) - {None})
+
+
+def _cells(change: Change) -> tuple[Cell, ...]:
+    before, after, effect = change.before, change.after, change.effect
+    return (
+        before.design.platform, *size_cells(before.frame), before.sources, target_cell(before), before.background,
+        before.design.conditions.duration, after.design.platform, after.frame.bytes, after.sources, target_cell(after),
+        after.background, after.design.conditions.duration, *_side(before), *_side(after), change.change_ratio,
+        *((None, None) if effect is None else (effect.ci_low, effect.ci_high)), change.bound, change.scope,
+        None if effect is None else effect.p, change.adjusted_p, change.equivalence_adjusted_p, change.smallest_ratio,
+        change.word, change.why,
+    )  # fmt: skip
+
+
+def _side(point: PointSummary) -> tuple[Cell, ...]:
+    rate = point.rate_bps
+    return (
+        rate.mean, rate.ci_low, rate.ci_high, rate.set_ups, _boots(point), rate.trials,
+        None if point.loss is None else point.loss.ratio,
+    )  # fmt: skip
+
+
+def to_json(changes: Changes) -> dict[str, Any]:
+    """All of it as one object."""
+    return {
+        "before": changes.before.words,
+        "after": changes.after.words,
+        "factors": list(changes.factors),
+        "margin_ratio": changes.margin_ratio,
+        "claims": changes.size,
+        "points": [dict(zip(COLUMNS, _cells(each), strict=True)) for each in changes.changes],
+        "only_before": [point_words(point) for point in changes.only_before],
+        "only_after": [point_words(point) for point in changes.only_after],
+        "differences": [_difference(pair) for pair in changes.differences],
+        "sentences": list(sentences(changes)),
+    }
+
+
+def _difference(pair: Pair) -> dict[str, Any]:
+    return {"where": pair.section, "what": pair.label, "before": pair.left, "after": pair.right}
+
+
+def _plain(value: Any) -> str | None:
+    return None if value is None else str(value)

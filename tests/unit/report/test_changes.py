@@ -1,0 +1,188 @@
+"""What a comparison of two sets of runs says, over runs whose truth is known."""
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from labconsole.cli.main import main
+from labconsole.store.exchange.importing import import_records
+from labconsole.store.open import open_store
+from support.report_runs import measured, set_ups_of
+
+OLD, NEW = "0ld0ld0ld0ld0ld0", "4e44e44e44e44e4a"
+
+
+def compared(tmp_path: Path, capsys: Any, records: Iterable[dict[str, Any]], *words: str) -> dict[str, Any]:
+    place = tmp_path / "runs.sqlite"
+    with open_store(str(place)) as store:
+        import_records(store, map(of_its_own_set_up, records))
+    assert main(["compare", "--store", str(place), "--json", *words]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def of_its_own_set_up(record: dict[str, Any]) -> dict[str, Any]:
+    """Two plans have no set-up in common."""
+    if record["set_up"] is not None:
+        record["set_up"]["id"] += record["plan"]["hash"]
+    return record
+
+
+def side(values: Sequence[float], first: int, kernel: str, plan: str, **how: Any) -> list[dict[str, Any]]:
+    """Set-ups of a saturated point: 100 Mbit/s are offered."""
+    how = {"boot": f"boot-of-{plan}", "offered_mbps": 100.0} | how
+    return [of_its_own_set_up(each) for each in set_ups_of(values, first, kernel=kernel, plan_hash=plan, **how)]
+
+
+def around(mean: float, seed: int, set_ups: int = 8, sd: float = 0.004) -> list[float]:
+    return list(mean * (1 + sd * np.random.default_rng(seed).standard_normal(set_ups)))
+
+
+def old_and_new(old: Sequence[float], new: Sequence[float], **how: Any) -> list[dict[str, Any]]:
+    return [*side(old, 0, "6.1", OLD, **how), *side(new, 100, "6.6", NEW, **how)]
+
+
+def test_a_change_of_three_per_cent_between_two_kernels_is_found(tmp_path, capsys):
+    found = compared(tmp_path, capsys, old_and_new(around(60, 1), around(58.2, 2)), "kernel=6.1", "kernel=6.6")
+    (point,) = found["points"]
+    assert point["word"] == "different"
+    assert point["change_ratio"] == pytest.approx(-0.03, abs=0.006)
+    assert point["change_ci_low_ratio"] < -0.03 < point["change_ci_high_ratio"]
+    assert point["over"] == "set-ups"
+    assert any("may be one of the boots" in sentence for sentence in found["sentences"])
+
+
+def test_three_boots_a_side_are_what_is_compared(tmp_path, capsys):
+    old, new = around(60, 3, 9), around(60, 4, 9)
+    records = []
+    for start, values, kernel, plan in ((0, old, "6.1", OLD), (100, new, "6.6", NEW)):
+        for place, mbps in enumerate(values):
+            records.append(
+                measured(
+                    start + place, mbps, block=place + 1, kernel=kernel, plan_hash=plan, set_ups=9, offered_mbps=100.0,
+                    boot=f"{kernel}-{place // 3}",
+                )
+            )  # fmt: skip
+    (point,) = compared(tmp_path, capsys, records, "kernel=6.1", "kernel=6.6", "--margin", "3%")["points"]
+    assert (point["over"], point["before_boots"], point["after_boots"]) == ("boots", 3, 3)
+    assert point["word"] == "equivalent"
+
+
+def test_a_rate_that_was_merely_offered_is_no_ground_for_a_word(tmp_path, capsys):
+    records = old_and_new([50.0] * 5, [50.0] * 5, offered_mbps=50.0)
+    (point,) = compared(tmp_path, capsys, records, "kernel=6.1", "kernel=6.6")["points"]
+    assert point["word"] == "no claim"
+    assert point["why"] == "both sides forwarded all that they were offered"
+
+
+def test_what_was_offered_less_than_the_other_side_forwards_is_no_change(tmp_path, capsys):
+    records = [
+        *side(around(60, 5), 0, "6.1", OLD),
+        *side([55.0, 55.1, 54.9, 55.0, 55.2], 100, "6.6", NEW, offered_mbps=50.0),
+    ]
+    (point,) = compared(tmp_path, capsys, records, "kernel=6.1", "kernel=6.6")["points"]
+    assert point["word"] == "no claim"
+    assert point["why"] == ("one side forwarded all that it was offered, which is less than the other one forwarded")
+
+
+def test_a_side_that_carries_the_whole_load_is_at_least_that_much_better(tmp_path, capsys):
+    records = [*side(around(60, 6), 0, "6.1", OLD), *side([100.0] * 6, 100, "6.6", NEW)]
+    (point,) = compared(tmp_path, capsys, records, "kernel=6.1", "kernel=6.6")["points"]
+    assert point["word"] == "different"
+    assert point["at_least"] is True
+
+
+def test_platforms_of_the_same_blocks_are_compared_by_block(tmp_path, capsys):
+    """What both share in a block, here a drift of 20 %, falls out."""
+    drift = [1.0, 1.1, 0.9, 1.2, 1.05, 0.95]
+    records = []
+    for block, share in enumerate(drift, start=1):
+        places = [("raw", 60.0), ("lxc", 54.0)]
+        for position, (platform, mbps) in enumerate(places if block % 2 else places[::-1]):
+            records.append(
+                measured(
+                    2 * block + position, mbps * share * (1 + 0.001 * (-1) ** block * (platform == "lxc")),
+                    block=block, platform=platform, point=position, set_ups=6, offered_mbps=100.0,
+                )
+            )  # fmt: skip
+            records[-1]["plan"]["position"] = 2 * block + position
+    found = compared(tmp_path, capsys, records, "platform=raw", "platform=lxc")
+    (point,) = found["points"]
+    assert found["factors"] == ["platform"]
+    assert point["over"] == "blocks"
+    assert point["change_ratio"] == pytest.approx(-0.1, abs=0.001)
+    assert point["change_ci_high_ratio"] - point["change_ci_low_ratio"] < 0.01
+
+
+def test_blocks_of_two_stores_are_not_taken_for_one(tmp_path, capsys):
+    """The same plan on the same boot, a day apart: what lies between the two is no change of anything."""
+    for name, mean in (("before", 60.0), ("after", 59.0)):
+        with open_store(str(tmp_path / f"{name}.sqlite")) as store:
+            records = side(around(mean, 7), 0 if name == "before" else 100, "6.1", OLD, boot="one")
+            import_records(store, records)
+    words = [str(tmp_path / f"{name}.sqlite") for name in ("before", "after")]
+    assert main(["compare", "--json", *words]) == 0
+    (point,) = json.loads(capsys.readouterr().out)["points"]
+    assert point["over"] == "set-ups"
+
+
+def test_runs_without_blocks_are_told_and_claim_nothing(tmp_path, capsys):
+    records = [measured(n, 60.0 + n / 10, block=None, kernel="6.1", offered_mbps=100.0) for n in range(5)]
+    records += [measured(n, 50.0 + n / 10, block=None, kernel="6.6", offered_mbps=100.0) for n in range(50, 55)]
+    alone = [{**record, "plan": None, "set_up": None} for record in records]
+    (point,) = compared(tmp_path, capsys, alone, "kernel=6.1", "kernel=6.6")["points"]
+    assert point["word"] == "no claim"
+    assert "without blocks" in point["why"]
+    assert point["change_ratio"] is not None
+
+
+def test_without_any_change_few_comparisons_find_one():
+    """Of 300 comparisons of ten points each at most 8 % find any: 5 % are meant, plus what chance does to 300."""
+    from labconsole.measure.statistics.effects import holm, unpaired_effect
+
+    rng, false = np.random.default_rng(11), 0
+    for _ in range(300):
+        p = [unpaired_effect(*np.exp(0.01 * rng.standard_normal((2, 6))).tolist()).p for _ in range(10)]
+        false += min(holm(p)) <= 0.05
+    assert false <= 24
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["platform=raw", "platform=raw"], "would be on both sides"),
+        (["platform=raw", "platform=xen"], "no saved run"),
+        (["loss>1%", "platform=raw"], "selects runs by outcome"),
+        (["nowhere.yaml", "platform=raw"], "nowhere.yaml"),
+        (["nowhere/runs.sqlite", "platform=raw"], "no such plan file, bundle or store"),
+        (["platfrm=raw", "platform=raw"], "did you mean platform?"),
+        (["platform=raw", "kernel=6.6", "--margin", "2"], "is not a valid margin"),
+        (["platform=raw", "kernel=6.6", "--markdown"], "either --json or --markdown"),
+    ],
+)
+def test_what_makes_no_sense_is_said(tmp_path, capsys, words, problem):
+    place = tmp_path / "runs.sqlite"
+    with open_store(str(place)) as store:
+        import_records(store, side(around(60, 1), 0, "6.1", OLD))
+    assert main(["compare", "--store", str(place), "--json", *words]) == 2
+    told = capsys.readouterr()
+    assert problem in told.err
+    assert "Traceback" not in told.err
+    assert told.out == ""
+
+
+def test_people_and_pull_requests_read_the_same(tmp_path, capsys):
+    place = tmp_path / "runs.sqlite"
+    with open_store(str(place)) as store:
+        import_records(store, old_and_new(around(60, 1), around(58.2, 2)))
+    assert main(["compare", "--store", str(place), "kernel=6.1", "kernel=6.6"]) == 0
+    shown = capsys.readouterr().out
+    assert "1 design point on both sides: 1 different (less)." in shown
+    assert main(["compare", "--store", str(place), "--markdown", "kernel=6.1", "kernel=6.6"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "- 1 design point on both sides: 1 different (less)."
+    assert any(line.startswith("| raw, 1000 B") for line in lines)
