@@ -12,7 +12,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
@@ -24,6 +24,7 @@ from labconsole.errors import ConfigError, StoreError
 from labconsole.measure.admission import place_of
 from labconsole.model.inventory import DEFAULT_INVENTORY, Inventory, load_inventory
 from labconsole.model.plan.loader import load_plan
+from labconsole.model.plan.occasions import on_occasions_of
 from labconsole.model.plan.search import HASH_PREFIX
 from labconsole.model.record.kind import RecordKind
 from labconsole.model.record.kinds import record_kinds
@@ -82,7 +83,7 @@ def _fill(
     experiments = _experiments(directory, made, facts)
     _runs(directory, store, ids, facts)
     inventory = _inventory(directory, hosts, facts.fingerprints)
-    found, meant = _plans(directory, plans, inventory, facts.plans.keys() | facts.step_hashes)
+    found, meant = _plans(directory, plans, inventory, facts)
     searches = [record.to_json() for record in reversed(made.material.searches)]
     _lines(directory / SEARCHES, searches)
     calibrations = [c for f in sorted(facts.fingerprints) for c in reversed(store.calibrations(f))]
@@ -234,7 +235,7 @@ def anonymous(inventory: Inventory) -> dict[str, Any]:
 
 
 def _plans(
-    directory: Path, asked: Sequence[Path], inventory: Inventory | None, wanted: Set[str]
+    directory: Path, asked: Sequence[Path], inventory: Inventory | None, facts: _Facts
 ) -> tuple[dict[str, str], set[str]]:
     """Plan files that were named, or that mean what runs carry as a hash. Returns names in the archive to hashes, and
     every hash that these plans have for runs.
@@ -247,7 +248,11 @@ def _plans(
         except ConfigError:
             continue  # of another testbed, or no plan: its runs would be told as missing
         key = plan.hash()
-        means_none = wanted.isdisjoint({key, *plan.telemetry_hashes, *plan.search_hashes, *plan.step_hashes})
+        every = [plan, *on_occasions_of(plan, facts.plans.values())]
+        own = {each.hash() for each in every}.union(*(each.telemetry_hashes for each in every))
+        means_none = (facts.plans.keys() | facts.step_hashes).isdisjoint(
+            own.union(plan.search_hashes, plan.step_hashes)
+        )
         if (path not in asked and means_none) or key in found.values():
             continue
         (directory / "plans").mkdir(exist_ok=True)
@@ -255,7 +260,7 @@ def _plans(
         name = f"plans/{stem}.yaml" if f"plans/{stem}.yaml" not in found else f"plans/{stem}-{key}.yaml"
         (directory / name).write_bytes(path.read_bytes())
         found[name] = key
-        meant |= {key, *plan.telemetry_hashes}
+        meant |= own
     return dict(sorted(found.items())), meant
 
 

@@ -196,6 +196,7 @@ def _origins(found: Unpacked, store: RunStore, tell: Tell) -> None:
     """Inventory and plans are those that the runs name, or the bundle says that it lacks them."""
     from labconsole.model.inventory import load_inventory
     from labconsole.model.plan.loader import load_plan
+    from labconsole.model.plan.occasions import on_occasions_of
 
     summaries, there = store.list(), set[str]()
     others = [each for kind in record_kinds().values() for each in trials_of(store.experiments(kind))]
@@ -214,9 +215,13 @@ def _origins(found: Unpacked, store: RunStore, tell: Tell) -> None:
                 if real != key:
                     tell(f"{name}: means plan {real}, not {key} as the manifest says")
                 _points(plan, [run for run in summaries if run.plan_hash == real], name, tell)
-                for also in plan.telemetry_hashes:
-                    there.add(also)
-                    _points(plan.for_telemetry(), [run for run in summaries if run.plan_hash == also], name, tell)
+                for other in (plan, *on_occasions_of(plan, (run.plan_name for run in summaries))):
+                    there.add(other.hash())
+                    if other is not plan:
+                        _points(other, [run for run in summaries if run.plan_hash == other.hash()], name, tell)
+                    for also in other.telemetry_hashes:
+                        there.add(also)
+                        _points(other.for_telemetry(), [run for run in summaries if run.plan_hash == also], name, tell)
                 _trials_of_guests(plan, [each for each in others if each.plan.plan_hash == real], name, tell)
     except ConfigError as exc:
         tell(_inside(found, exc))

@@ -19,3 +19,19 @@ def refuse_twice(paths: Sequence[Path], plans: Sequence[Plan]) -> None:
                 f"describes the same measurements as {seen[meaning]}; remove one of the two", file=str(path)
             )
         seen[meaning] = path
+
+
+def plan_on(path: Path, occasion: str | None, hosts: Path | None) -> Plan:
+    """A plan by its file, as it was measured on an occasion; None: without one. Raises ConfigError.
+
+    ``hosts``: the testbed file whose defaults it takes what it leaves out from, else ./hosts.yaml where there is one.
+    """
+    from labconsole.model.inventory import DEFAULT_INVENTORY, load_inventory
+    from labconsole.model.plan.loader import load_plan
+    from labconsole.model.plan.occasions import on_occasion
+
+    place = hosts if hosts is not None else DEFAULT_INVENTORY if DEFAULT_INVENTORY.exists() else None
+    plan = load_plan(path)
+    if place is not None:
+        plan = plan.resolved(load_inventory(place))
+    return plan if occasion is None else on_occasion(plan, occasion)

@@ -4,51 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from labconsole.cli.file_kinds import PLAN_FILES, is_bundle, is_plan, is_store
 from labconsole.errors import ConfigError
 
 if TYPE_CHECKING:
-    from labconsole.report.request import ReportRequest
-    from labconsole.store.writing import RunStore
+    from labconsole.report.gathering import Wanted
 
 FILES = (*PLAN_FILES, ".tar.gz", ".tgz", ".sqlite", ".db")
 """Endings by which a word that is no file there is told from a filter."""
 
 
-class OpenSide(NamedTuple):
-    """``words``: as the user called it; ``place``: its store."""
-
-    words: str
-    place: str
-    store: RunStore
-    request: ReportRequest
-
-
-def open_side(opened: ExitStack, word: str, default_store: str | None, also: Sequence[str]) -> OpenSide:
+def open_side(opened: ExitStack, word: str, default_store: str | None, also: Sequence[str]) -> Wanted:
     """A side by its word: a plan file, a bundle, a store, or a filter; ``also``: words that its runs match too.
 
     What is opened is closed with ``opened``. Raises ConfigError and StoreError.
     """
+    from labconsole.report.gathering import wanted
     from labconsole.report.request import ReportRequest
     from labconsole.store.open import open_store
 
-    chosen, plan_files, url = tuple(also), (), default_store
+    place = default_store
+    request = ReportRequest(filter=tuple(also))
     if is_plan(word):
-        plan_files = (Path(word),)
+        request = replace(request, plan_files=(Path(word),))
     elif is_store(word):
-        url = word
+        place = word
     elif is_bundle(word):
         from labconsole.bundle.verify import as_store
 
-        store = opened.enter_context(as_store(Path(word)))
-        return OpenSide(word, word, store, ReportRequest(filter=chosen))
+        return wanted(request, opened.enter_context(as_store(Path(word))), place=word, words=word)
     elif word.endswith(FILES) or ("/" in word and "=" not in word):
         raise ConfigError("no such plan file, bundle or store", value=word)
     else:
-        chosen = (word, *chosen)
-    store = opened.enter_context(open_store(url, write=False))
-    request = ReportRequest(filter=chosen, plan_files=plan_files)
-    return OpenSide(word, url or "the default store", store, request)
+        request = replace(request, filter=(word, *also))
+    store = opened.enter_context(open_store(place, write=False))
+    return wanted(request, store, place=place or "the default store", words=word)

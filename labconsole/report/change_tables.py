@@ -10,19 +10,19 @@ from labconsole.contracts.report import Cell, Table
 from labconsole.measure.comparison import Pair
 from labconsole.measure.statistics.effects import digits_to_tell
 from labconsole.report.changes import Change, Changes, Scope, Side
-from labconsole.report.points import DEDICATED, PointSummary
+from labconsole.report.points import PointSummary
+from labconsole.report.tables import to_markdown as table_as_markdown
 from labconsole.report.words import (
     SIZE_COLUMNS,
     UNKNOWN,
+    asked_words,
     bounds_words,
     count,
     number,
     p_words,
     percent,
     size_cells,
-    size_words,
     target_cell,
-    target_number,
     with_interval,
 )
 
@@ -89,7 +89,7 @@ def sentences(changes: Changes) -> Iterator[str]:
         yield from _reservations(side, name)
     for points, name in ((changes.only_before, "before"), (changes.only_after, "after")):
         if points:
-            some = "; ".join(point_words(point) for point in points[:3]) + ("; …" if len(points) > 3 else "")
+            some = "; ".join(asked_words(point.design) for point in points[:3]) + ("; …" if len(points) > 3 else "")
             yield f"Only {name}: {count(len(points), 'design point')} ({some})."
 
 
@@ -114,17 +114,9 @@ def _reservations(side: Side, name: str) -> Iterator[str]:
         yield f"{left_out} of {count(left_out + len(side.kept.entered), 'run')} {name} enter no mean: {reasons}."
 
 
-def point_words(point: PointSummary) -> str:
-    """A design point in few words."""
-    target = target_number(point.target_bps, point.frame)
-    target += " Mbit/s" if target[:1].isdigit() and not target.endswith("ns") else ""
-    beside = "" if point.background == DEDICATED else f", beside {point.background}"
-    return f"{point.design.platform}, {size_words(point.frame)}, {point.sources} × {target}{beside}"
-
-
-def _design_words(change: Change) -> str:
+def design_words(change: Change) -> str:
     """The point of both sides; where a factor is compared, both."""
-    one, other = point_words(change.before), point_words(change.after)
+    one, other = asked_words(change.before.design), asked_words(change.after.design)
     return one if one == other else f"{one} → {other}"
 
 
@@ -132,7 +124,7 @@ def _shown(change: Change, changes: Changes) -> tuple[str, ...]:
     effect = change.effect
     ratio, small = change.change_ratio, change.smallest_ratio
     return (
-        _design_words(change),
+        design_words(change),
         with_interval(change.before.rate_bps),
         with_interval(change.after.rate_bps),
         " → ".join(_lost(point) for point in (change.before, change.after)),
@@ -194,6 +186,15 @@ def _side(point: PointSummary) -> tuple[Cell, ...]:
     )  # fmt: skip
 
 
+def to_markdown(changes: Changes) -> Iterator[str]:
+    """The sentences as a list, then the tables."""
+    yield from (f"- {sentence}" for sentence in sentences(changes))
+    for table in (changes_table(changes) if changes.changes else None, differences_table(changes)):
+        if table is not None:
+            yield ""
+            yield table_as_markdown(table).rstrip("\n")
+
+
 def to_json(changes: Changes) -> dict[str, Any]:
     """All of it as one object."""
     return {
@@ -203,8 +204,8 @@ def to_json(changes: Changes) -> dict[str, Any]:
         "margin_ratio": changes.margin_ratio,
         "claims": changes.size,
         "points": [dict(zip(COLUMNS, _cells(each), strict=True)) for each in changes.changes],
-        "only_before": [point_words(point) for point in changes.only_before],
-        "only_after": [point_words(point) for point in changes.only_after],
+        "only_before": [asked_words(point.design) for point in changes.only_before],
+        "only_after": [asked_words(point.design) for point in changes.only_after],
         "differences": [_difference(pair) for pair in changes.differences],
         "sentences": list(sentences(changes)),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from labconsole.errors import ConfigError, StoreError
 from labconsole.measure.admission import admit
@@ -63,7 +64,7 @@ def gather(
         beside=[p for unit in units if unit.claims is not None for p in unit.claims(experiments)],
     )  # fmt: skip
     planned = planned_trials(experiments, plans.values(), request.platforms, query)
-    found = coverage(kept, digest.planned, _file_points(plans.values()), query, request.platforms)
+    found = coverage(kept, digest.planned, file_points(plans.values()), query, request.platforms)
     return assemble(
         kept, digest, made, units, selection=selection, found=found, planned=planned, reference=reference, names=names,
         searches=searches, plans=[(path.name, path.read_text(encoding="utf-8")) for path in plans],
@@ -71,44 +72,50 @@ def gather(
     )  # fmt: skip
 
 
-def gather_sides(
-    requests: tuple[ReportRequest, ReportRequest],
-    stores: tuple[RunStore, RunStore],
-    places: tuple[str, str],
-    names: tuple[str, str],
-    *,
-    on_unreadable: Callable[[StoreError], None],
-) -> tuple[Side, Side]:
-    """The runs of both requests, each out of its store, to be compared. ``names``: what the user calls them.
-
-    Raises ConfigError where one has no runs, and where both have the same. Trials of searches enter nothing.
+class Wanted(NamedTuple):
+    """Runs of a store that are to be compared with others. ``words``: what the user calls them; ``place``: the store's
+    name. ``query``: asks for factors and conditions alone, by what ``wanted`` lets pass.
     """
-    before, after = (
-        _side(request, store, place, name, on_unreadable)
-        for request, store, place, name in zip(requests, stores, places, names, strict=True)
-    )
-    shared = before.kept.run_ids & after.kept.run_ids
+
+    words: str
+    place: str
+    store: RunStore
+    where: RunFilter
+    query: Query
+
+
+def wanted(request: ReportRequest, store: RunStore, *, place: str, words: str) -> Wanted:
+    """The runs of a request. Raises ConfigError where it chooses by outcome."""
+    query, where = parse_filter(request.filter), _filter(request, [load_plan(path) for path in request.plan_files])
+    _selection(request, query, store.list(where))
+    return Wanted(words, place, store, where, query)
+
+
+def gather_sides(before: Wanted, after: Wanted, *, on_unreadable: Callable[[StoreError], None]) -> tuple[Side, Side]:
+    """Both out of their stores. Raises ConfigError where one has no runs, and where both have the same.
+
+    Trials of searches enter nothing.
+    """
+    sides = _side(before, on_unreadable), _side(after, on_unreadable)
+    shared = sides[0].kept.run_ids & sides[1].kept.run_ids
     if shared:
         many = f"{len(shared)} run{'' if len(shared) == 1 else 's'}"
-        raise ConfigError(f"{many} would be on both sides, such as {min(shared)}: {names[0]} and {names[1]}")
-    return before, after
+        raise ConfigError(f"{many} would be on both sides, such as {min(shared)}: {before.words} and {after.words}")
+    return sides
 
 
-def _side(
-    request: ReportRequest, store: RunStore, place: str, name: str, on_unreadable: Callable[[StoreError], None]
-) -> Side:
-    plans = [load_plan(path) for path in request.plan_files]
-    query, where = parse_filter(request.filter), _filter(request, plans)
+def _side(asked: Wanted, on_unreadable: Callable[[StoreError], None]) -> Side:
+    store, where = asked.store, asked.where
     stored = store.list()
-    of_options = stored if where == RunFilter() else store.list(where)
-    _selection(request, query, of_options)
-    meant = [run for run in query.select(of_options) if not is_search_trial(run)]
+    meant = [
+        run for run in asked.query.select(stored if where == RunFilter() else store.list(where))
+        if not is_search_trial(run)
+    ]  # fmt: skip
     if not meant:
-        raise _no_runs(stored, store, f"{place} ({name})", by_file=bool(plans))
+        raise _no_runs(stored, store, f"{asked.place} ({asked.words})", by_file=where.plan_hash is not None)
     kept = sample(meant, admission := admit(stored, {run.run_id for run in meant}))
-    return Side(
-        words=name, place=place, kept=kept, admission=admission, digest=_digest(store, where, kept, on_unreadable)
-    )
+    digest = _digest(store, where, kept, on_unreadable)
+    return Side(words=asked.words, place=asked.place, kept=kept, admission=admission, digest=digest)
 
 
 def _mapped(pairs: Sequence[str], *, has_reference: bool) -> dict[str, str]:
@@ -236,7 +243,7 @@ def _plan_notes(
     return [(name, each) for name, each in found if each.note.text is not None]
 
 
-def _file_points(plans: Iterable[Plan]) -> list[FilePoint]:
+def file_points(plans: Iterable[Plan]) -> list[FilePoint]:
     """The points that these plans ask for, whether there is a run of them or not."""
     found = []
     for plan in plans:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Literal, Protocol
 
 from labconsole.contracts.report import Cell
 from labconsole.measure.statistics.effects import digits_to_tell
@@ -101,6 +101,29 @@ def target_number(target_bps: int | None, frame: FrameSize | None) -> str:
     if target_bps is None:
         return "max"
     return "1 ns" if frame is not None and frame.wish(target_bps) == "1ns" else number(target_bps / 1e6, 0)
+
+
+class AskedPoint(Protocol):
+    """A design point, of a plan's file or of runs."""
+
+    @property
+    def platform(self) -> str: ...
+    @property
+    def frame(self) -> FrameSize: ...
+    @property
+    def sources(self) -> int: ...
+    @property
+    def target_bps(self) -> int | Literal["max"] | None: ...
+    @property
+    def background(self) -> str: ...
+
+
+def asked_words(point: AskedPoint) -> str:
+    """``raw, 64 B, 1 × 100 Mbit/s``."""
+    target = target_number(None if point.target_bps == "max" else point.target_bps, point.frame)
+    unit = " Mbit/s" if target[:1].isdigit() and not target.endswith("ns") else ""
+    beside = "" if point.background == DEDICATED else f", beside {point.background}"
+    return f"{point.platform}, {size_words(point.frame)}, {point.sources} × {target}{unit}{beside}"
 
 
 def target_cell(of: PointSummary | Coverage) -> Cell:

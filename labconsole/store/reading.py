@@ -17,9 +17,11 @@ from labconsole.measure.counts import loss_ratio
 from labconsole.measure.groups import STANDING
 from labconsole.model.design_point import FrameSize
 from labconsole.model.identity import RUN_ID
+from labconsole.model.record.baseline import Baseline
 from labconsole.model.record.note import RunNote, plan_key
 from labconsole.model.record.run import Fixed, RunRecord
 from labconsole.model.record.summary import EVERYTHING, Page, RunFilter, RunSummary
+from labconsole.store.baselines import read_baselines
 from labconsole.store.experiments import StoredExperiments
 from labconsole.store.maximum import highest
 from labconsole.store.notes import read_calibrations, read_notes
@@ -148,6 +150,11 @@ class StoredRuns(StoredExperiments):
     def latest_calibration(self, testbed_fingerprint: str) -> dict[str, Any] | None:
         """The newest calibration of a testbed, None when it was never calibrated."""
         return next(iter(self.calibrations(testbed_fingerprint, limit=1)), None)
+
+    def baselines(self) -> builtins.list[Baseline]:
+        """All that were ever set, the last first: the first of a name is the one that counts."""
+        with self.backend.errors("read baselines"), self.backend.reading() as connection:
+            return read_baselines(connection)
 
     def count(self, where: RunFilter = EVERYTHING) -> int:
         """How many runs match."""

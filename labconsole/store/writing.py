@@ -11,8 +11,10 @@ from sqlalchemy import Connection, insert, select, update
 from labconsole.contracts.ports import Series
 from labconsole.errors import StoreError
 from labconsole.model.identity import RUN_ID
+from labconsole.model.record.baseline import Baseline
 from labconsole.model.record.note import plan_key
 from labconsole.model.record.run import RunRecord
+from labconsole.store.baselines import write_baseline
 from labconsole.store.experiments import ExperimentsWriting
 from labconsole.store.finding import FindableRuns
 from labconsole.store.location import FileLocation, StoreLocation
@@ -71,6 +73,11 @@ class RunStore(FindableRuns, ExperimentsWriting):
         found = self._find(run_id).run_id
         with self.writing(f"note run {found}") as connection:
             write_note(connection, found, newer_than(note, read_notes(connection, found).get(found)))
+
+    def set_baseline(self, baseline: Baseline) -> None:
+        """Set or move a baseline; those before it stay to be looked up."""
+        with self.writing(f"set baseline {baseline.name}") as connection:
+            write_baseline(connection, baseline)
 
     def set_plan_note(self, plan_hash: str, testbed_fingerprint: str, text: str | None, *, author: str) -> None:
         """The same on a plan of a testbed; it need not have runs."""

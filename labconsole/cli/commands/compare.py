@@ -5,7 +5,6 @@ docs/compare.md.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -48,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         json_line(change_tables.to_json(found))
     elif args.markdown:
-        plain_lines(*_markdown(found))
+        plain_lines(*change_tables.to_markdown(found))
     else:
         from labconsole.cli.text.changes import show
 
@@ -64,21 +63,6 @@ def _found(args: argparse.Namespace) -> Changes:
 
     margin_ratio = parse_margin(args.margin)
     with ExitStack() as opened:
-        sides = [open_side(opened, word, args.store, args.filter) for word in (args.before, args.after)]
-        (one, other) = sides
-        before, after = gather_sides(
-            (one.request, other.request), (one.store, other.store), (one.place, other.place),
-            (one.words, other.words), on_unreadable=complain,
-        )  # fmt: skip
+        asked = [open_side(opened, word, args.store, args.filter) for word in (args.before, args.after)]
+        before, after = gather_sides(*asked, on_unreadable=complain)
     return find_changes(before, after, margin_ratio)
-
-
-def _markdown(found: Changes) -> Iterator[str]:
-    from labconsole.report.change_tables import changes_table, differences_table, sentences
-    from labconsole.report.tables import to_markdown
-
-    yield from (f"- {sentence}" for sentence in sentences(found))
-    for table in (changes_table(found) if found.changes else None, differences_table(found)):
-        if table is not None:
-            yield ""
-            yield to_markdown(table).rstrip("\n")

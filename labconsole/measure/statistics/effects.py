@@ -166,6 +166,19 @@ def equivalence_p(effect: Effect, margin_ratio: float) -> float | None:
     return max(above, below)
 
 
+def fall_p(effect: Effect, margin_ratio: float) -> tuple[float, float] | None:
+    """p of the claim that the subject is lower by more than ln(1 + margin), and of the claim that it is not.
+
+    One-sided t, without adjustment. None where nothing can be said.
+    """
+    if not margin_ratio > 0:
+        raise ValueError(f"a margin is above zero, got {margin_ratio!r}")
+    if effect.mean_log is None or effect.error_log is None or effect.degrees is None:
+        return None
+    t = (effect.mean_log + math.log1p(margin_ratio)) / effect.error_log
+    return student_t_cdf(t, effect.degrees), student_t_cdf(-t, effect.degrees)
+
+
 def word(adjusted_p: float | None, equivalence_adjusted_p: float | None, significance: float = SIGNIFICANCE) -> Word:
     """What a row may be called, by its adjusted p values; None: not tested (too few blocks; no margin declared)."""
     if adjusted_p is None and equivalence_adjusted_p is None:

@@ -13,8 +13,8 @@ from labconsole.model.inventory import Inventory
 from labconsole.model.limits_check import check_request
 from labconsole.model.plan.file import MATRIX_KEYS, MATRIX_NEEDS, RULE_KEYS, PlanFile
 from labconsole.model.plan.order import Configuration, configuration, set_up_key
-from labconsole.model.plan.plan import FactorsOfGuests, Plan, PlannedPoint, factors, planned
-from labconsole.model.plan.points import FACTORS, Listed, distinct
+from labconsole.model.plan.plan import FactorsOfGuests, Plan, PlannedPoint, planned
+from labconsole.model.plan.points import FACTORS, Listed, distinct, factors
 from labconsole.model.plan.rules import RULE_FACTORS, exclusion_words, has_rules, location, unfold
 from labconsole.model.plan.searched import as_matrix_file, of_guests, searches_only, without_grid
 from labconsole.model.yaml_file import key_text, line_of, load_yaml, validate

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -34,7 +33,7 @@ from labconsole.model.plan.flows import FlowFactors, PlannedFlows
 from labconsole.model.plan.jobs import JobFactors, PlannedJobs
 from labconsole.model.plan.order import Configuration as SetUpOf
 from labconsole.model.plan.order import Trial, configuration, forwards, schedule
-from labconsole.model.plan.points import Listed, as_matrix, distinct
+from labconsole.model.plan.points import Listed, as_matrix
 from labconsole.model.plan.routes import PlannedRoutes, RouteFactors
 from labconsole.model.plan.search import Configuration, Search, configurations, search_hash
 from labconsole.model.record.run import Fixed, PlanRef, Role
@@ -119,6 +118,9 @@ class Plan:
 
     role: Role = "measured"
     """What its trials are for, beside a pilot's."""
+
+    occasion: str | None = None
+    """On which it is measured once more; None: it is measured once."""
 
     @cached_property
     def points(self) -> tuple[PlannedPoint, ...]:
@@ -304,16 +306,18 @@ class Plan:
             meaning = {"version": 1, **meaning}
         if self.role != "measured":
             meaning = {"role": self.role, **meaning}
+        if self.occasion is not None:
+            meaning = {"occasion": self.occasion, **meaning}
         return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]
 
     def hash(self) -> str:
         """Hash of what is measured at each point index: factors in their order, duration, convention, instruments.
 
-        Beside it of what trials are for, where they enter no mean. Not of the name, seed, order, set-ups, repetitions,
-        margin, claims, waits, tolerances, of what kernels are asked, or of how it is carried out: a finished plan can
-        be extended by more set-ups, without blocks by more repetitions, and none of these makes another point of a
-        run. A list of points that is a matrix in its order has that matrix's hash, and so has a matrix whose rules
-        leave it one.
+        Beside it of what trials are for, where they enter no mean, and of the occasion. Not of the name, seed, order,
+        set-ups, repetitions, margin, claims, waits, tolerances, of what kernels are asked, or of how it is carried out:
+        a finished plan can be extended by more set-ups, without blocks by more repetitions, and none of these makes
+        another point of a run. A list of points that is a matrix in its order has that matrix's hash, and so has a
+        matrix whose rules leave it one.
         """
         return self._hash
 
@@ -376,19 +380,6 @@ class Plan:
             generator=self.generator or defaults.generator,
             observe=self.observe or defaults.observe,
         )
-
-
-def factors(listed: Sequence[Listed]) -> dict[str, Any]:
-    """The fields of a Plan that sum its listed points up."""
-    return {
-        "platforms": distinct(each.point.platform for each in listed),
-        "frames": distinct(each.point.frame for each in listed),
-        "targets_bps": distinct(each.point.wish for each in listed),
-        "sources": distinct(each.point.sources for each in listed),
-        "backgrounds": distinct(each.point.background for each in listed),
-        "duration_s": max(each.point.duration_s for each in listed),
-        "repetitions": max(each.repetitions for each in listed),
-    }
 
 
 def planned(factors: FactorsOfGuests, how: tuple[tuple[str, ...], int, int, int, bool]) -> PlannedOfGuests:

@@ -70,3 +70,16 @@ def as_matrix(points: Sequence[DesignPoint]) -> dict[str, object] | None:
         "generator": first.generator,
         "observe": first.observe,
     }
+
+
+def factors(listed: Sequence[Listed]) -> dict[str, Any]:
+    """The fields of a Plan that sum its listed points up."""
+    return {
+        "platforms": distinct(each.point.platform for each in listed),
+        "frames": distinct(each.point.frame for each in listed),
+        "targets_bps": distinct(each.point.wish for each in listed),
+        "sources": distinct(each.point.sources for each in listed),
+        "backgrounds": distinct(each.point.background for each in listed),
+        "duration_s": max(each.point.duration_s for each in listed),
+        "repetitions": max(each.repetitions for each in listed),
+    }

@@ -10,7 +10,16 @@ from sqlalchemy import Connection, func, inspect, select
 from labconsole import __version__
 from labconsole.errors import StoreError
 from labconsole.store.sql.backend import Backend
-from labconsole.store.sql.schema import SCHEMA_VERSION, add_list, create_tables, fill_in, migrate, runs, schema_version
+from labconsole.store.sql.schema import (
+    SCHEMA_VERSION,
+    add_baselines,
+    add_list,
+    create_tables,
+    fill_in,
+    migrate,
+    runs,
+    schema_version,
+)
 
 
 def prepare(backend: Backend) -> int:
@@ -30,6 +39,7 @@ def prepare(backend: Backend) -> int:
             else:
                 fill_in(connection)  # a console of an older version may have been open while this one migrated
             add_list(connection)
+            add_baselines(connection)
         else:
             create_tables(connection)
             backend.create_own(connection)

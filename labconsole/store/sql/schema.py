@@ -147,6 +147,20 @@ calibrations = Table(
 )
 Index("calibrations_by_testbed", calibrations.c.testbed_fingerprint, calibrations.c.id)
 
+baselines = Table(
+    "baselines",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("name", _Word, nullable=False),
+    Column("plan_name", _Word, nullable=False),
+    Column("plan_hash", _Word, nullable=False),
+    Column("testbed", _Word, nullable=False),
+    Column("testbed_fingerprint", _Word, nullable=False),
+    Column("author", _Word, nullable=False),
+    Column("set_at", _Word, nullable=False),
+)
+"""Since a later program of version 5: who does not know of it reads and writes the others as before."""
+
 experiments = Table(
     "experiments",
     metadata,
@@ -194,6 +208,11 @@ def add_list(connection: Connection) -> None:
     """Add the index that lists are read from to a store of before there was one. Older programs keep it too."""
     if connection.dialect.name == "sqlite":
         runs_listed.create(connection, checkfirst=True)
+
+
+def add_baselines(connection: Connection) -> None:
+    """Add their table to a store of before there were any."""
+    baselines.create(connection, checkfirst=True)
 
 
 def create_tables(connection: Connection) -> None:

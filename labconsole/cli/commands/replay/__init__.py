@@ -35,6 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--set-ups", type=int, metavar="N",
         help="of plans in blocks only the first N blocks, as if they said `set_ups: N`: for one block in each boot",
     )  # fmt: skip
+    parser.add_argument(
+        "--occasion", metavar="NAME",
+        help="measure the plans once more, as PLAN@NAME, such as by night or by version under test; compare, gate and "
+        "trend tell what has changed",
+    )  # fmt: skip
     add_shared(parser, "--drop-reasons", "--packet-times")
     parser.add_argument(
         "--telemetry", action="store_true",

@@ -6,6 +6,7 @@ import argparse
 from dataclasses import replace
 
 from labconsole.errors import ConfigError
+from labconsole.model.plan.occasions import on_occasion
 from labconsole.model.plan.order import configuration
 from labconsole.model.plan.plan import Plan
 
@@ -18,6 +19,8 @@ def watched(plan: Plan, args: argparse.Namespace) -> Plan:
 
 def meant(plan: Plan, args: argparse.Namespace) -> Plan:
     """The plan with what the command line says of all of it. Raises ConfigError."""
+    if args.occasion is not None:
+        plan = on_occasion(plan, args.occasion)
     if not args.telemetry:
         return watched(first_blocks(plan, args), args)
     refused = {"--set-ups": args.set_ups, "--drop-reasons": args.drop_reasons, "--retake": args.retake or None}

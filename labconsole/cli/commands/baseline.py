@@ -1,0 +1,123 @@
+"""``labconsole baseline``: the measurements by name that later ones are judged by. docs/compare.md."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from labconsole.cli.commands import About
+from labconsole.cli.file_kinds import is_plan
+from labconsole.cli.options import add_common
+from labconsole.cli.output import json_line, plain_lines
+from labconsole.errors import ConfigError
+
+if TYPE_CHECKING:
+    from labconsole.model.record.baseline import Baseline
+    from labconsole.store.writing import RunStore
+
+about = About(
+    114,
+    "name measurements that later ones are judged by",
+    description="List the baselines of a store, set or move one to what is stored of a plan, or show where one has "
+    "been. A baseline is all runs of a plan on a testbed by the time it is set.",
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
+    add_common(parser, "--hosts", "--store", "--json")
+    parser.add_argument(
+        "action", nargs="?", choices=("list", "set", "show"), default="list", help="action (default: list)"
+    )
+    parser.add_argument("name", nargs="?", help="set, show: name of the baseline")
+    parser.add_argument(
+        "plan", nargs="?", help="set: a plan's file, or its name as its runs have it, such as nightly@main"
+    )
+    parser.add_argument("--occasion", metavar="NAME", help="set: with a file, the occasion on which it was measured")
+    parser.add_argument("--testbed", metavar="NAME", help="set: the testbed, where the plan was measured on several")
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 when it is done."""
+    from labconsole.store.open import open_store
+
+    _refuse_strays(args)
+    with open_store(args.store, write=args.action == "set") as store:
+        if args.action == "set":
+            _tell([_set(store, args)], args)
+            return 0
+        found = store.baselines()
+    if args.action == "show":
+        found = [each for each in found if each.name == args.name]
+        if not found:
+            raise ConfigError("there is no baseline of this name", value=args.name)
+    else:
+        found = list({each.name: each for each in reversed(found)}.values())
+    _tell(found, args)
+    return 0
+
+
+def _refuse_strays(args: argparse.Namespace) -> None:
+    if args.action == "set" and (args.name is None or args.plan is None):
+        raise ConfigError("baseline set needs a name and a plan, such as: labconsole baseline set main nightly@main")
+    if args.action == "show" and args.name is None:
+        raise ConfigError("baseline show needs a name")
+    if args.action != "set" and args.plan is not None:
+        raise ConfigError(f"baseline {args.action} takes no plan", value=args.plan)
+    if args.action == "list" and args.name is not None:
+        raise ConfigError("baseline list takes no name; use show", value=args.name)
+    for option in ("occasion", "testbed"):
+        if getattr(args, option) is not None and args.action != "set":
+            raise ConfigError("only valid with set", key=f"--{option}")
+
+
+def _set(store: RunStore, args: argparse.Namespace) -> Baseline:
+    from labconsole.model.identity import operator_name
+    from labconsole.model.record.baseline import NAME, NAME_WORDS, Baseline
+    from labconsole.model.record.summary import RunFilter
+    from labconsole.store.notes import now_utc
+
+    if NAME.fullmatch(args.name) is None:
+        raise ConfigError("is not a name", value=args.name, allowed=NAME_WORDS)
+    if is_plan(args.plan):
+        from labconsole.cli.plan_files import plan_on
+
+        where = RunFilter(plan_hash=plan_on(Path(args.plan), args.occasion, args.hosts).hash(), testbed=args.testbed)
+    elif args.occasion is not None:
+        raise ConfigError("goes with a plan's file; of a name it is the part after @", key="--occasion")
+    else:
+        where = RunFilter(plan_name=args.plan, testbed=args.testbed)
+    runs = [run for run in store.list(where) if run.role != "telemetry" and run.plan_hash is not None]
+    if not runs:
+        raise ConfigError(f"no run of this plan is saved in {store.name}", value=args.plan)
+    meant = {(run.plan_hash, run.testbed_fingerprint): run for run in runs}
+    if len(meant) > 1:
+        several = ", ".join(sorted(f"plan {key} on {run.testbed}" for (key, _), run in meant.items()))
+        raise ConfigError(
+            "is more than one measurement; use the plan's file, --testbed, or both", value=args.plan, allowed=several
+        )
+    ((plan_hash, fingerprint),) = meant
+    newest = runs[0]
+    assert plan_hash is not None
+    baseline = Baseline(
+        name=args.name, plan_name=newest.plan_name or "", plan_hash=plan_hash, testbed=newest.testbed,
+        testbed_fingerprint=fingerprint, author=operator_name(), set_at=now_utc(),
+    )  # fmt: skip
+    store.set_baseline(baseline)
+    return baseline
+
+
+def _tell(found: list[Baseline], args: argparse.Namespace) -> None:
+    if args.json:
+        for each in found:
+            json_line(each.to_json())
+        return
+    plain_lines(
+        *(
+            f"{each.name}: {each.plan_name} on {each.testbed}, set by {each.author} at {each.set_at[:19]}Z"
+            for each in found
+        )
+    )
+    if not found:
+        plain_lines("no baseline has been set")

@@ -1,0 +1,110 @@
+"""``labconsole gate``: whether a plan measured again stands beside its baseline, for CI. docs/compare.md."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from labconsole.cli.commands import About
+from labconsole.cli.options import add_common
+from labconsole.cli.output import complain, json_line, plain_lines
+from labconsole.errors import ConfigError
+
+if TYPE_CHECKING:
+    from labconsole.model.plan.plan import Plan
+    from labconsole.report.gating import Gate
+    from labconsole.store.writing import RunStore
+
+MOST_STATUS = 125
+"""What a shell and `git bisect run` leave to commands."""
+
+about = About(
+    116,
+    "judge a plan's runs against a baseline: exit status, JUnit and Markdown for CI",
+    description="Compare what is stored of a plan, or of an occasion of it, with a baseline, and end with status 0 if "
+    "every design point is shown not to have fallen by more than the margin, with 1 if one is shown to have, or was "
+    "not measured. Nothing is measured: replay does that.",
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
+    add_common(parser, "--hosts", "--store", "--json")
+    parser.add_argument("plan", type=Path, help="plan file, such as plans/nightly.yaml")
+    parser.add_argument("--baseline", required=True, metavar="NAME", help="what it is compared with")
+    parser.add_argument("--occasion", metavar="NAME", help="on which it was measured (default: without an occasion)")
+    parser.add_argument(
+        "--margin", metavar="RATIO", help="largest fall that does not matter, such as 2%% (default: the plan's)"
+    )
+    parser.add_argument(
+        "--undecided", type=int, default=1, metavar="STATUS",
+        help="exit status where a point is shown neither to have fallen nor not to: 0 lets it pass, 125 makes `git "
+        "bisect run` skip (default: 1)",
+    )  # fmt: skip
+    parser.add_argument("--junit", type=Path, metavar="FILE", help="write a test case a design point as JUnit XML")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write a summary as Markdown")
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 where all points pass; what --undecided says where none is worse; else 1."""
+    from labconsole.cli.plan_files import plan_on
+    from labconsole.cli.text import gate as text
+    from labconsole.store.open import open_store
+
+    if not 0 <= args.undecided <= MOST_STATUS:
+        raise ConfigError("is not a status", key="--undecided", value=args.undecided, allowed=f"0 to {MOST_STATUS}")
+    plan = plan_on(args.plan, args.occasion, args.hosts)
+    with open_store(args.store, write=False) as store:
+        found = _judge(args, plan, store)
+    if args.junit is not None:
+        _write(args.junit, text.junit(plan.name, args.baseline, found), "--junit")
+    if args.markdown is not None:
+        _write(args.markdown, "\n".join(text.markdown(plan.name, args.baseline, found)) + "\n", "--markdown")
+    if args.json:
+        json_line(text.to_json(plan.name, args.baseline, found))
+    else:
+        plain_lines(*text.lines(plan.name, args.baseline, found))
+    return {"passed": 0, "undecided": args.undecided}.get(found.outcome, 1)
+
+
+def _judge(args: argparse.Namespace, plan: Plan, store: RunStore) -> Gate:
+    from labconsole.model.query import parse_query
+    from labconsole.model.record.summary import RunFilter
+    from labconsole.report.changes import find_changes
+    from labconsole.report.gathering import Wanted, file_points, gather_sides
+    from labconsole.report.gating import judge
+    from labconsole.report.selection import parse_margin
+
+    known = store.baselines()
+    baseline = next((each for each in known if each.name == args.baseline), None)
+    if baseline is None:
+        names = ", ".join(dict.fromkeys(each.name for each in known)) or "none: labconsole baseline set NAME PLAN"
+        raise ConfigError("there is no such baseline", key="--baseline", value=args.baseline, allowed=names)
+    if plan.hash() == baseline.plan_hash:
+        raise ConfigError(
+            f"plan {plan.name} is what baseline {baseline.name} is of: measure it again with replay --occasion NAME, "
+            "and name that occasion",
+            key="--occasion",
+        )
+    margin_ratio = parse_margin(args.margin) or plan.margin_ratio
+    if margin_ratio is None:
+        raise ConfigError("the plan declares no margin, and a gate needs one", key="--margin", allowed="such as 2%")
+    place, everything = store.name, parse_query("")
+    of_baseline = RunFilter(
+        plan_hash=baseline.plan_hash, testbed_fingerprint=baseline.testbed_fingerprint, until=baseline.set_at
+    )
+    words = f"{baseline.plan_name} (baseline {baseline.name})"
+    before, after = gather_sides(
+        Wanted(words, place, store, of_baseline, everything),
+        Wanted(plan.name, place, store, RunFilter(plan_hash=plan.hash()), everything),
+        on_unreadable=complain,
+    )
+    return judge(find_changes(before, after, margin_ratio), file_points([plan]), margin_ratio)
+
+
+def _write(path: Path, text: str, option: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as exc:
+        raise ConfigError(f"cannot be written: {exc.strerror or exc}", key=option, value=str(path)) from None

@@ -1,0 +1,70 @@
+"""What a gate found, as lines, JSON, Markdown and JUnit XML."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from labconsole.report.change_tables import sentences, to_markdown
+from labconsole.report.change_tables import to_json as changes_json
+from labconsole.report.gating import Gate, Outcome
+from labconsole.text.harmless import harmless
+
+SHOWN: dict[Outcome, str] = {
+    "passed": "passed", "worse": "WORSE", "undecided": "UNDECIDED", "not measured": "NOT MEASURED",
+}  # fmt: skip
+
+
+def verdict(plan: str, baseline: str, gate: Gate) -> str:
+    """In one sentence."""
+    counts = Counter(each.outcome for each in gate.judged)
+    told = ", ".join(f"{many} {outcome}" for outcome, many in counts.items())
+    return f"{plan} against baseline {baseline}: {gate.outcome} ({told})"
+
+
+def lines(plan: str, baseline: str, gate: Gate) -> Iterator[str]:
+    """A line a point, then the reservations and the verdict."""
+    for each in gate.judged:
+        yield f"{SHOWN[each.outcome]:12}  {each.point}: {each.detail}"
+    yield from list(sentences(gate.changes))[1:]
+    yield verdict(plan, baseline, gate)
+
+
+def markdown(plan: str, baseline: str, gate: Gate) -> Iterator[str]:
+    """For the summary of a CI job: the verdict, a line a point, then the comparison."""
+    yield f"### {verdict(plan, baseline, gate)}"
+    yield ""
+    yield from (f"- **{each.outcome}**: {each.point}: {each.detail}" for each in gate.judged)
+    yield ""
+    yield from to_markdown(gate.changes)
+
+
+def to_json(plan: str, baseline: str, gate: Gate) -> dict[str, Any]:
+    """All of it as one object."""
+    return {
+        "plan": plan,
+        "baseline": baseline,
+        "outcome": gate.outcome,
+        "margin_ratio": gate.margin_ratio,
+        "judged": [{"point": each.point, "outcome": each.outcome, "detail": each.detail} for each in gate.judged],
+        "comparison": changes_json(gate.changes),
+    }
+
+
+def junit(plan: str, baseline: str, gate: Gate) -> str:
+    """A suite named after the plan, with a case for each design point."""
+    from junitparser import Failure, JUnitXml, TestCase, TestSuite
+
+    suite = TestSuite(harmless(f"{plan} against {baseline}"))
+    for each in gate.judged:
+        case = TestCase(harmless(each.point), classname=harmless(plan))
+        if each.outcome != "passed":
+            case.result = [Failure(harmless(each.detail), each.outcome)]
+        else:
+            case.system_out = harmless(each.detail)
+        suite.add_testcase(case)
+    whole = JUnitXml()
+    whole.add_testsuite(suite)
+    written: bytes = whole.tostring()
+    return written.decode()

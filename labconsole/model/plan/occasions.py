@@ -1,0 +1,49 @@
+"""A plan that is measured again and again: each time, an occasion, has runs of its own. Pure.
+
+A plan that is measured already is done: replaying it takes nothing. Whoever asks whether something changed since
+measures the same points once more, under a name for the occasion. Name and hash of the plan have it, so that resuming,
+places and set-ups are those of one occasion; the points keep their numbers and their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from labconsole.errors import ConfigError
+from labconsole.model.plan.plan import Plan
+from labconsole.model.record.baseline import NAME, NAME_WORDS
+
+AT: Final = "@"
+"""Between the name of a plan and that of the occasion."""
+
+
+def on_occasion(plan: Plan, occasion: str) -> Plan:
+    """The plan with runs of its own. Raises ConfigError for what is no name, and where more than trials of forwarding
+    are asked for.
+    """
+    if NAME.fullmatch(occasion) is None:
+        raise ConfigError("is not a name", key="--occasion", value=occasion, allowed=NAME_WORDS)
+    if not _has_occasions(plan):
+        raise ConfigError(
+            f"plan {plan.name} asks for more than trials of forwarding, and only those are measured by occasion",
+            key="--occasion", value=occasion,
+        )  # fmt: skip
+    return replace(plan, name=f"{plan.name}{AT}{occasion}", occasion=occasion)
+
+
+def _has_occasions(plan: Plan) -> bool:
+    return plan.of_guests is None and plan.search is None and plan.grid
+
+
+def on_occasions_of(plan: Plan, plan_names: Iterable[str | None]) -> list[Plan]:
+    """The plan on every occasion that these names, as records have them, tell of."""
+    told = {occasion for name in plan_names if name and (occasion := occasion_of(name)) is not None}
+    return [on_occasion(plan, occasion) for occasion in sorted(told)] if _has_occasions(plan) else []
+
+
+def occasion_of(plan_name: str) -> str | None:
+    """As the name in a record has it; None: it has none."""
+    occasion = plan_name.rpartition(AT)[2] if AT in plan_name else ""
+    return occasion if NAME.fullmatch(occasion) else None

@@ -1,0 +1,126 @@
+"""Whether a plan measured again stands beside its baseline: point by point, within a margin. Pure.
+
+A point is *worse* where its forwarding rate is shown to have fallen by more than the margin (one-sided t at 5 %, with
+Holm's adjustment over all points, so that a gate fails without a cause in at most 5 % of cases), and *passes* where it
+is shown not to have (at 5 % without adjustment: that all points pass claims each of them). What is shown neither way is
+*undecided*, and is no pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from labconsole.measure.statistics.effects import SIGNIFICANCE, fall_p, holm
+from labconsole.report.change_tables import design_words
+from labconsole.report.changes import NOTHING_LOST, OFFERED_LESS, Change, Changes
+from labconsole.report.sample import Coverage, FilePoint, coverage
+from labconsole.report.words import asked_words, percent
+
+Outcome = Literal["passed", "worse", "undecided", "not measured"]
+
+NOT_IN_BASELINE: Final = "the baseline has no such design point"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """One design point of the plan. ``detail``: the figures, or why there are none."""
+
+    point: str
+    outcome: Outcome
+    detail: str
+    change: Change | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """All points of a plan against its baseline, and the comparison that they were judged by."""
+
+    judged: tuple[Judged, ...]
+    margin_ratio: float
+    changes: Changes
+
+    @property
+    def outcome(self) -> Outcome:
+        """The worst of all points."""
+        order: tuple[Outcome, ...] = ("worse", "not measured", "undecided", "passed")
+        return min((each.outcome for each in self.judged), key=order.index)
+
+
+def judge(changes: Changes, asked: Sequence[FilePoint], margin_ratio: float) -> Gate:
+    """``asked``: the points of the plan, each of which has to pass."""
+    point_of = {run.run_id: run.plan_point for run in changes.after.kept.entered}
+    by_point = {point_of[each.after.run_ids[0]]: each for each in changes.changes}
+    alone = {point_of[point.run_ids[0]] for point in changes.only_after}
+    found = {each.point: each for each in coverage(changes.after.kept, changes.after.digest.planned, asked)}
+    falls = {number: p for number, each in by_point.items() if (p := _fall(each, margin_ratio)) is not None}
+    adjusted = dict(zip(falls, holm([p[0] for p in falls.values()]), strict=True))
+    judged = []
+    for point in asked:
+        number = point.plan_point
+        change = by_point.get(number)
+        words = asked_words(point) if change is None else design_words(change)
+        outcome, detail = _judge(
+            change, found.get(number), adjusted.get(number), falls, number, margin_ratio, alone=number in alone
+        )
+        judged.append(Judged(point=words, outcome=outcome, detail=detail, change=change))
+    return Gate(judged=tuple(judged), margin_ratio=margin_ratio, changes=changes)
+
+
+def _fall(change: Change, margin_ratio: float) -> tuple[float, float] | None:
+    return None if change.effect is None else fall_p(change.effect, margin_ratio)
+
+
+def _judge(
+    change: Change | None,
+    taken: Coverage | None,
+    worse_p: float | None,
+    falls: Mapping[int | None, tuple[float, float]],
+    number: int,
+    margin_ratio: float,
+    *,
+    alone: bool,
+) -> tuple[Outcome, str]:
+    lacking = _lacking(taken)
+    if lacking is not None:
+        return "not measured", lacking
+    if change is None:
+        return ("undecided", NOT_IN_BASELINE) if alone else ("not measured", "none of its trials enters a mean")
+    if change.why == NOTHING_LOST:
+        return _carried(change, margin_ratio)
+    if change.why is not None or worse_p is None:
+        return "undecided", change.why or "nothing can be tested"
+    figures = _figures(change, margin_ratio)
+    if worse_p <= SIGNIFICANCE:
+        return "worse", figures
+    if falls[number][1] <= SIGNIFICANCE:
+        return "passed", figures
+    return "undecided", figures
+
+
+def _lacking(taken: Coverage | None) -> str | None:
+    if taken is None or not taken.taken:
+        return "it has not been measured"
+    places = taken.taken - taken.retaken
+    if taken.planned is not None and places < taken.planned:
+        return f"{places} of {taken.planned} trials have been taken: replay goes on where it ended"
+    return None
+
+
+def _carried(change: Change, margin_ratio: float) -> tuple[Outcome, str]:
+    """Both forwarded all that they were offered: as good, where that was as much."""
+    before, after = change.before.rate_bps.mean, change.after.rate_bps.mean
+    if after >= before / (1 + margin_ratio):
+        return "passed", NOTHING_LOST
+    return "undecided", OFFERED_LESS
+
+
+def _figures(change: Change, margin_ratio: float) -> str:
+    effect = change.effect
+    assert effect is not None and effect.change is not None
+    interval = ""
+    if effect.ci90_low is not None and effect.ci90_high is not None:
+        interval = f" (90 % interval {percent(effect.ci90_low, 2)} to {percent(effect.ci90_high, 2)})"
+    more = "" if not change.bound else ", where one side forwarded all that it was offered"
+    return f"{percent(effect.change, 2)}{interval}, margin {percent(margin_ratio, 2)}, over {change.scope}{more}"

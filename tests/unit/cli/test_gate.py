@@ -1,0 +1,186 @@
+"""A plan that is measured again by occasion, baselines, and the gate that compares them, over runs whose truth is known."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from labconsole.cli.main import main
+from labconsole.cli.plan_files import plan_on
+from labconsole.store.exchange.importing import import_records
+from labconsole.store.open import open_store
+from support.report_runs import measured
+
+PLAN = """
+plan: nightly
+platforms: [raw]
+frame_sizes: [1000]
+targets: [100Mbit, 200Mbit]
+duration_s: 1
+repetitions: 1
+set_ups: {set_ups}
+order: blocked-random
+margin: 2%
+"""
+
+
+class Lab:
+    """A plan, and a store into which its occasions are put without measuring."""
+
+    def __init__(self, directory: Path) -> None:
+        self.plan, self.store = directory / "nightly.yaml", directory / "runs.sqlite"
+        self.plan.write_text(PLAN.format(set_ups=8))
+        self._number = 0
+
+    def measure(self, occasion: str | None, mbps: Sequence[float], *, seed: int = 1, set_ups: int = 8) -> None:
+        """Saturated points of these rates: four times that is offered."""
+        plan = plan_on(self.plan, occasion, None)
+        rng = np.random.default_rng(seed)
+        records = []
+        for block in range(1, set_ups + 1):
+            for point, rate in enumerate(mbps):
+                self._number += 1
+                record = measured(
+                    self._number, rate * (1 + 0.003 * rng.standard_normal()), block=block, point=point, set_ups=8,
+                    plan_hash=plan.hash(), target=(100_000_000, 200_000_000)[point], offered_mbps=4 * mbps[0],
+                    trials=2, set_up=f"{plan.name}-{block}", margin=0.02,
+                )  # fmt: skip
+                record["plan"]["name"] = plan.name
+                records.append(record)
+        with open_store(str(self.store)) as store:
+            import_records(store, records)
+
+    def __call__(self, *words: str) -> int:
+        return main([words[0], "--store", str(self.store), *words[1:]])
+
+    def gate(self, capsys: Any, *words: str) -> tuple[int, dict[str, Any]]:
+        capsys.readouterr()
+        status = self("gate", "--json", str(self.plan), "--baseline", "main", *words)
+        found: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return status, found
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    monkeypatch.chdir(tmp_path)
+    lab = Lab(tmp_path)
+    lab.measure("main", [60, 120])
+    assert lab("baseline", "set", "main", "nightly@main") == 0
+    return lab
+
+
+def outcomes(found: dict[str, Any]) -> list[str]:
+    return [each["outcome"] for each in found["judged"]]
+
+
+def test_what_is_as_good_as_the_baseline_passes(lab, capsys):
+    lab.measure("today", [60, 120], seed=2)
+    status, found = lab.gate(capsys, "--occasion", "today")
+    assert (status, found["outcome"], outcomes(found)) == (0, "passed", ["passed", "passed"])
+
+
+def test_a_fall_of_five_per_cent_at_one_point_is_told_for_it(lab, capsys, tmp_path):
+    lab.measure("today", [60, 114], seed=2)
+    status, found = lab.gate(
+        capsys, "--occasion", "today", "--junit", str(tmp_path / "gate.xml"), "--markdown", str(tmp_path / "gate.md")
+    )
+    assert (status, found["outcome"], outcomes(found)) == (1, "worse", ["passed", "worse"])
+    cases = ElementTree.parse(tmp_path / "gate.xml").findall(".//testcase")
+    assert [case.find("failure") is None for case in cases] == [True, False]
+    assert "raw, 1000 B, 1 × 200 Mbit/s" in (cases[1].get("name") or "")
+    assert (tmp_path / "gate.md").read_text().startswith("### nightly@today against baseline main: worse")
+
+
+def test_what_is_shown_neither_way_is_no_pass_unless_that_is_asked_for(lab, capsys):
+    lab.measure("today", [60 * 0.981, 120 * 0.981], seed=2)
+    assert lab.gate(capsys, "--occasion", "today")[0] == 1
+    for status in (0, 125):
+        told = lab.gate(capsys, "--occasion", "today", "--undecided", str(status))
+        assert told[0] == status
+        assert "undecided" in outcomes(told[1])
+
+
+def test_half_a_measurement_is_not_judged(lab, capsys):
+    lab.measure("today", [60, 114], seed=2, set_ups=5)
+    status, found = lab.gate(capsys, "--occasion", "today", "--undecided", "0")
+    assert (status, outcomes(found)) == (1, ["not measured", "not measured"])
+    assert found["judged"][0]["detail"] == "5 of 8 trials have been taken: replay goes on where it ended"
+
+
+def test_a_baseline_is_moved_on_purpose_and_says_by_whom(lab, capsys, monkeypatch):
+    lab.measure("today", [57, 114], seed=2)
+    assert lab.gate(capsys, "--occasion", "today")[0] == 1
+    assert lab("baseline", "set", "main", str(lab.plan), "--occasion", "today") == 0
+    capsys.readouterr()
+    assert lab("baseline", "show", "main", "--json") == 0
+    history = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [each["plan_name"] for each in history] == ["nightly@today", "nightly@main"]
+    assert all(each["author"] and each["set_at"] for each in history)
+    lab.measure("tomorrow", [57, 114], seed=3)
+    assert lab.gate(capsys, "--occasion", "tomorrow")[0] == 0
+
+
+def test_what_was_measured_after_a_baseline_was_set_is_not_of_it(lab, capsys):
+    with open_store(str(lab.store)) as store:
+        before = store.baselines()[0]
+        store.set_baseline(
+            type(before)(**{**before.to_json(), "name": "early", "set_at": "2026-11-23T00:00:00.000000Z"})
+        )
+    lab.measure("today", [60, 120], seed=2)
+    capsys.readouterr()
+    assert lab("gate", str(lab.plan), "--baseline", "early", "--occasion", "today", "--json") == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["comparison"]["points"][0]["before_set_ups"] == 2  # block after block, a day each
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["gate", "{plan}", "--baseline", "nowhere"], "there is no such baseline"),
+        (["gate", "{plan}", "--baseline", "main", "--occasion", "never"], "no saved run"),
+        (["gate", "{plan}", "--baseline", "main", "--occasion", "main"], "measure it again with replay --occasion"),
+        (["gate", "{plan}", "--baseline", "main", "--occasion", "a b"], "is not a name"),
+        (["gate", "{plan}", "--baseline", "main", "--occasion", "x", "--margin", "200%"], "is not a valid margin"),
+        (["gate", "{plan}", "--baseline", "main", "--occasion", "x", "--undecided", "300"], "is not a status"),
+        (["gate", "nowhere.yaml", "--baseline", "main"], "nowhere.yaml"),
+        (["baseline", "set", "main"], "needs a name and a plan"),
+        (["baseline", "set", "a/b", "nightly@main"], "is not a name"),
+        (["baseline", "set", "main", "weekly"], "no run of this plan"),
+        (["baseline", "set", "main", "nightly@main", "--testbed", "paris"], "no run of this plan"),
+        (["baseline", "show", "mean"], "there is no baseline of this name"),
+        (["baseline", "list", "main"], "takes no name"),
+        (["baseline", "show", "main", "--testbed", "x"], "only valid with set"),
+    ],
+)
+def test_what_makes_no_sense_is_said(lab, capsys, words, problem):
+    assert lab(*(word.format(plan=lab.plan) for word in words)) == 2
+    told = capsys.readouterr()
+    assert problem in told.err
+    assert "Traceback" not in told.err
+
+
+def test_a_store_of_before_there_were_baselines_is_read_and_gets_them(tmp_path, capsys):
+    place = tmp_path / "old.sqlite"
+    with open_store(str(place)) as store:
+        import_records(store, [measured(1, 60.0)])
+    import sqlite3
+
+    with sqlite3.connect(place) as connection:
+        connection.execute("DROP TABLE baselines")
+    assert main(["baseline", "--store", str(place)]) == 0
+    assert "no baseline has been set" in capsys.readouterr().out
+    assert main(["baseline", "set", "main", "made-up", "--store", str(place)]) == 0
+    assert "main: made-up on wuerzburg, set by" in capsys.readouterr().out
+
+
+def test_plans_of_more_than_forwarding_trials_have_no_occasions(tmp_path):
+    from labconsole.errors import ConfigError
+
+    with pytest.raises(ConfigError, match="only those are measured by occasion"):
+        plan_on(Path(__file__).parents[3] / "plans" / "quetier.yaml", "today", None)
+    with pytest.raises(ConfigError, match="only those are measured by occasion"):
+        plan_on(Path(__file__).parents[3] / "plans" / "rfc2544.yaml", "today", None)
