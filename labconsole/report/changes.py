@@ -162,12 +162,13 @@ def find_changes(before: Side, after: Side, margin_ratio: float | None) -> Chang
         before=before, after=after, factors=factors, changes=_family(changes, margin_ratio),
         only_before=tuple(point for point in points[0] if id(point) not in matched),
         only_after=tuple(point for point in points[1] if id(point) not in matched),
-        differences=tuple(_differences(before, after)),
+        differences=tuple(differences(before, after)),
         margin_ratio=margin_ratio, size=sum(each.effect is not None for each in changes),
     )  # fmt: skip
 
 
-def _key(point: PointSummary) -> DesignKey:
+def design_key(point: PointSummary) -> DesignKey:
+    """What the same point on another side is found by."""
     held = point.design.conditions
     return DesignKey(
         point.design.platform, point.frame, point.sources, point.design.target_bps, point.background,
@@ -179,7 +180,7 @@ def _compared_factors(before: Sequence[PointSummary], after: Sequence[PointSumma
     """Factors with one value a side, and not the same."""
     found = []
     for name in DesignKey._fields[:-1]:
-        sides = [{getattr(_key(point), name) for point in points} for points in (before, after)]
+        sides = [{getattr(design_key(point), name) for point in points} for points in (before, after)]
         if all(len(side) == 1 for side in sides) and sides[0] != sides[1]:
             found.append(name)
     return tuple(found)
@@ -188,7 +189,7 @@ def _compared_factors(before: Sequence[PointSummary], after: Sequence[PointSumma
 def _by_key(points: Sequence[PointSummary], factors: Sequence[str]) -> dict[DesignKey, list[PointSummary]]:
     found: dict[DesignKey, list[PointSummary]] = {}
     for point in points:
-        found.setdefault(_key(point)._replace(**dict.fromkeys(factors)), []).append(point)
+        found.setdefault(design_key(point)._replace(**dict.fromkeys(factors)), []).append(point)
     return found
 
 
@@ -269,7 +270,7 @@ def _family(changes: Sequence[Change], margin_ratio: float | None) -> tuple[Chan
     )  # fmt: skip
 
 
-def _differences(before: Side, after: Side) -> Iterator[Pair]:
+def differences(before: Side, after: Side) -> Iterator[Pair]:
     """What is not alike around the runs. Of what differs from run to run on one side, the newest."""
     for name in POOLED:
         sides = [", ".join(side.conditions(name)) or None for side in (before, after)]

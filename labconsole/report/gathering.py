@@ -10,6 +10,7 @@ from labconsole.errors import ConfigError, StoreError
 from labconsole.measure.admission import admit
 from labconsole.measure.groups import is_search_trial
 from labconsole.model.plan.loader import load_plan
+from labconsole.model.plan.occasions import AT
 from labconsole.model.plan.plan import Plan
 from labconsole.model.query import Query
 from labconsole.model.record.kind import ExperimentRecord
@@ -102,6 +103,36 @@ def gather_sides(before: Wanted, after: Wanted, *, on_unreadable: Callable[[Stor
         many = f"{len(shared)} run{'' if len(shared) == 1 else 's'}"
         raise ConfigError(f"{many} would be on both sides, such as {min(shared)}: {before.words} and {after.words}")
     return sides
+
+
+def gather_occasions(
+    plan: str, query: Query, store: RunStore, *, on_unreadable: Callable[[StoreError], None]
+) -> list[Side]:
+    """Every occasion on which a plan of this name was measured, on each testbed. Raises ConfigError without any."""
+    stored = store.list()
+    of_plan = [run for run in stored if _base(run.plan_name) == plan and run.role != "telemetry"]
+    require_free(query, of_plan, allowed=False)
+    meant = [run for run in query.select(of_plan) if not is_search_trial(run)]
+    if not meant:
+        names = sorted({_base(run.plan_name) for run in stored if run.plan_name})
+        raise ConfigError("no run of such a plan matches", value=plan, allowed=", ".join(names) or "none is saved")
+    admission = admit(stored, {run.run_id for run in meant})
+    groups: dict[tuple[str, str], list[RunSummary]] = {}
+    for run in meant:
+        groups.setdefault((run.plan_hash or "", run.testbed_fingerprint), []).append(run)
+    found = []
+    for (plan_hash, fingerprint), runs in groups.items():
+        kept = sample(runs, admission)
+        where = RunFilter(plan_hash=plan_hash, testbed_fingerprint=fingerprint)
+        digest = _digest(store, where, kept, on_unreadable)
+        words = runs[0].plan_name or ""
+        found.append(Side(words=words, place=store.name, kept=kept, admission=admission, digest=digest))
+    return [side for side in found if side.kept.entered]
+
+
+def _base(plan_name: str | None) -> str:
+    """The plan's name without the occasion."""
+    return (plan_name or "").partition(AT)[0]
 
 
 def _side(asked: Wanted, on_unreadable: Callable[[StoreError], None]) -> Side:

@@ -37,13 +37,14 @@ def show(report: Report) -> None:
     for name, each in report.plan_notes:
         console.print(Text(harmless(f"Note on plan {name}: {note_words(each)}"), style="dim"))
     for figure in report.figures:
-        _figure(console, figure)
+        show_figure(console, figure)
     for table in (*report.tables, *report.references):
         show_table(console, table, rest=f"--out DIR writes {table.name}.csv")
     _findings(console, report)
 
 
-def _figure(console: Console, figure: Figure) -> None:
+def show_figure(console: Console, figure: Figure) -> None:
+    """Print it, with as many panels beside each other as there is room for."""
     console.print()
     console.print(Text(harmless(labelled(figure)), style="bold"))
     labels = labels_of(figure)

@@ -1,0 +1,116 @@
+"""Results over occasions: an injected step is found, and a series without one is left alone."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from labconsole.cli.main import main
+from labconsole.measure.trend import FOUND_STEPS, levels, smallest_step_ratio
+from labconsole.store.exchange.importing import import_records
+from labconsole.store.open import open_store
+from support.report_runs import measured
+
+
+def stored(place: Path, results: Sequence[float], *, kernels: Sequence[str] | None = None, **how: Any) -> None:
+    """An occasion a day, each of three set-ups on a boot of its own."""
+    records = []
+    for day, mbps in enumerate(results):
+        for block in (1, 2, 3):
+            record = measured(
+                10 * day + block, mbps * (1 + 0.0005 * (block - 2)), block=block, set_up=f"{day}-{block}", boot=f"b{day}",
+                plan_hash=f"hash{day:04}", kernel=kernels[day] if kernels else "6.1", offered_mbps=100.0,
+                started=f"2026-10-{day + 1:02}T01:{block:02}:00", **how,
+            )  # fmt: skip
+            record["plan"]["name"] = f"nightly@{day + 1:02}"
+            if kernels:
+                facts = record["environment"]["nodes"]["uut"]["facts"]
+                record["environment"]["nodes"]["uut"]["facts"] = {**facts, "kernel": kernels[day]}
+            records.append(record)
+    with open_store(str(place)) as store:
+        import_records(store, records)
+
+
+def trend(place: Path, capsys: Any, *words: str) -> dict[str, Any]:
+    capsys.readouterr()
+    assert main(["trend", "--store", str(place), "--json", *words, "nightly"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_a_step_of_three_per_cent_is_found_with_what_else_changed_then(tmp_path, capsys):
+    rng = np.random.default_rng(5)
+    results = [mean * (1 + 0.004 * rng.standard_normal()) for mean in [60.0] * 8 + [58.2] * 8]
+    stored(tmp_path / "s.sqlite", results, kernels=["6.1"] * 8 + ["6.6"] * 8)
+    found = trend(tmp_path / "s.sqlite", capsys)
+    (change,) = found["changes"]
+    assert change["occasion"] == "nightly@09"
+    assert change["change_ratio"] == pytest.approx(-0.03, abs=0.004)
+    told = [each for each in change["also_changed"] if each["what"] == "kernel" and each["where"] == "Node uut"]
+    assert [(each["before"], each["after"]) for each in told] == [("6.1", "6.6")]
+    assert found["smallest_step_ratio"] < 0.03
+    assert main(["trend", "--store", str(tmp_path / "s.sqlite"), "nightly"]) == 0
+    shown = capsys.readouterr().out
+    assert "since nightly@09" in shown
+    assert "kernel 6.1 → 6.6" in " ".join(shown.split())
+
+
+def test_no_more_than_one_in_twenty_stationary_series_raises_an_alarm():
+    rng, alarms = np.random.default_rng(9), 0
+    for number in range(200):
+        sd = (0.001, 0.005, 0.02)[number % 3]
+        alarms += len(levels(list(100 * (1 + sd * rng.standard_normal(12))))) > 1
+    assert alarms <= 10
+
+
+@pytest.mark.parametrize("results", [6, 12, 20])
+def test_the_step_that_is_said_to_be_found_mostly_is(results):
+    """In 8 of 10 series; of 100 at least 69 with a chance of 99.5 %."""
+    rng, found = np.random.default_rng(results), 0
+    size = max(each for each in FOUND_STEPS if each <= results)
+    for _ in range(100):
+        series = 100 + 0.5 * rng.standard_normal(results)
+        series[results // 2 :] += 0.5 * FOUND_STEPS[size]
+        found += len(levels(list(series))) > 1
+    assert found >= 69
+
+
+def test_the_smallest_step_is_reckoned_from_the_spread_within_levels():
+    values = [100.0, 101.0, 99.0, 100.0, 80.0, 81.0, 79.0, 80.0]
+    held = levels(values)
+    assert [(each.first, each.last) for each in held] == [(0, 3), (4, 7)]
+    sd = np.sqrt(2 / 3)
+    assert smallest_step_ratio(held) == pytest.approx(FOUND_STEPS[8] * sd / 80)
+    assert smallest_step_ratio(levels([1.0])) is None
+    assert levels([]) == []
+
+
+def test_what_was_merely_offered_has_no_trend(tmp_path, capsys):
+    stored(tmp_path / "s.sqlite", [100.0] * 6)
+    found = trend(tmp_path / "s.sqlite", capsys)
+    assert (found["changes"], found["why"]) == (
+        [], "all that was offered was forwarded each time: the rate is the sender's",
+    )  # fmt: skip
+
+
+def test_three_occasions_are_too_few(tmp_path, capsys):
+    stored(tmp_path / "s.sqlite", [60.0, 50.0, 40.0])
+    assert trend(tmp_path / "s.sqlite", capsys)["why"] == "fewer than 4 occasions"
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["weekly"], "no run of such a plan matches"),
+        (["nightly", "loss>1%"], "by outcome"),
+        (["nightly", "platform=xen"], "no run of such a plan matches"),
+        (["nightly", "--json", "--markdown"], "either --json or --markdown"),
+    ],
+)
+def test_what_makes_no_sense_is_said(tmp_path, capsys, words, problem):
+    stored(tmp_path / "s.sqlite", [60.0] * 4)
+    assert main(["trend", "--store", str(tmp_path / "s.sqlite"), *words]) == 2
+    assert problem in capsys.readouterr().err
