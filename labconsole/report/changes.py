@@ -11,13 +11,13 @@ or set-ups. With set-ups of few boots a difference may be one of the boots, or o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple
 
 from labconsole.measure.admission import Admission
 from labconsole.measure.comparison import Pair, different
-from labconsole.measure.groups import CONDITIONS, ONE_SET_UP, condition_words, conditions_of
+from labconsole.measure.groups import CONDITIONS, ONE_SET_UP, conditions_of
 from labconsole.measure.maximum import REACHED_LOSS_RATIO
 from labconsole.measure.statistics.effects import (
     MINIMUM_BLOCKS,
@@ -80,13 +80,13 @@ class Side:
 
     @property
     def pooled(self) -> list[str]:
-        """Conditions that differ among its runs, in words."""
-        return [", ".join(words) for name in POOLED if len(words := self.conditions(name)) > 1]
+        """Conditions that differ among its runs, with their values."""
+        return [f"{name} {', '.join(held)}" for name in POOLED if len(held := self.conditions(name)) > 1]
 
     def conditions(self, name: str) -> list[str]:
-        """Of all runs that enter, in words."""
+        """Of all runs that enter."""
         values = {getattr(conditions_of(run), name) for run in self.kept.entered}
-        return sorted(condition_words(name, value) for value in values)
+        return sorted("unknown" if value is None else str(value) for value in values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,20 +270,16 @@ def _family(changes: Sequence[Change], margin_ratio: float | None) -> tuple[Chan
     )  # fmt: skip
 
 
-def differences(before: Side, after: Side) -> Iterator[Pair]:
+def differences(before: Side, after: Side) -> list[Pair]:
     """What is not alike around the runs. Of what differs from run to run on one side, the newest."""
-    for name in POOLED:
-        sides = [", ".join(side.conditions(name)) or None for side in (before, after)]
-        if sides[0] != sides[1]:
-            yield Pair("Runs", name, *sides)
+    found = []
     ours, theirs = after.digest, before.digest
-    for name in SAID:
-        sides = [", ".join(sorted(each.said.get(name, {}))) or None for each in (theirs, ours)]
-        if sides[0] != sides[1]:
-            yield Pair("Runs", name, *sides)
     for section, one, other in (("Node", theirs.nodes, ours.nodes), ("Platform", theirs.platforms, ours.platforms)):
         for name in [*one, *(each for each in other if each not in one)]:
             facts = [None if name not in held else held[name].newest for held in (one, other)]
-            for pair in different(f"{section} {name}", *facts):
-                if not pair.expected:
-                    yield pair
+            found += [pair for pair in different(f"{section} {name}", *facts) if not pair.expected]
+    told = {pair.label for pair in found}
+    words = [(name, *(", ".join(side.conditions(name)) or None for side in (before, after))) for name in POOLED]
+    words += [(name, *(", ".join(sorted(each.said.get(name, {}))) or None for each in (theirs, ours))) for name in SAID]
+    of_runs = [Pair("Runs", name, one, other) for name, one, other in words if one != other and name not in told]
+    return [*of_runs, *found]

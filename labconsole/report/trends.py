@@ -146,30 +146,37 @@ def steps_table(trends: Sequence[Trend]) -> Table | None:
 def trends_figure(trends: Sequence[Trend]) -> Figure | None:
     """A panel for each design point: the results, and the level of each; None where no point has two results."""
     panels = tuple(
-        Panel(each.words, (_results(each), *_levels(each))) for each in trends if len(each.points) > 1
+        Panel(each.words, (_results(each), *_levels(each)))
+        for each in trends if len(each.points) > 1 and _first_level(each) > 0
     )  # fmt: skip
     if not panels:
         return None
     return Figure(
         name="trend", title="Forwarding rate over occasions", kind="curves", x_label="occasion",
-        y_label="forwarding rate, Mbit/s", panels=panels, ideal=False, from_zero=False,
+        y_label="change from the first level, %", panels=panels, ideal=False, from_zero=False,
         caption="Occasions are numbered in the order of their beginning. Bars: 95 % interval over the set-ups of an "
         "occasion. Levels: between two changes, by minimum description length.",
     )  # fmt: skip
 
 
+def _first_level(trend: Trend) -> float:
+    return trend.levels[0].mean if trend.levels else trend.points[0].rate_bps.mean
+
+
 def _results(trend: Trend) -> PlottedCurve:
     marks = []
+    first = _first_level(trend)
     for place, point in enumerate(trend.points, 1):
         rate = point.rate_bps
-        low, high = (None if bound is None else bound / 1e6 for bound in (rate.ci_low, rate.ci_high))
-        marks.append(Mark(float(place), rate.mean / 1e6, low, high, rate.trials, rate.set_ups))
+        low, high = (None if bound is None else 100 * (bound / first - 1) for bound in (rate.ci_low, rate.ci_high))
+        marks.append(Mark(float(place), 100 * (rate.mean / first - 1), low, high, rate.trials, rate.set_ups))
     return PlottedCurve("result", tuple(marks))
 
 
 def _levels(trend: Trend) -> list[PlottedCurve]:
+    first = _first_level(trend)
     marks = [
-        Mark(float(place + 1), each.mean / 1e6, None, None, each.last - each.first + 1)
+        Mark(float(place + 1), 100 * (each.mean / first - 1), None, None, each.last - each.first + 1)
         for each in trend.levels for place in (each.first, each.last)
     ]  # fmt: skip
     return [PlottedCurve("level", tuple(marks))] if marks else []
