@@ -24,7 +24,7 @@ NOT_IN_BASELINE: Final = "the baseline has no such design point"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class JudgedPoint:
     """One design point of the plan. ``detail``: the figures, or why there are none."""
 
     point: str
@@ -37,7 +37,7 @@ class Judged:
 class Gate:
     """All points of a plan against its baseline, and the comparison that they were judged by."""
 
-    judged: tuple[Judged, ...]
+    judged: tuple[JudgedPoint, ...]
     margin_ratio: float
     changes: Changes
 
@@ -64,7 +64,7 @@ def judge(changes: Changes, asked: Sequence[FilePoint], margin_ratio: float) -> 
         outcome, detail = _judge(
             change, found.get(number), adjusted.get(number), falls, number, margin_ratio, alone=number in alone
         )
-        judged.append(Judged(point=words, outcome=outcome, detail=detail, change=change))
+        judged.append(JudgedPoint(point=words, outcome=outcome, detail=detail, change=change))
     return Gate(judged=tuple(judged), margin_ratio=margin_ratio, changes=changes)
 
 

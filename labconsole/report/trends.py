@@ -24,7 +24,7 @@ TOO_FEW: Final = f"fewer than {MINIMUM_RESULTS} occasions"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class TrendStep:
     """A change between two neighbouring occasions. ``occasion``: the first after it; ``change_ratio``: of levels."""
 
     occasion: str
@@ -44,7 +44,7 @@ class Trend:
     occasions: tuple[str, ...]
     points: tuple[PointSummary, ...]
     levels: tuple[Level, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[TrendStep, ...]
     smallest_ratio: float | None
     why: str | None
 
@@ -72,7 +72,7 @@ def _trend(held: Sequence[tuple[Side, PointSummary]], where: str) -> Trend:
     values = [point.rate_bps.mean for point in points]
     cut = levels(values) if why is None and min(values) > 0 else levels(values[:0])
     steps = tuple(
-        Step(
+        TrendStep(
             occasion=held[after.first][0].words,
             started_at=_began(held[after.first][0]),
             change_ratio=after.mean / before.mean - 1,

@@ -85,7 +85,7 @@ def _set(store: RunStore, args: argparse.Namespace) -> Baseline:
 
         where = RunFilter(plan_hash=plan_on(Path(args.plan), args.occasion, args.hosts).hash(), testbed=args.testbed)
     elif args.occasion is not None:
-        raise ConfigError("goes with a plan's file; of a name it is the part after @", key="--occasion")
+        raise ConfigError("is for a plan's file; a plan's name has it after the @", key="--occasion")
     else:
         where = RunFilter(plan_name=args.plan, testbed=args.testbed)
     runs = [run for run in store.list(where) if run.role != "telemetry" and run.plan_hash is not None]

@@ -31,14 +31,14 @@ about = About(
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Its options."""
     add_common(parser, "--hosts", "--store", "--json")
-    parser.add_argument("plan", type=Path, help="plan file, such as plans/nightly.yaml")
+    parser.add_argument("plan", type=Path, help="plan file, such as nightly.yaml")
     parser.add_argument("--baseline", required=True, metavar="NAME", help="what it is compared with")
     parser.add_argument("--occasion", metavar="NAME", help="on which it was measured (default: without an occasion)")
     parser.add_argument(
         "--margin", metavar="RATIO", help="largest fall that does not matter, such as 2%% (default: the plan's)"
     )
     parser.add_argument(
-        "--undecided", type=int, default=1, metavar="STATUS",
+        "--undecided", type=int, default=1, metavar="N",
         help="exit status where a point is shown neither to have fallen nor not to: 0 lets it pass, 125 makes `git "
         "bisect run` skip (default: 1)",
     )  # fmt: skip

@@ -24,7 +24,7 @@ about = About(
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Its options."""
     add_common(parser, "--store", "--json")
-    parser.add_argument("plan", help="name of the plan, of which all occasions are meant")
+    parser.add_argument("plan", help="name of the plan, without an occasion")
     parser.add_argument("filter", nargs="*", metavar="FILTER", help="use only runs that match all of these words")
     parser.add_argument("--markdown", action="store_true", help="print Markdown")
 

@@ -18,8 +18,8 @@ from ruamel.yaml import YAML
 from labconsole.errors import ConfigError
 from labconsole.model.design_point import INCLUDES_FCS, DesignPoint
 from labconsole.model.inventory import NAME, Inventory
-from labconsole.model.plan.plan import Plan, factors
-from labconsole.model.plan.points import FACTORS, Listed, as_matrix, distinct
+from labconsole.model.plan.plan import Plan
+from labconsole.model.plan.points import FACTORS, Listed, as_matrix, distinct, factors
 from labconsole.model.tolerances import Tolerances
 from labconsole.units import format_target
 
