@@ -5,7 +5,7 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 DEMO_PACKAGES := python3-venv iproute2 nftables tcpdump stress
-TEST_PACKAGES := $(DEMO_PACKAGES) openssh-server openssh-client ethtool tmux procps qemu-system-x86 busybox-static lxc libvirt-clients user-mode-linux build-essential postgresql pi mbw stress-ng bonnie++ iperf fio e2fsprogs util-linux-extra openssl curl
+TEST_PACKAGES := $(DEMO_PACKAGES) openssh-server openssh-client ethtool tmux procps qemu-system-x86 busybox-static lxc libvirt-clients user-mode-linux build-essential postgresql pi mbw stress-ng bonnie++ iperf fio e2fsprogs util-linux-extra openssl curl zsh
 SCREENSHOT_PACKAGES := $(DEMO_PACKAGES) openssh-client ethtool librsvg2-bin pngquant fonts-dejavu-core
 BENCH_PACKAGES := $(TEST_PACKAGES) netsniff-ng tshark wireshark-common
 

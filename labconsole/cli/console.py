@@ -36,7 +36,7 @@ def open_console(hosts: Path, store_url: str | None, *, read_only: bool = False,
 
     def session() -> SessionLike:
         # Called once the first frame is on screen: the engine and the database take longer to import than to use.
-        from labconsole.cli.testbed import open_session
+        from labconsole.api.testbed import open_session
         from labconsole.store.later import StoreLater
 
         return open_session(inventory, StoreLater(store_url), read_only=read_only)

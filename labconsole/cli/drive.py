@@ -9,11 +9,12 @@ import sys
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
+from labconsole.api.session import connected
 from labconsole.cli.output import complain, json_line, plain_lines
 from labconsole.engine.dry_run import set_up_commands, set_ups
 from labconsole.engine.live.events import Event, NodeChanged, NodeState, Notice, PhaseChanged, TrialStarted
 from labconsole.engine.testbed import Testbed
-from labconsole.errors import Aborted, LeaseHeld, NodeUnreachable
+from labconsole.errors import Aborted, LeaseHeld
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory
 from labconsole.platforms.loading import driver_for
@@ -79,19 +80,12 @@ def drive(
         for listener in listeners:
             session.subscribe(listener)
         try:
-            await session.connect(nodes)
-            failed = [n for n in nodes if session.telemetry.nodes[n].state is not NodeState.CONNECTED]
-            if failed:
-                reasons = "; ".join(f"{n}: {session.telemetry.nodes[n].message}" for n in failed[1:])
-                first = NodeUnreachable(failed[0], session.telemetry.nodes[failed[0]].message)
-                raise NodeUnreachable(failed[0], first.message + (f"; {reasons}" if reasons else ""))
-            return await work(session)
+            async with connected(session, nodes):
+                return await work(session)
         except LeaseHeld as exc:
             raise LeaseHeld(
                 exc.node, f"{exc.message}; use --take-over to take the testbed from them", code=exc.code
             ) from None
-        finally:
-            await session.close()
 
     try:
         return asyncio.run(body())

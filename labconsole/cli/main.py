@@ -34,7 +34,7 @@ def build_parser(first: str | None = None) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"labconsole {__version__}")
-    parser.set_defaults(verbose=0)
+    parser.set_defaults(verbose=0, build_parser=build_parser)
     choices = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     known = commands.names()
     found = [(name, commands.load(name)) for name in ([first] if first in known else known)]

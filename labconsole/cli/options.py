@@ -98,26 +98,12 @@ def hosts_path(given: Path | None) -> Path:
 
 def request_from(args: argparse.Namespace, inventory: Inventory) -> DesignPoint:
     """The trial that the options of ``run``, ``search`` and ``check --observer-effect`` ask for. Raises ConfigError."""
-    from labconsole.model.design_point import DesignPoint
-    from labconsole.model.limits_check import check_request
-    from labconsole.units import parse_target
+    from labconsole.api.asked import asked_point
 
-    try:
-        target = parse_target(args.target)
-    except ValueError as exc:
-        raise ConfigError("is not a valid target", key="--target", value=args.target, allowed=str(exc)) from None
     if args.repetitions < 1:
         raise ConfigError("must be 1 or more", key="--repetitions", value=args.repetitions)
-    frame = inventory.defaults.frame(args.frame_size, args.includes_fcs)
-    request = DesignPoint(
-        platform=args.platform or next(iter(inventory.platforms)),
-        frame=frame,
-        sources=args.sources,
-        target=frame.target(target),
-        duration_s=args.duration,
-        background=args.background,
-        generator=args.generator or inventory.defaults.generator,
-        observe=args.observe or inventory.defaults.observe,
-    )
-    check_request(request, inventory, where="--")
-    return request
+    return asked_point(
+        inventory, platform=args.platform, frame_size_bytes=args.frame_size, includes_fcs=args.includes_fcs,
+        sources=args.sources, target=args.target, duration_s=args.duration, background=args.background,
+        generator=args.generator, observe=args.observe, where="--",
+    )  # fmt: skip

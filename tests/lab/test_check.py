@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from labconsole.cli.testbed import open_session
+from labconsole.api.testbed import open_session
 from labconsole.engine.check import rehearsal
 from labconsole.engine.check.result import CheckResult, CheckStatus
 from labconsole.errors import MeasurementError

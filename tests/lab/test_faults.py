@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from labconsole.cli.testbed import load_testbed, open_session
+from labconsole.api.testbed import load_testbed, open_session
 from labconsole.engine.live.events import Phase
 from labconsole.errors import AgentError, OnlyWatches
 from labconsole.lab import commands as lab

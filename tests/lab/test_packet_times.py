@@ -15,7 +15,7 @@ import pytest
 from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
 
-from labconsole.cli.testbed import open_session
+from labconsole.api.testbed import open_session
 from labconsole.engine.live.telemetry import LiveDelays
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec

@@ -24,8 +24,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from labconsole.api.testbed import open_session
 from labconsole.cli.main import main
-from labconsole.cli.testbed import open_session
 from labconsole.engine.live.events import Phase, PhaseChanged
 from labconsole.engine.testbed import Testbed
 from labconsole.errors import AgentError, LabError

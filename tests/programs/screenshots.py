@@ -265,7 +265,7 @@ async def without_colour(factory: SessionFactory, directory: Path) -> None:
 
 def real_factory(hosts: Path, *, read_only: bool = False) -> SessionFactory:
     """Sessions on a real inventory."""
-    from labconsole.cli.testbed import load_testbed, open_session
+    from labconsole.api.testbed import load_testbed, open_session
 
     inventory, runs = load_testbed(hosts, None)
     return lambda: open_session(inventory, runs, read_only=read_only)

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from labconsole.cli.testbed import connect
+from labconsole.api.testbed import connect
 from labconsole.contracts.crew import CrewMember, CrewWanted
 from labconsole.contracts.ports import AgentLink
 from labconsole.lab import commands as lab

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from labconsole.cli.testbed import open_session
+from labconsole.api.testbed import open_session
 from labconsole.engine.live.events import Phase, PhaseChanged
 from labconsole.engine.testbed import Testbed
 from labconsole.engine.trial.order import Take, TrialOrder

@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from labconsole.api.file_kinds import is_plan
 from labconsole.cli.commands import About
-from labconsole.cli.file_kinds import is_plan
 from labconsole.cli.options import add_common
 from labconsole.cli.output import json_line, plain_lines
 from labconsole.errors import ConfigError

@@ -64,8 +64,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Take a calibration, or show the last one."""
+    from labconsole.api.testbed import load_testbed, open_session
     from labconsole.cli.drive import drive
-    from labconsole.cli.testbed import load_testbed, open_session
     from labconsole.engine.calibration.calibration import calibrate
     from labconsole.engine.calibration.offer import with_bypass
 
@@ -116,7 +116,7 @@ def _request(args: argparse.Namespace, inventory: Inventory) -> CalibrationReque
 @contextmanager
 def _bypassed(args: argparse.Namespace, inventory: Inventory, wanted: CalibrationRequest) -> Iterator[Bypass]:
     """With the UUT out of the way: a lab is rewired and wired back, an operator is told what to connect."""
-    from labconsole.cli.testbed import rewiring
+    from labconsole.api.testbed import rewiring
     from labconsole.engine.calibration.offer import calibration_offer
 
     if args.wired:

@@ -5,16 +5,11 @@ docs/compare.md.
 from __future__ import annotations
 
 import argparse
-from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 from labconsole.cli.commands import About
 from labconsole.cli.options import add_common
 from labconsole.cli.output import complain, json_line, plain_lines
 from labconsole.errors import ConfigError
-
-if TYPE_CHECKING:
-    from labconsole.report.changes import Changes
 
 about = About(
     112,
@@ -39,11 +34,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0 when it is made."""
+    from labconsole.api.sides import compared
     from labconsole.report import change_tables
 
     if args.json and args.markdown:
         raise ConfigError("use either --json or --markdown")
-    found = _found(args)
+    found = compared(args.before, args.after, args.store, args.filter, args.margin, on_unreadable=complain)
     if args.json:
         json_line(change_tables.to_json(found))
     elif args.markdown:
@@ -53,16 +49,3 @@ def run(args: argparse.Namespace) -> int:
 
         show(found)
     return 0
-
-
-def _found(args: argparse.Namespace) -> Changes:
-    from labconsole.cli.sides import open_side
-    from labconsole.report.changes import find_changes
-    from labconsole.report.gathering import gather_sides
-    from labconsole.report.selection import parse_margin
-
-    margin_ratio = parse_margin(args.margin)
-    with ExitStack() as opened:
-        asked = [open_side(opened, word, args.store, args.filter) for word in (args.before, args.after)]
-        before, after = gather_sides(*asked, on_unreadable=complain)
-    return find_changes(before, after, margin_ratio)

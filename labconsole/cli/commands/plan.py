@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _note(args: argparse.Namespace) -> int:
-    from labconsole.cli.testbed import load_testbed
+    from labconsole.api.testbed import load_testbed
     from labconsole.cli.text.runs import note_lines
     from labconsole.model.identity import operator_name
     from labconsole.model.plan.loader import load_plan
@@ -66,7 +66,7 @@ def _advise(args: argparse.Namespace) -> int:
     """Print the advice for one plan on this testbed. Raises ConfigError, MeasurementError, StoreError."""
     from dataclasses import asdict
 
-    from labconsole.cli.testbed import load_testbed
+    from labconsole.api.testbed import load_testbed
     from labconsole.cli.text.advice import advice_lines
     from labconsole.engine.execution.advice import plan_advice
     from labconsole.measure.admission import admit

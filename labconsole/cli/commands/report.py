@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from labconsole.api.file_kinds import is_plan
 from labconsole.cli.commands import About
-from labconsole.cli.file_kinds import is_plan
 from labconsole.cli.options import add_common, comma_separated
 from labconsole.cli.output import complain, json_line, plain_lines
 from labconsole.errors import ConfigError

@@ -38,8 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0 when it was measured, 1 when a run is invalid."""
+    from labconsole.api.testbed import load_testbed, open_session
     from labconsole.cli.drive import drive, narrator, show_set_ups
-    from labconsole.cli.testbed import load_testbed, open_session
     from labconsole.cli.text.runs import run_lines
     from labconsole.engine.live.events import Event, TrialFinished
     from labconsole.engine.testbed import Testbed

@@ -76,8 +76,8 @@ def run(args: argparse.Namespace) -> int:
     """0 when every goal has a lower bound and all ended well, 1 when not."""
     if args.list or args.show:
         return _stored(args)
+    from labconsole.api.testbed import load_testbed, open_session
     from labconsole.cli.drive import drive
-    from labconsole.cli.testbed import load_testbed, open_session
     from labconsole.cli.text.runs import run_row
     from labconsole.cli.text.searches import search_lines
     from labconsole.engine.execution.execution import PlanExecution

@@ -250,7 +250,7 @@ def stock(hosts: Path) -> int:
     from textual.app import App, ComposeResult
     from textual.widgets import DataTable, Static
 
-    from labconsole.cli.testbed import load_testbed, open_session
+    from labconsole.api.testbed import load_testbed, open_session
     from labconsole.engine.live.events import NodeState
     from labconsole.tui.screens.bench.interfaces import InterfacesTable
 

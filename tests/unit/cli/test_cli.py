@@ -120,7 +120,7 @@ def test_the_first_picture_of_the_console_waits_for_neither_database_nor_ssh(tmp
     code = (
         "import sys\nfrom pathlib import Path\n"
         "import labconsole.tui.app, labconsole.tui.screens.bench.screen\n"
-        "from labconsole.cli.testbed import open_session\n"
+        "from labconsole.api.testbed import open_session\n"
         "from labconsole.model.inventory import load_inventory\n"
         "from labconsole.store.later import StoreLater\n"
         f"open_session(load_inventory(Path({str(ROOT / 'hosts.yaml')!r})), StoreLater({str(tmp_path / 'runs.sqlite')!r}))\n"

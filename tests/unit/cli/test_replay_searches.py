@@ -92,8 +92,8 @@ def test_a_stop_condition_and_what_could_not_be_searched_are_told(capsys: pytest
 
 
 def searched(script: Script, monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
-    monkeypatch.setattr("labconsole.cli.testbed.load_testbed", lambda *_: (script.inventory, script.store))
-    monkeypatch.setattr("labconsole.cli.testbed.open_session", lambda *_, **__: script)
+    monkeypatch.setattr("labconsole.api.testbed.load_testbed", lambda *_: (script.inventory, script.store))
+    monkeypatch.setattr("labconsole.api.testbed.open_session", lambda *_, **__: script)
     monkeypatch.setattr("labconsole.cli.drive.drive", lambda session, nodes, work, _: asyncio.run(work(session)))
     return main(["search", "--frame-size", "1000", "--goals", "pdr-5%", *words])
 

@@ -7,10 +7,10 @@ import asyncio
 import sys
 import time
 
+from labconsole.api.testbed import load_testbed, open_session
 from labconsole.cli.drive import drive
 from labconsole.cli.options import hosts_path
 from labconsole.cli.output import json_line
-from labconsole.cli.testbed import load_testbed, open_session
 from labconsole.cli.text.check import closing_line, report_lines, status_counts, terminal_style
 from labconsole.engine.check.result import CheckResult, CheckStatus
 from labconsole.engine.testbed import Testbed

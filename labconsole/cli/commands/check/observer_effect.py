@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 
+from labconsole.api.testbed import load_testbed, open_session
 from labconsole.cli.commands.check import OBSERVER_DEFAULTS
 from labconsole.cli.drive import drive
 from labconsole.cli.options import hosts_path, request_from
 from labconsole.cli.output import answer
-from labconsole.cli.testbed import load_testbed, open_session
 from labconsole.engine.calibration.observer import ObserverEffect, ObserverProgress, ObserverRun, observer_effect
 from labconsole.engine.testbed import Testbed
 from labconsole.model.record.verdict_codes import title

@@ -90,8 +90,8 @@ def require(args: argparse.Namespace, *options: str) -> None:
 
 def take(args: argparse.Namespace, kind: KindShown, factors: FactorsOfGuests) -> int:
     """0 when no trial is invalid, 1 when one is."""
+    from labconsole.api.testbed import load_testbed, open_session
     from labconsole.cli.drive import drive, narrator
-    from labconsole.cli.testbed import load_testbed, open_session
     from labconsole.engine.execution.execution import PlanExecution
     from labconsole.engine.execution.progress import StepProgress
     from labconsole.engine.execution.runner import PlanRunner

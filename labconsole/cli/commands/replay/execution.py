@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from labconsole.api.testbed import load_testbed, open_session
 from labconsole.cli.commands.replay.choice import chosen_points, meant
 from labconsole.cli.commands.replay.dry_run import trials_dry_run
 from labconsole.cli.commands.replay.of_guests import guests_dry_run, tell_trial, tell_trials
@@ -18,7 +19,6 @@ from labconsole.cli.drive import drive, narrator
 from labconsole.cli.options import hosts_path
 from labconsole.cli.output import plain_lines
 from labconsole.cli.plan_files import refuse_twice
-from labconsole.cli.testbed import load_testbed, open_session
 from labconsole.cli.text.of_guests import kind_of
 from labconsole.cli.text.replay import ReplayScreen
 from labconsole.engine.execution.execution import PlanExecution

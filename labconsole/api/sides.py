@@ -1,17 +1,18 @@
-"""What a side of a comparison is called by on the command line, and the runs that it means."""
+"""What a side of a comparison is called by, the runs that it means, and what two sides differ by."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from labconsole.cli.file_kinds import PLAN_FILES, is_bundle, is_plan, is_store
-from labconsole.errors import ConfigError
+from labconsole.api.file_kinds import PLAN_FILES, is_bundle, is_plan, is_store
+from labconsole.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
+    from labconsole.report.changes import Changes
     from labconsole.report.gathering import Wanted
 
 FILES = (*PLAN_FILES, ".tar.gz", ".tgz", ".sqlite", ".db")
@@ -43,3 +44,26 @@ def open_side(opened: ExitStack, word: str, default_store: str | None, also: Seq
         request = replace(request, filter=(word, *also))
     store = opened.enter_context(open_store(place, write=False))
     return wanted(request, store, place=place or "the default store", words=word)
+
+
+def compared(
+    before: str,
+    after: str,
+    store: str | None,
+    also: Sequence[str],
+    margin: str | None,
+    *,
+    on_unreadable: Callable[[StoreError], None],
+) -> Changes:
+    """What two sides differ by, each by its word; ``margin`` as it is typed, None: the plans'.
+
+    Raises ConfigError and StoreError.
+    """
+    from labconsole.report.changes import find_changes
+    from labconsole.report.gathering import gather_sides
+    from labconsole.report.selection import parse_margin
+
+    margin_ratio = parse_margin(margin)
+    with ExitStack() as opened:
+        sides = [open_side(opened, word, store, also) for word in (before, after)]
+        return find_changes(*gather_sides(sides[0], sides[1], on_unreadable=on_unreadable), margin_ratio)

@@ -25,7 +25,7 @@ from labconsole.store.open import open_store
 if TYPE_CHECKING:
     from labconsole.store.writing import RunStore
 
-log = logging.getLogger("labconsole.cli.testbed")
+log = logging.getLogger("labconsole.api.testbed")
 
 
 async def connect(name: str, inventory: Inventory, on_event: OnAgentEvent) -> AgentLink:

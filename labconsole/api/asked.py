@@ -1,0 +1,46 @@
+"""A design point out of what somebody asks for in plain words."""
+
+from __future__ import annotations
+
+from labconsole.errors import ConfigError
+from labconsole.model.design_point import DesignPoint
+from labconsole.model.inventory import Inventory
+from labconsole.model.limits_check import check_request
+from labconsole.units import parse_target
+
+
+def asked_point(
+    inventory: Inventory,
+    *,
+    platform: str | None = None,
+    frame_size_bytes: int = 64,
+    includes_fcs: bool = False,
+    sources: int = 1,
+    target: str = "10Mbit",
+    duration_s: float = 10.0,
+    background: str = "none",
+    generator: str | None = None,
+    observe: str | None = None,
+    where: str = "",
+) -> DesignPoint:
+    """Checked against the testbed; None: as its file has it, its first platform. ``target``: such as 100Mbit, max, 1ns.
+
+    ``where``: what stands before a name in errors. Raises ConfigError.
+    """
+    try:
+        wish = parse_target(target)
+    except ValueError as exc:
+        raise ConfigError("is not a valid target", key=f"{where}target", value=target, allowed=str(exc)) from None
+    frame = inventory.defaults.frame(frame_size_bytes, includes_fcs)
+    request = DesignPoint(
+        platform=platform or next(iter(inventory.platforms)),
+        frame=frame,
+        sources=sources,
+        target=frame.target(wish),
+        duration_s=duration_s,
+        background=background,
+        generator=generator or inventory.defaults.generator,
+        observe=observe or inventory.defaults.observe,
+    )
+    check_request(request, inventory, where=where)
+    return request

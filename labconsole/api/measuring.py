@@ -1,0 +1,109 @@
+"""Measuring from Python: one design point now, or what is missing of plans. Async, and plain for everybody else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from labconsole.api.asked import asked_point
+from labconsole.api.session import connected, in_own_loop
+from labconsole.api.testbed import open_session
+from labconsole.engine.execution.execution import PlanExecution
+from labconsole.engine.execution.progress import Outcome, Progress
+from labconsole.engine.execution.runner import PlanRunner
+from labconsole.errors import ConfigError
+from labconsole.model.inventory import Inventory, load_inventory
+from labconsole.model.plan.loader import load_plan
+from labconsole.model.plan.occasions import on_occasion
+from labconsole.model.record.run import RunRecord
+from labconsole.model.yaml_file import about
+from labconsole.store.open import open_store
+
+
+def load_testbed(hosts: str | Path = "hosts.yaml") -> Inventory:
+    """A testbed by its file: ``nodes``, ``platforms``, ``streams``, ``defaults``. Raises ConfigError."""
+    return load_inventory(Path(hosts))
+
+
+async def run_async(
+    testbed: Inventory | str | Path = "hosts.yaml",
+    *,
+    store: str | Path | None = None,
+    repetitions: int = 1,
+    take_over: bool = False,
+    **point: Any,
+) -> list[RunRecord]:
+    """Measure one design point and save every run; returns their records, each with its verdict.
+
+    ``point``: platform, frame_size_bytes, includes_fcs, sources, target, duration_s, background, generator, observe,
+    as `labconsole run` has them. ``store``: a file or URL, None: the user's own. Raises LabError.
+    """
+    inventory = _inventory(testbed)
+    request = asked_point(inventory, **point)
+    if repetitions < 1:
+        raise ConfigError("must be 1 or more", key="repetitions", value=repetitions)
+    with open_store(None if store is None else str(store)) as opened:
+        session = open_session(inventory, opened)
+        session.check_background(request)
+        async with connected(session, session.nodes_of(request)):
+            return await session.run(request, repetitions, take_over=take_over)
+
+
+def run(testbed: Inventory | str | Path = "hosts.yaml", **asked: Any) -> list[RunRecord]:
+    """The same for who does not await: see run_async()."""
+    return in_own_loop(lambda: run_async(testbed, **asked))
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """How plans ended, by the name that their runs have. ``complete``: everything that was asked for is there."""
+
+    outcomes: dict[str, Outcome]
+
+    @property
+    def complete(self) -> bool:
+        """Of all plans."""
+        return all(outcome.complete for outcome in self.outcomes.values())
+
+
+async def replay_async(
+    plans: str | Path | Sequence[str | Path],
+    testbed: Inventory | str | Path = "hosts.yaml",
+    *,
+    store: str | Path | None = None,
+    occasion: str | None = None,
+    take_over: bool = False,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+) -> Replayed:
+    """Measure what is missing of plans, one after the other, and save it as it comes. Raises LabError.
+
+    ``occasion``: measure them once more, under this name (docs/compare.md).
+    """
+    inventory = _inventory(testbed)
+    paths = [Path(plans)] if isinstance(plans, str | Path) else [Path(each) for each in plans]
+    with open_store(None if store is None else str(store)) as opened:
+        session = open_session(inventory, opened)
+        read = [load_plan(path, inventory, also=session.check_background) for path in paths]
+        meant = [plan if occasion is None else on_occasion(plan, occasion) for plan in read]
+        for path, plan in zip(paths, meant, strict=True):
+            for experiment in session.experiments:
+                with about(path):
+                    experiment.refuse(experiment.steps(plan, None), plan, inventory, session.stage)
+        executions = [PlanExecution(plan, session, on_progress) for plan in meant]
+        needed = [node for plan in meant for point in plan.points for node in session.nodes_of(point.request)]
+        async with connected(session, list(dict.fromkeys(needed)) or [inventory.uut]):
+            await PlanRunner(executions, session, take_over=take_over).run()
+    return Replayed({execution.plan.name: execution.outcome for execution in executions})
+
+
+def replay(
+    plans: str | Path | Sequence[str | Path], testbed: Inventory | str | Path = "hosts.yaml", **asked: Any
+) -> Replayed:
+    """The same for who does not await: see replay_async()."""
+    return in_own_loop(lambda: replay_async(plans, testbed, **asked))
+
+
+def _inventory(testbed: Inventory | str | Path) -> Inventory:
+    return testbed if isinstance(testbed, Inventory) else load_testbed(testbed)

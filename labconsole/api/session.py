@@ -1,0 +1,54 @@
+"""A session while its nodes are connected, and a loop of its own for who has none, or has one that runs already."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+from labconsole.engine.live.events import NodeState
+from labconsole.engine.testbed import Testbed
+from labconsole.errors import NodeUnreachable
+from labconsole.store.writing import RunStore
+
+T = TypeVar("T")
+
+
+@asynccontextmanager
+async def connected(session: Testbed[RunStore], nodes: Sequence[str]) -> AsyncIterator[None]:
+    """Connect to these nodes and close everything afterwards. Raises NodeUnreachable, naming every one that is."""
+    try:
+        await session.connect(list(nodes))
+        failed = [name for name in nodes if session.telemetry.nodes[name].state is not NodeState.CONNECTED]
+        if failed:
+            reasons = "; ".join(f"{name}: {session.telemetry.nodes[name].message}" for name in failed[1:])
+            first = NodeUnreachable(failed[0], session.telemetry.nodes[failed[0]].message)
+            raise NodeUnreachable(failed[0], first.message + (f"; {reasons}" if reasons else ""))
+        yield
+    finally:
+        await session.close()
+
+
+def in_own_loop(work: Callable[[], Coroutine[None, None, T]]) -> T:
+    """What the coroutine returns. It runs in a thread, because a notebook has a loop that runs already.
+
+    An interrupt cancels it, so that everything is undone on the nodes, and is raised then.
+    """
+    loops: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[T]]] = []
+
+    async def told() -> T:
+        task = asyncio.ensure_future(work())
+        loops.append((asyncio.get_running_loop(), task))
+        return await task
+
+    with ThreadPoolExecutor(1, "labconsole") as thread:
+        future = thread.submit(lambda: asyncio.run(told()))
+        try:
+            return future.result()
+        except BaseException:
+            for loop, task in loops:
+                if not future.done():
+                    loop.call_soon_threadsafe(task.cancel)
+            raise

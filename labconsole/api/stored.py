@@ -1,0 +1,140 @@
+"""A store from Python: its runs as data frames, and what a report or a comparison says of them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from labconsole.api.frames import frame_of_runs, frame_of_table
+from labconsole.errors import ConfigError, StoreError
+from labconsole.model.query import QueryError, parse_query
+from labconsole.model.record.run import RunRecord
+from labconsole.model.record.summary import RunSummary
+from labconsole.report.assembly import Report
+from labconsole.report.changes import Changes
+from labconsole.store.open import open_store as open_run_store
+from labconsole.store.writing import RunStore
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PLACE: Final = "the store"
+
+
+class SavedRuns:
+    """Some runs of a store, newest first. Its length and their summaries cost no record to be read."""
+
+    def __init__(self, store: RunStore, chosen: Sequence[RunSummary]) -> None:
+        self._store, self._chosen = store, chosen
+
+    def __len__(self) -> int:
+        return len(self._chosen)
+
+    def __iter__(self) -> Iterator[RunSummary]:
+        return iter(self._chosen)
+
+    def frame(self) -> pd.DataFrame:
+        """A row per run, oldest first, by run id. Columns: docs/python.md. What is not known is NA."""
+        return frame_of_runs(self._chosen)
+
+    def records(self) -> Iterator[RunRecord]:
+        """The whole records, newest first. Raises StoreError for one that cannot be read."""
+        return (self._store.get(run.run_id) for run in self._chosen)
+
+
+class OpenStore:
+    """A run store that is open for reading. Use it in a ``with`` statement, or call close()."""
+
+    def __init__(self, store: RunStore) -> None:
+        self._store = store
+
+    def __enter__(self) -> OpenStore:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close it."""
+        self._store.close()
+
+    def runs(self, where: str = "") -> SavedRuns:
+        """The runs that a filter means, in the words of the console's list of runs, such as ``platform=raw size=64``.
+
+        Raises ConfigError about the first word that makes no sense.
+        """
+        try:
+            query = parse_query(where)
+        except QueryError as exc:
+            raise ConfigError(str(exc), key="where", value=where) from None
+        return SavedRuns(self._store, query.select(self._store.list()))
+
+    def report(self, where: str = "", **options: Any) -> MadeReport:
+        """What `labconsole report` says of the runs that a filter means; ``options`` are those of ReportRequest.
+
+        Raises ConfigError, also for a filter that selects by outcome.
+        """
+        from labconsole.experiments.units import report_units
+        from labconsole.report.gathering import gather
+        from labconsole.report.request import ReportRequest
+
+        request = ReportRequest(filter=tuple(where.split()), **options)
+        return MadeReport(gather(request, self._store, report_units(), place=PLACE, on_unreadable=_warn))
+
+
+class MadeReport:
+    """A report. ``conclusions``: what it may be read as, and what not; its tables by name as data frames."""
+
+    def __init__(self, made: Report) -> None:
+        self.made = made
+
+    @property
+    def conclusions(self) -> tuple[str, ...]:
+        """In sentences."""
+        return tuple(self.made.conclusions)
+
+    @property
+    def tables(self) -> list[str]:
+        """Names of the tables that there are."""
+        return [table.name for table in (*self.made.tables, *self.made.references)]
+
+    def frame(self, table: str) -> pd.DataFrame:
+        """A table with the exact values. Raises ConfigError where there is none of this name."""
+        for each in (*self.made.tables, *self.made.references):
+            if each.name == table:
+                return frame_of_table(each)
+        raise ConfigError("there is no such table", value=table, allowed=", ".join(self.tables))
+
+    def write(self, directory: str | Path, formats: Sequence[str] | None = None) -> list[Path]:
+        """Write it as `labconsole report --out` does; ``formats``: None means all. Raises ConfigError."""
+        from labconsole.report.files import FORMATS, require, write
+
+        chosen = tuple(FORMATS if formats is None else formats)
+        require(chosen)
+        return list(write(self.made, Path(directory), chosen))
+
+
+def open_store(url: str | Path | None = None) -> OpenStore:
+    """A store by its file or URL, None: the user's own. Raises StoreError where there is none."""
+    return OpenStore(open_run_store(None if url is None else str(url), write=False))
+
+
+def make_report(store: str | Path | None = None, where: str = "", **options: Any) -> MadeReport:
+    """What `labconsole report` says of a store; see OpenStore.report()."""
+    with open_store(store) as opened:
+        return opened.report(where, **options)
+
+
+def compare(
+    before: str, after: str, *, store: str | Path | None = None, where: str = "", margin: str | None = None
+) -> Changes:
+    """What `labconsole compare` says of two sides (docs/compare.md). Raises ConfigError and StoreError."""
+    from labconsole.api.sides import compared
+
+    return compared(before, after, None if store is None else str(store), where.split(), margin, on_unreadable=_warn)
+
+
+def _warn(problem: StoreError) -> None:
+    warnings.warn(str(problem), stacklevel=4)
