@@ -6,13 +6,9 @@ docs/python.md. They are imported when they are first asked for: SSH, pandas and
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from labconsole.api.measuring import load_testbed, replay, replay_async, run, run_async
-    from labconsole.api.stored import compare, make_report, open_store
-
-__version__ = "0.2.0.dev0"
+from labconsole.version import __version__
 
 __all__ = [
     "__version__",

@@ -15,7 +15,6 @@ import time
 import traceback
 from typing import Any, Dict, List, Optional, Set
 
-import labconsole
 from labconsole.agent import spool
 from labconsole.agent.keeper import UndoJournal
 from labconsole.agent.operations.answering import answers, operations_of
@@ -36,6 +35,7 @@ from labconsole.agent.pipes import Inlet, Outlet
 from labconsole.agent.processes.namespaces import Namespaces
 from labconsole.agent.reading.counters import Counters
 from labconsole.agent.reading.links import Links
+from labconsole.version import __version__
 from labconsole.wire import codec
 from labconsole.wire.codec import WireError
 from labconsole.wire.generator import StopGenerator
@@ -53,7 +53,7 @@ def hello() -> Dict[str, Any]:
     return {
         "event": "hello",
         "protocol": codec.PROTOCOL,
-        "version": labconsole.__version__,
+        "version": __version__,
         "python": platform.python_version(),
         "pid": os.getpid(),
         "euid": os.geteuid(),

@@ -18,7 +18,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from labconsole import __version__
 from labconsole.bundle import archive
 from labconsole.errors import ConfigError, StoreError
 from labconsole.measure.admission import place_of
@@ -36,6 +35,7 @@ from labconsole.report.files import FORMATS, TABLES, require, write
 from labconsole.report.planned_trials import noted_plans
 from labconsole.report.request import ReportRequest
 from labconsole.store.writing import RunStore
+from labconsole.version import __version__
 
 PLANS = Path("plans")
 GIT_S = 10

@@ -276,10 +276,20 @@ def differences(before: Side, after: Side) -> list[Pair]:
     ours, theirs = after.digest, before.digest
     for section, one, other in (("Node", theirs.nodes, ours.nodes), ("Platform", theirs.platforms, ours.platforms)):
         for name in [*one, *(each for each in other if each not in one)]:
-            facts = [None if name not in held else held[name].newest for held in (one, other)]
-            found += [pair for pair in different(f"{section} {name}", *facts) if not pair.expected]
+            before_it, after_it = (None if name not in held else held[name].newest for held in (one, other))
+            found += [pair for pair in different(f"{section} {name}", before_it, after_it) if not pair.expected]
     told = {pair.label for pair in found}
-    words = [(name, *(", ".join(side.conditions(name)) or None for side in (before, after))) for name in POOLED]
-    words += [(name, *(", ".join(sorted(each.said.get(name, {}))) or None for each in (theirs, ours))) for name in SAID]
-    of_runs = [Pair("Runs", name, one, other) for name, one, other in words if one != other and name not in told]
+    words = [(name, ", ".join(before.conditions(name)), ", ".join(after.conditions(name))) for name in POOLED]
+    words += [
+        (name, ", ".join(sorted(theirs.said.get(name, {}))), ", ".join(sorted(ours.said.get(name, {}))))
+        for name in SAID
+    ]
+    of_runs = [
+        Pair("Runs", name, one_of or None, other_of or None) for name, one_of, other_of in words
+        if one_of != other_of and name not in told
+    ]  # fmt: skip
     return [*of_runs, *found]
+
+
+def _said(digest: Digest, name: str) -> str:
+    return ", ".join(sorted(digest.said.get(name, {})))

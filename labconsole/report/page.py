@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from labconsole import __version__
 from labconsole.errors import ConfigError
 from labconsole.model.record.kinds import record_kinds
 from labconsole.report.assembly import Report
@@ -22,6 +21,7 @@ from labconsole.report.method import Words, method, one_of
 from labconsole.report.sample import KeptRuns
 from labconsole.report.tables import labelled
 from labconsole.report.words import note_words
+from labconsole.version import __version__
 
 TEMPLATE = Path(__file__).parent / "templates" / "report.html"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from labconsole import __version__
 from labconsole.measure.arrivals import by_capture, by_counters, forwarding_pps
 from labconsole.measure.counts import (
     choose_measured,
@@ -46,6 +45,7 @@ from labconsole.verdict.telemetry import telemetry_extension
 from labconsole.verdict.timing import with_timing
 from labconsole.verdict.verdict import judge
 from labconsole.verdict.way import places
+from labconsole.version import __version__
 from labconsole.wire.capture import CapturedStream
 from labconsole.wire.codec import STAT_NAMES
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from labconsole import __version__
 from labconsole.cli.main import main
+from labconsole.version import __version__
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 RENEW = bool(os.environ.get("RENEW_GOLDEN_WORDS"))

@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -95,7 +96,7 @@ def test_the_notebook_of_the_documentation_runs(testbed, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shutil.copy(testbed.hosts_file, tmp_path / "hosts.yaml")
     notebook = json.loads((DOCS / "python.ipynb").read_text())
-    known: dict[str, object] = {}
+    known: dict[str, Any] = {}
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
             exec("".join(cell["source"]), known)

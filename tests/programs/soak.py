@@ -24,9 +24,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
-from labconsole import __version__  # noqa: E402
 from labconsole.lab import commands as lab  # noqa: E402
 from labconsole.lab.spec import LabSpec  # noqa: E402
+from labconsole.version import __version__  # noqa: E402
 from support import faults  # noqa: E402
 
 DOCUMENT = ROOT / "docs" / "reliability.md"

@@ -65,7 +65,8 @@ def run(args: argparse.Namespace) -> int:
         json_line(text.to_json(plan.name, args.baseline, found))
     else:
         plain_lines(*text.lines(plan.name, args.baseline, found))
-    return {"passed": 0, "undecided": args.undecided}.get(found.outcome, 1)
+    status: dict[str, int] = {"passed": 0, "undecided": args.undecided}
+    return status.get(found.outcome, 1)
 
 
 def _judge(args: argparse.Namespace, plan: Plan, store: RunStore) -> Gate:

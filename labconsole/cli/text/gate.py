@@ -66,5 +66,5 @@ def junit(plan: str, baseline: str, gate: Gate) -> str:
         suite.add_testcase(case)
     whole = JUnitXml()
     whole.add_testsuite(suite)
-    written: bytes = whole.tostring()
+    written: bytes = whole.tostring()  # type: ignore[no-untyped-call]
     return written.decode()

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal
 
-from labconsole import __version__
 from labconsole.contracts.ports import RunSink
 from labconsole.engine.calibration.bypass import cabling, prove_bypass
 from labconsole.engine.session import Session
@@ -43,6 +42,7 @@ from labconsole.verdict.envelope_figures import (
     why_nothing,
     witnesses_of,
 )
+from labconsole.version import __version__
 
 RATE_SHARES = (0.1, 0.5, 0.9)
 """Of the generator's maximum: where its rate error is taken."""

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from labconsole import __version__
 from labconsole.contracts.crew import USUAL, CrewMember, HowMade, StandingCrew
 from labconsole.contracts.experiment import Bench, ExperimentStore, StepRecord
 from labconsole.contracts.picture import CopyState, PictureGuest, StepPicture
@@ -35,6 +34,7 @@ from labconsole.model.record.run import Figures, Reason, Verdict
 from labconsole.units import format_rate_bps
 from labconsole.verdict.crew_trial import judged
 from labconsole.verdict.influences import influences
+from labconsole.version import __version__
 
 FlowStore = ExperimentStore[FlowRecord]
 """Where flows are kept."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from labconsole import __version__
 from labconsole.contracts.crew import CrewMember, StandingCrew
 from labconsole.contracts.experiment import Bench, ExperimentStore, StepRecord
 from labconsole.contracts.picture import CopyState, PictureGuest, StepPicture
@@ -25,6 +24,7 @@ from labconsole.model.record.kinds.route import KIND as ROUTE
 from labconsole.model.record.route import RouteRecord, RouteRequested
 from labconsole.model.record.run import Figures, Verdict
 from labconsole.verdict.influences import influences
+from labconsole.version import __version__
 
 RouteStore = ExperimentStore[RouteRecord]
 """Where trials of routers are kept."""

@@ -14,7 +14,6 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from labconsole import __version__
 from labconsole.contracts.experiment import Bench, ExperimentStore, StepRecord
 from labconsole.contracts.picture import StepPicture
 from labconsole.contracts.ports import StoredTrial
@@ -40,6 +39,7 @@ from labconsole.model.record.search import (
 )
 from labconsole.verdict.reasons import each_place
 from labconsole.verdict.verdict import lost_at_sink
+from labconsole.version import __version__
 
 
 class SearchStore(ExperimentStore[SearchRecord], Protocol):

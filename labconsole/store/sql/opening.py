@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, func, inspect, select
 
-from labconsole import __version__
 from labconsole.errors import StoreError
 from labconsole.store.sql.backend import Backend
 from labconsole.store.sql.schema import (
@@ -20,6 +19,7 @@ from labconsole.store.sql.schema import (
     runs,
     schema_version,
 )
+from labconsole.version import __version__
 
 
 def prepare(backend: Backend) -> int:

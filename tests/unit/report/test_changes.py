@@ -147,7 +147,7 @@ def test_without_any_change_few_comparisons_find_one():
     rng, false = np.random.default_rng(11), 0
     for _ in range(300):
         p = [unpaired_effect(*np.exp(0.01 * rng.standard_normal((2, 6))).tolist()).p for _ in range(10)]
-        false += min(holm(p)) <= 0.05
+        false += min(holm([each for each in p if each is not None])) <= 0.05
     assert false <= 24
 
 

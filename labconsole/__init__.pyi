@@ -1,0 +1,9 @@
+from labconsole.api.measuring import load_testbed as load_testbed
+from labconsole.api.measuring import replay as replay
+from labconsole.api.measuring import replay_async as replay_async
+from labconsole.api.measuring import run as run
+from labconsole.api.measuring import run_async as run_async
+from labconsole.api.stored import compare as compare
+from labconsole.api.stored import make_report as make_report
+from labconsole.api.stored import open_store as open_store
+from labconsole.version import __version__ as __version__

@@ -1,0 +1,136 @@
+"""``labconsole discover``: from machines to a hosts.yaml. docs/discover.md."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from labconsole.cli.commands import About
+from labconsole.cli.options import add_common, add_shared
+from labconsole.cli.output import json_line, plain_lines
+from labconsole.errors import ConfigError
+
+if TYPE_CHECKING:
+    from labconsole.api.discovering import Asked
+    from labconsole.engine.discovery.proposal import Proposal
+    from labconsole.engine.discovery.wiring import Wiring
+
+about = About(
+    25,
+    "find out how machines are wired, and write hosts.yaml",
+    description="Log in to machines, send five marked frames from each of their free ports, see where they come out, "
+    "and write the hosts.yaml of a testbed. Ports with an address, a route or SSH on them are left alone; nothing is "
+    "installed, and everything is undone. Asks before it sends and before it writes.",
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
+    add_common(parser, "--json")
+    parser.add_argument(
+        "machine", nargs="+",
+        help="what you type after ssh, exactly one as uut=NAME; roles of the others as source=NAME, sink=NAME or "
+        "source+sink=NAME, else by name and cables",
+    )  # fmt: skip
+    parser.add_argument(
+        "--out", type=Path, default=Path("hosts.yaml"), metavar="FILE", help="file to write (default: hosts.yaml)"
+    )
+    parser.add_argument("--testbed", default="testbed", metavar="NAME", help="name of the testbed (default: testbed)")
+    parser.add_argument("--ssh-config", metavar="FILE", help="SSH configuration (default: ~/.ssh/config)")
+    parser.add_argument("--become", action="store_true", help="log in as a user who may use sudo without a password")
+    parser.add_argument("--yes", action="store_true", help="send and write without asking")
+    add_shared(parser, "--take-over")
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 when the file is written, 1 when there is nothing to write."""
+    import asyncio
+
+    from labconsole.api.discovering import read_words
+    from labconsole.model.inventory import NAME
+
+    asked = read_words(args.machine)
+    if NAME.match(args.testbed) is None:
+        raise ConfigError(
+            "is not a name", key="--testbed", value=args.testbed, allowed="letters, digits, '.', '_', '-'"
+        )
+    if args.out.exists():
+        raise ConfigError("is there already; name another with --out", key="--out", value=str(args.out))
+    if args.json and not args.yes:
+        raise ConfigError("needs --yes: nobody can be asked", key="--json")
+    found = asyncio.run(_tried(args, asked))
+    if found is None:
+        return 1
+    return _write(args, asked, *found)
+
+
+async def _tried(args: argparse.Namespace, asked: Sequence[Asked]) -> tuple[Wiring, Proposal] | None:
+    import asyncio
+
+    from labconsole.api.discovering import held_nodes, said_roles
+    from labconsole.cli.text import discovery as text
+    from labconsole.engine.discovery.probing import probe, read_ports
+    from labconsole.engine.discovery.proposal import propose
+    from labconsole.engine.discovery.wiring import find_wiring
+
+    async with held_nodes(asked, ssh_config=args.ssh_config, become=args.become, take_over=args.take_over) as links:
+        ports, alone = await read_ports(links)
+        _say(args, text.before(ports, alone))
+        if not ports:
+            return None
+        question = f"Send 5 frames from each of these {len(ports)} ports?"
+        if not await asyncio.to_thread(_agreed, args, question):
+            return None
+        heard, refused, ports = await probe(links, ports)
+    wiring = find_wiring(ports, heard, refused)
+    proposal = propose([each.name for each in asked], said_roles(asked), wiring)
+    if args.json:
+        json_line(text.to_json(ports, alone, wiring, proposal))
+    _say(args, text.after(wiring, proposal))
+    return wiring, proposal
+
+
+def _write(args: argparse.Namespace, asked: Sequence[Asked], wiring: Wiring, proposal: Proposal) -> int:
+    from datetime import UTC, datetime
+
+    from labconsole.engine.discovery.hosts_text import HostsNode, hosts_text
+
+    if not proposal.streams:
+        raise ConfigError(
+            "no path through the unit under test was found: it takes a cable from a source's port to one of its, and "
+            "one from another of its ports to a sink's"
+        )
+    if not _agreed(args, f"Write {args.out}?"):
+        return 1
+    address = {each.name: each.address for each in asked}
+    nodes = [HostsNode(name, address[name], roles) for name, roles in proposal.roles.items()]
+    nodes.sort(key=lambda node: [each.name for each in asked].index(node.name))
+    written = hosts_text(
+        args.testbed, nodes, proposal.streams, become=args.become,
+        found=f"Its cables were found by `labconsole discover` on {datetime.now(UTC):%Y-%m-%d}.",
+        defaults={} if args.ssh_config is None else {"ssh_config": str(Path(args.ssh_config).absolute())},
+    )  # fmt: skip
+    try:
+        with args.out.open("x", encoding="utf-8") as file:
+            file.write(written)
+    except OSError as exc:
+        raise ConfigError(f"cannot be written: {exc.strerror or exc}", key="--out", value=str(args.out)) from None
+    _say(args, [f"{args.out} is written; next: labconsole check --hosts {args.out}"])
+    return 0
+
+
+def _say(args: argparse.Namespace, lines: Sequence[str]) -> None:
+    if not args.json:
+        plain_lines(*lines)
+
+
+def _agreed(args: argparse.Namespace, question: str) -> bool:
+    if args.yes:
+        return True
+    if not sys.stdin.isatty():
+        raise ConfigError("needs --yes: nobody can be asked", key="discover")
+    plain_lines(question + " [y/N]")
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -1,0 +1,94 @@
+"""What was found of the wiring of machines, as lines and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+from labconsole.engine.discovery.ports import LeftAlone, Port
+from labconsole.engine.discovery.proposal import Proposal
+from labconsole.engine.discovery.wiring import Wire, Wiring
+from labconsole.units import format_rate_bps
+
+
+def before(ports: Sequence[Port], alone: Sequence[LeftAlone]) -> list[str]:
+    """The ports that would be tried, and those that are left alone."""
+    lines = [f"left alone: {each} ({each.why})" for each in alone]
+    for node, own in groupby(ports, key=lambda port: port.node):
+        told = ", ".join(f"{port.interface} ({port.driver}{'' if port.up else ', down'})" for port in own)
+        lines.append(f"{node}: {told}")
+    if not ports:
+        lines.append("no port is free to be tried")
+    return lines
+
+
+def after(wiring: Wiring, proposal: Proposal) -> list[str]:
+    """The cables, what is no cable, and what they amount to."""
+    return [*_wiring(wiring), *_proposal(proposal)]
+
+
+def _wiring(wiring: Wiring) -> Iterator[str]:
+    yield "cables:" if wiring.wires else "no cable was found"
+    for wire in wiring.wires:
+        yield f"  {wire.one} ── {wire.other}{_about(wire)}"
+    for group in wiring.shared:
+        yield (
+            f"not told apart: {', '.join(map(str, group))} hear each other: a switch joins them; give each cable a "
+            "VLAN of its own, or connect them directly"
+        )
+    for one, other in wiring.one_way:
+        yield f"one way only: {other} hears {one}, and is not heard by it: look at both ports' error counters"
+    for port in wiring.silent:
+        why = wiring.refused.get(port)
+        yield f"no answer: {port}" + (f" ({why})" if why else " (no cable, or its other end is not among these)")
+
+
+def _about(wire: Wire) -> str:
+    speed_bps = wire.one.speed_bps
+    words = [] if speed_bps is None else [format_rate_bps(speed_bps)]
+    if wire.lost_frames:
+        words.append(f"{wire.lost_frames} of 10 frames were lost: replace the cable")
+    if wire.also_heard:
+        words.append(f"a bridge passes frames on to {', '.join(map(str, wire.also_heard))}")
+    return f"   {'; '.join(words)}" if words else ""
+
+
+def _proposal(proposal: Proposal) -> Iterator[str]:
+    for node, roles in proposal.roles.items():
+        yield f"{node}: {' and '.join(roles)}"
+    for number, stream in enumerate(proposal.streams, 1):
+        yield f"stream s{number}: {stream.source} → {stream.uut_in}, {stream.uut_out} → {stream.sink}"
+    if proposal.spare:
+        yield f"in no stream: {', '.join(map(str, proposal.spare))} (for as many sources as sinks)"
+
+
+def to_json(ports: Sequence[Port], alone: Sequence[LeftAlone], wiring: Wiring, proposal: Proposal) -> dict[str, Any]:
+    """All of it as one object; ports as node/interface."""
+    return {
+        "ports": [
+            {"port": str(each), "driver": each.driver, "speed_bps": each.speed_bps, "was_up": each.up}
+            for each in ports
+        ],
+        "left_alone": [{"port": str(each), "why": each.why} for each in alone],
+        "cables": [
+            {
+                "ends": [str(wire.one), str(wire.other)], "lost_frames": wire.lost_frames,
+                "also_heard": [str(each) for each in wire.also_heard],
+            }
+            for wire in wiring.wires
+        ],
+        "not_told_apart": [[str(each) for each in group] for group in wiring.shared],
+        "one_way": [[str(each) for each in pair] for pair in wiring.one_way],
+        "no_answer": [str(each) for each in wiring.silent],
+        "refused": {str(port): why for port, why in wiring.refused.items()},
+        "roles": {node: list(roles) for node, roles in proposal.roles.items()},
+        "streams": [
+            {
+                "source": str(each.source), "uut_in": each.uut_in.interface, "uut_out": each.uut_out.interface,
+                "sink": str(each.sink), "link_speed_bps": each.link_speed_bps,
+            }
+            for each in proposal.streams
+        ],
+        "in_no_stream": [str(each) for each in proposal.spare],
+    }  # fmt: skip

@@ -1,0 +1,154 @@
+"""Marked frames out of every port, and every port of every node listens. Whatever is changed is undone.
+
+Each port sends five frames to an address that no NIC has, so that no host takes them in, and bridges and switches pass
+them on to all that they connect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from labconsole.contracts.ports import AgentLink
+from labconsole.engine.check.cabling import close_generator
+from labconsole.engine.discovery.ports import LeftAlone, Port, sort_ports
+from labconsole.engine.gather import together
+from labconsole.engine.trial.setup import UDP_SOURCE_PORT
+from labconsole.errors import LabError, NodeError
+from labconsole.model.design_point import MIN_PKT_SIZE_BYTES
+from labconsole.network.links import LinkUp
+from labconsole.wire.changes import AnyChange, ApplyChanges, ReadNetwork, UndoChanges
+from labconsole.wire.generator import PrepareGenerator, StartGenerator, WaitForGenerator
+from labconsole.wire.links import ReadLinks
+from labconsole.wire.stream_spec import StreamSpec
+from labconsole.wire.survey import ReadListening, StartListening, StopListening, TakeSurvey
+
+FRAMES = 5
+DELAY_NS = 5_000_000
+FIRST_UDP_PORT = 30_000
+"""Frames say by their port which NIC sent them."""
+
+QUIET_S = 0.5
+"""How long after the last frame nothing new has to be heard, and how long at least is listened."""
+CARRIER_S = 8.0
+"""What a copper link takes to come up, with some to spare."""
+STEP_S = 0.1
+TOKEN = "discover"
+
+Heard = dict[Port, dict[tuple[str, str], int]]
+"""Of each port that sent: how many of its frames were heard, by (node, interface)."""
+
+
+async def read_ports(links: Mapping[str, AgentLink]) -> tuple[list[Port], list[LeftAlone]]:
+    """The ports of all nodes, in the nodes' order: those that may be tried, and those that are left alone."""
+    ports: list[Port] = []
+    alone: list[LeftAlone] = []
+    for node, link in links.items():
+        told = await link.ask(ReadLinks())
+        survey = await link.ask(TakeSurvey(tools=[]))
+        network = await link.ask(ReadNetwork(routes=True))
+        management = survey.management
+        own, rest = sort_ports(
+            node, told.links, management.interface, management.addresses, network.routes or []
+        )  # fmt: skip
+        ports += own
+        alone += rest
+    return ports, alone
+
+
+async def probe(links: Mapping[str, AgentLink], ports: Sequence[Port]) -> tuple[Heard, dict[Port, str], list[Port]]:
+    """What was heard of each port, why some could not send, and all ports with their speeds. Raises NodeError.
+
+    Ports that are down are set up, given time for a carrier, and set down again.
+    """
+    marks = {FIRST_UDP_PORT + number: port for number, port in enumerate(ports)}
+    by_node = {node: [port for port in ports if port.node == node] for node in links}
+    by_node = {node: held for node, held in by_node.items() if held}
+    target = bytes([2, *secrets.token_bytes(5)]).hex(":")
+    refused: dict[Port, str] = {}
+    try:
+        await together(_up(links[node], held) for node, held in by_node.items())
+        speeds = await _carriers(links, by_node, any(not port.up for port in ports))
+        await together(
+            links[node].ask(StartListening(interfaces=[port.interface for port in held]), timeout_s=8)
+            for node, held in by_node.items()
+        )
+        await together(_send(links[node], held, marks, target, refused) for node, held in by_node.items())
+        heard = await _hear({node: links[node] for node in by_node}, marks)
+    finally:
+        for node in by_node:
+            with suppress(NodeError):  # its agent stops listening, and undoes everything, when it ends
+                await links[node].ask(StopListening(), timeout_s=8)
+                await links[node].ask(UndoChanges(token=TOKEN), timeout_s=20)
+    return heard, refused, speeds
+
+
+async def _up(link: AgentLink, ports: Sequence[Port]) -> None:
+    down: list[AnyChange] = [LinkUp(interface=port.interface) for port in ports if not port.up]
+    if down:
+        await link.ask(ApplyChanges(token=TOKEN, changes=down), timeout_s=20)
+
+
+async def _carriers(links: Mapping[str, AgentLink], by_node: Mapping[str, Sequence[Port]], wait: bool) -> list[Port]:
+    """All ports with the speed that they have now; where some were down, once all have a carrier or time is up."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + (CARRIER_S if wait else 0.0)
+    while True:
+        found, lacking = [], False
+        for node, held in by_node.items():
+            told = {each.name: each for each in (await links[node].ask(ReadLinks())).links if not each.namespace}
+            for port in held:
+                link = told.get(port.interface)
+                lacking = lacking or link is None or not link.carrier
+                speed_bps = port.speed_bps if link is None else link.speed_bps
+                found.append(Port(node, port.interface, port.mac, port.driver, speed_bps, port.up))
+        if not lacking or loop.time() > deadline:
+            return found
+        await asyncio.sleep(STEP_S)
+
+
+async def _send(
+    link: AgentLink, ports: Sequence[Port], marks: Mapping[int, Port], target: str, refused: dict[Port, str]
+) -> None:
+    """One port after the other: what one of them cannot, the others can."""
+    numbers = {port: mark for mark, port in marks.items()}
+    for port in ports:
+        spec = StreamSpec(
+            stream=port.interface, interface=port.interface, generator="afpacket", destination_mac=target,
+            source_ip="198.18.255.1", sink_ip="198.18.255.2", udp_source_port=UDP_SOURCE_PORT,
+            udp_sink_port=numbers[port], pkt_size_bytes=MIN_PKT_SIZE_BYTES, delay_ns=DELAY_NS, count=FRAMES,
+            duration_s=1.0, max_count=FRAMES,
+        )  # fmt: skip
+        try:
+            try:
+                await link.ask(PrepareGenerator(streams=[spec]), timeout_s=10)
+                await link.ask(StartGenerator(progress_interval_s=1.0))
+                await link.ask(WaitForGenerator(), timeout_s=10)
+            finally:
+                await close_generator(link)
+        except LabError as exc:
+            refused[port] = str(exc)
+
+
+async def _hear(links: Mapping[str, AgentLink], marks: Mapping[int, Port]) -> Heard:
+    """What arrived where, once nothing has come for a while."""
+    loop = asyncio.get_running_loop()
+    last: Heard = {}
+    since = loop.time()
+    while True:
+        replies = await asyncio.gather(*(link.ask(ReadListening(), timeout_s=8) for link in links.values()))
+        heard: Heard = {}
+        for node, reply in zip(links, replies, strict=True):
+            for row in reply.heard:
+                sender = marks.get(row.udp_sink_port)
+                if sender is not None:
+                    places = heard.setdefault(sender, {})
+                    place = (node, row.interface)
+                    places[place] = places.get(place, 0) + row.packets
+        if heard != last:
+            last, since = heard, loop.time()
+        elif loop.time() - since > QUIET_S:
+            return heard
+        await asyncio.sleep(STEP_S)

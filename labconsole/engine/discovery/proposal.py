@@ -1,0 +1,100 @@
+"""Which node is what, and which ports make streams, as far as the cables say. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from labconsole.engine.discovery.ports import Port, natural
+from labconsole.engine.discovery.wiring import Wiring
+
+SOURCES: Final = ("src", "source", "gen", "tg", "tx", "send")
+SINKS: Final = ("snk", "sink", "cap", "rx", "recv", "dst")
+"""How a part of a node's name begins that says its role, such as ``lab-src1``, where nobody said it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProposedStream:
+    """One path through the UUT. ``link_speed_bps``: of the slowest of its ports, None: not known."""
+
+    source: Port
+    uut_in: Port
+    uut_out: Port
+    sink: Port
+
+    @property
+    def link_speed_bps(self) -> int | None:
+        speeds = [port.speed_bps for port in (self.source, self.uut_in, self.uut_out, self.sink)]
+        return None if None in speeds else min(speed for speed in speeds if speed is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """``roles``: of every node that has a cable to the UUT; ``spare``: ports wired to the UUT that no stream uses."""
+
+    uut: str
+    roles: Mapping[str, tuple[str, ...]]
+    streams: tuple[ProposedStream, ...]
+    spare: tuple[Port, ...]
+
+
+def propose(nodes: Sequence[str], said: Mapping[str, tuple[str, ...]], wiring: Wiring) -> Proposal:
+    """``nodes`` in the order in which they were named; ``said``: the roles that were, exactly one of them uut."""
+    uut = next(node for node, roles in said.items() if "uut" in roles)
+    ends: list[tuple[Port, Port]] = []
+    for wire in wiring.wires:
+        for near, far in ((wire.one, wire.other), (wire.other, wire.one)):
+            if far.node == uut and near.node != uut:
+                ends.append((near, far))
+    ends.sort(key=lambda end: (nodes.index(end[0].node), natural(end[0].interface)))
+    roles = _roles(nodes, said, uut, ends)
+    sides: dict[str, list[tuple[Port, Port]]] = {"source": [], "sink": []}
+    for node in nodes:
+        own = [end for end in ends if end[0].node == node]
+        if not own:
+            continue
+        if roles[node] == ("source", "sink"):
+            half = (len(own) + 1) // 2
+            sides["source"] += own[:half]
+            sides["sink"] += own[half:]
+        else:
+            sides[roles[node][0]] += own
+    streams = tuple(
+        ProposedStream(source, uut_in, uut_out, sink)
+        for (source, uut_in), (sink, uut_out) in zip(sides["source"], sides["sink"], strict=False)
+    )
+    used = {port for stream in streams for port in (stream.source, stream.sink)}
+    spare = tuple(near for near, _ in ends if near not in used)
+    return Proposal(uut, {**roles, uut: ("uut",)}, streams, spare)
+
+
+def _roles(
+    nodes: Sequence[str],
+    said: Mapping[str, tuple[str, ...]],
+    uut: str,
+    ends: Sequence[tuple[Port, Port]],
+) -> dict[str, tuple[str, ...]]:
+    """As said; else by the name; else one after the other to the side that has fewer ports, sources first.
+
+    A single node at the UUT is both.
+    """
+    wired = [node for node in nodes if node != uut and any(near.node == node for near, _ in ends)]
+    count = {node: sum(near.node == node for near, _ in ends) for node in wired}
+    if len(wired) == 1 and wired[0] not in said:
+        return {wired[0]: ("source", "sink")}
+    found: dict[str, tuple[str, ...]] = {node: said[node] for node in wired if node in said}
+    for node in wired:
+        for part in re.split(r"[-_.]", node.lower()):
+            if node not in found and part.startswith((*SOURCES, *SINKS)):
+                found[node] = ("source",) if part.startswith(SOURCES) else ("sink",)
+    rest = [node for node in wired if node not in found]
+    # The first of them send and the last of them capture, so that neighbours in the list stay together.
+    total = sum(count.values())
+    sending = sum(count[node] for node, roles in found.items() if roles == ("source",))
+    for node in rest:
+        is_source = sending + count[node] <= (total + 1) // 2
+        sending += count[node] if is_source else 0
+        found[node] = ("source",) if is_source else ("sink",)
+    return found
