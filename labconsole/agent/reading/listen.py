@@ -14,7 +14,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from labconsole.wire.codec import WireError
 
-ETH_P_IP = 0x0800
+ETH_P_ALL, ETH_P_IP = 0x0003, 0x0800
 SO_ATTACH_FILTER = 26
 SOL_PACKET = 263
 PACKET_ADD_MEMBERSHIP = 1
@@ -49,7 +49,8 @@ class FrameListener:
         filter_ = struct.pack("HP", len(_FILTER), ctypes.addressof(program))
         try:
             kind = socket.SOCK_RAW | socket.SOCK_CLOEXEC
-            self._socket = socket.socket(socket.AF_PACKET, kind, socket.htons(ETH_P_IP))
+            # All protocols: a bridge takes its ports' frames before a socket for IP alone would hear them.
+            self._socket = socket.socket(socket.AF_PACKET, kind, socket.htons(ETH_P_ALL))
         except PermissionError:
             raise WireError("no_permission", "no permission to listen on a raw socket; CAP_NET_RAW is needed") from None
         try:

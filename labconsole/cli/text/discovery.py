@@ -16,11 +16,19 @@ def before(ports: Sequence[Port], alone: Sequence[LeftAlone]) -> list[str]:
     """The ports that would be tried, and those that are left alone."""
     lines = [f"left alone: {each} ({each.why})" for each in alone]
     for node, own in groupby(ports, key=lambda port: port.node):
-        told = ", ".join(f"{port.interface} ({port.driver}{'' if port.up else ', down'})" for port in own)
+        told = ", ".join(f"{port.interface} ({', '.join(_port_words(port))})" for port in own)
         lines.append(f"{node}: {told}")
     if not ports:
         lines.append("no port is free to be tried")
     return lines
+
+
+def _port_words(port: Port) -> Iterator[str]:
+    yield port.driver
+    if not port.up:
+        yield "down"
+    if port.bridge is not None:
+        yield f"in bridge {port.bridge}"
 
 
 def after(wiring: Wiring, proposal: Proposal) -> list[str]:
@@ -40,8 +48,10 @@ def _wiring(wiring: Wiring) -> Iterator[str]:
     for one, other in wiring.one_way:
         yield f"one way only: {other} hears {one}, and is not heard by it: look at both ports' error counters"
     for port in wiring.silent:
-        why = wiring.refused.get(port)
-        yield f"no answer: {port}" + (f" ({why})" if why else " (no cable, or its other end is not among these)")
+        why = wiring.refused.get(port) or "no cable, or its other end is not among these"
+        if port in wiring.elsewhere:
+            why = f"wired to {', '.join(wiring.elsewhere[port])}, which is left alone"
+        yield f"no answer: {port} ({why})"
 
 
 def _about(wire: Wire) -> str:
@@ -59,6 +69,11 @@ def _proposal(proposal: Proposal) -> Iterator[str]:
         yield f"{node}: {' and '.join(roles)}"
     for number, stream in enumerate(proposal.streams, 1):
         yield f"stream s{number}: {stream.source} → {stream.uut_in}, {stream.uut_out} → {stream.sink}"
+    used = [port for each in proposal.streams for port in (each.source, each.uut_in, each.uut_out, each.sink)]
+    if bridged := [f"{port} from {port.bridge}" for port in used if port.bridge is not None]:
+        yield f"before you measure, take out of their bridges: {', '.join(bridged)}"
+    if down := [str(port) for port in used if not port.up]:
+        yield f"before you measure, set up: {', '.join(down)} (they were set up to be tried, and are down again)"
     if proposal.spare:
         yield f"in no stream: {', '.join(map(str, proposal.spare))} (for as many sources as sinks)"
 
@@ -81,6 +96,7 @@ def to_json(ports: Sequence[Port], alone: Sequence[LeftAlone], wiring: Wiring, p
         "not_told_apart": [[str(each) for each in group] for group in wiring.shared],
         "one_way": [[str(each) for each in pair] for pair in wiring.one_way],
         "no_answer": [str(each) for each in wiring.silent],
+        "wired_to_left_alone": {str(port): list(places) for port, places in wiring.elsewhere.items()},
         "refused": {str(port): why for port, why in wiring.refused.items()},
         "roles": {node: list(roles) for node, roles in proposal.roles.items()},
         "streams": [

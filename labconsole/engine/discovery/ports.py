@@ -24,6 +24,8 @@ class Port:
     driver: str
     speed_bps: int | None
     up: bool
+    bridge: str | None = None
+    """That it belongs to."""
 
     def __str__(self) -> str:
         return f"{self.node}/{self.interface}"
@@ -50,21 +52,34 @@ def sort_ports(
 ) -> tuple[list[Port], list[LeftAlone]]:
     """The ports to try and those to leave alone, each in the order of their names, numbers by value."""
     ports, alone = [], []
-    routed = {each.interface: each.destination for each in routes if each.interface is not None}
+    kinds = {each.name: each.kind for each in links if not each.namespace}
+    used = _used(ssh_interface, addresses, routes)
     for link in sorted(links, key=lambda each: natural(each.name)):
         if link.namespace or link.kind not in _KINDS or link.mac is None or not _ETHERNET.match(link.mac):
             continue
-        if link.name == ssh_interface:
-            alone.append(LeftAlone(node, link.name, "SSH comes in by it"))
-        elif addresses.get(link.name):
-            alone.append(LeftAlone(node, link.name, f"it has the address {addresses[link.name][0]}"))
-        elif link.name in routed:
-            alone.append(LeftAlone(node, link.name, f"the route to {routed[link.name]} goes by it"))
-        elif link.master is not None:
-            alone.append(LeftAlone(node, link.name, f"it belongs to {link.master}"))
-        else:
+        if link.name in used:
+            alone.append(LeftAlone(node, link.name, f"{used[link.name]} it"))
+        elif link.master is None:
             ports.append(Port(node, link.name, link.mac, link.driver or "?", link.speed_bps, link.up))
+        elif link.master in used:
+            alone.append(LeftAlone(node, link.name, f"{used[link.master]} {link.master}, which it belongs to"))
+        elif kinds.get(link.master) == "bridge":
+            port = Port(node, link.name, link.mac, link.driver or "?", link.speed_bps, link.up, link.master)
+            ports.append(port)
+        else:
+            alone.append(LeftAlone(node, link.name, f"it belongs to {link.master}"))
     return ports, alone
+
+
+def _used(
+    ssh_interface: str | None, addresses: Mapping[str, Sequence[str]], routes: Sequence[RouteEntry]
+) -> dict[str, str]:
+    """What each interface is used for, in words that its name follows."""
+    found = {
+        each.interface: f"the route to {each.destination} goes by" for each in routes if each.interface is not None
+    }
+    found |= {name: f"the address {own[0]} is on" for name, own in addresses.items() if own}
+    return found if ssh_interface is None else {**found, ssh_interface: "SSH comes in by"}
 
 
 def natural(name: str) -> tuple[tuple[int, int | str], ...]:

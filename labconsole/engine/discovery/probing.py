@@ -10,6 +10,7 @@ import asyncio
 import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from labconsole.contracts.ports import AgentLink
 from labconsole.engine.check.cabling import close_generator
@@ -102,8 +103,7 @@ async def _carriers(links: Mapping[str, AgentLink], by_node: Mapping[str, Sequen
             for port in held:
                 link = told.get(port.interface)
                 lacking = lacking or link is None or not link.carrier
-                speed_bps = port.speed_bps if link is None else link.speed_bps
-                found.append(Port(node, port.interface, port.mac, port.driver, speed_bps, port.up))
+                found.append(port if link is None else replace(port, speed_bps=link.speed_bps))
         if not lacking or loop.time() > deadline:
             return found
         await asyncio.sleep(STEP_S)

@@ -31,7 +31,8 @@ class Wire:
 @dataclass(frozen=True, slots=True)
 class Wiring:
     """``wires``: cables; ``shared``: ports that hear each other in more than pairs; ``one_way``: heard, and hears not
-    back; ``silent``: neither; ``refused``: why a port could not send; ``looped``: its own node's other ports heard it.
+    back; ``silent``: neither; ``refused``: why a port could not send; ``elsewhere``: at which ports that are left alone
+    a silent one was heard.
     """
 
     wires: tuple[Wire, ...]
@@ -39,6 +40,7 @@ class Wiring:
     one_way: tuple[tuple[Port, Port], ...]
     silent: tuple[Port, ...]
     refused: Mapping[Port, str]
+    elsewhere: Mapping[Port, tuple[str, ...]]
 
     def wire_of(self, port: Port) -> Wire | None:
         """The cable in a port."""
@@ -73,7 +75,12 @@ def find_wiring(ports: Sequence[Port], heard: Heard, refused: Mapping[Port, str]
     ]  # fmt: skip
     told = {port for pair in one_way for port in pair} | in_shared
     silent = [port for port in left if port not in told]
-    return Wiring(tuple(wires), tuple(shared), tuple(one_way), tuple(silent), dict(refused))
+    elsewhere = {}
+    for port in silent:
+        places = ["/".join(place) for place in heard.get(_same(heard, port), {}) if place not in at]
+        if places:
+            elsewhere[port] = tuple(places)
+    return Wiring(tuple(wires), tuple(shared), tuple(one_way), tuple(silent), dict(refused), elsewhere)
 
 
 def _same(heard: Heard, port: Port) -> Port:

@@ -1,0 +1,186 @@
+"""From links and heard frames to cables, roles, streams and a hosts.yaml."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from labconsole.api.discovering import read_words
+from labconsole.engine.discovery.hosts_text import HostsNode, hosts_text
+from labconsole.engine.discovery.ports import Port, sort_ports
+from labconsole.engine.discovery.probing import Heard
+from labconsole.engine.discovery.proposal import propose
+from labconsole.engine.discovery.wiring import find_wiring
+from labconsole.errors import ConfigError
+from labconsole.model.inventory import load_inventory
+from labconsole.wire.changes import RouteEntry
+from labconsole.wire.links import NodeLinkState
+
+
+def link(name: str, **more: object) -> NodeLinkState:
+    given: dict[str, Any] = {
+        "namespace": "", "index": 2, "name": name, "mac": "02:00:00:00:00:01", "mtu": 1500, "kind": None,
+        "driver": "ixgbe", "up": True, "carrier": True, "speed_bps": 10**10, "pause": None, "master": None,
+    }  # fmt: skip
+    return NodeLinkState(**(given | more))
+
+
+def port(name: str, **more: object) -> Port:
+    node, _, interface = name.partition("/")
+    given: dict[str, Any] = {"mac": f"02:{name}", "driver": "ixgbe", "speed_bps": 10**10, "up": True}
+    return Port(node=node, interface=interface, **(given | more))
+
+
+def names(ports: object) -> list[str]:
+    return [str(each) for each in ports]  # type: ignore[attr-defined]
+
+
+def test_what_is_used_for_anything_is_left_alone_and_why_is_said():
+    links = [
+        link("eth10"), link("eth9"), link("lo", mac="00:00:00:00:00:00"), link("eno1"), link("mgmt0"), link("uplink"),
+        link("br0", kind="bridge"), link("eth3", master="br0"), link("brm", kind="bridge"), link("eth4", master="brm"),
+        link("bond0", kind="bond"), link("eth5", master="bond0"), link("tun0", kind="tun"),
+        link("inside", namespace="guest"), link("ib0", mac="80:00:00:00:00:00:00:00:00:00:00:00"),
+    ]  # fmt: skip
+    ports, alone = sort_ports(
+        "uut", links, "eno1", {"mgmt0": ["10.0.0.1"], "brm": ["10.1.0.1"], "eno1": ["10.2.0.1"]},
+        [RouteEntry(destination="default", interface="uplink", gateway=None)],
+    )  # fmt: skip
+    assert names(ports) == ["uut/eth3", "uut/eth9", "uut/eth10"]
+    assert ports[0].bridge == "br0"
+    assert {each.interface: each.why for each in alone} == {
+        "eno1": "SSH comes in by it",
+        "mgmt0": "the address 10.0.0.1 is on it",
+        "uplink": "the route to default goes by it",
+        "eth4": "the address 10.1.0.1 is on brm, which it belongs to",
+        "eth5": "it belongs to bond0",
+    }
+
+
+def heard_of(ports: list[Port], pairs: dict[str, list[str]]) -> Heard:
+    by_name = {str(each): each for each in ports}
+    return {by_name[name]: {tuple(far.split("/")): 5 for far in fars} for name, fars in pairs.items()}  # type: ignore[misc]
+
+
+def test_cables_are_pairs_that_hear_each_other_and_a_lost_frame_is_told():
+    ports = [port(name) for name in ("uut/a", "uut/b", "src/x", "snk/y")]
+    heard = heard_of(ports, {"uut/a": ["src/x"], "src/x": ["uut/a"], "uut/b": ["snk/y"], "snk/y": ["uut/b"]})
+    heard[ports[0]]["src", "x"] = 3
+    found = find_wiring(ports, heard, {})
+    assert [(str(wire.one), str(wire.other), wire.lost_frames) for wire in found.wires] == [
+        ("uut/a", "src/x", 2), ("uut/b", "snk/y", 0),
+    ]  # fmt: skip
+
+
+def test_what_a_bridge_of_the_uut_passes_on_is_no_cable():
+    ports = [port(name) for name in ("uut/a", "uut/b", "src/x", "snk/y")]
+    heard = heard_of(
+        ports, {"uut/a": ["src/x"], "src/x": ["uut/a", "snk/y"], "uut/b": ["snk/y"], "snk/y": ["uut/b", "src/x"]}
+    )
+    found = find_wiring(ports, heard, {})
+    assert [names((wire.one, wire.other)) for wire in found.wires] == [["uut/a", "src/x"], ["uut/b", "snk/y"]]
+    assert names(found.wires[0].also_heard) == ["snk/y"]
+
+
+def test_ports_on_a_switch_are_not_guessed_apart():
+    ports = [port(name) for name in ("uut/a", "uut/b", "src/x", "snk/y")]
+    every = [str(each) for each in ports]
+    found = find_wiring(ports, heard_of(ports, {one: [far for far in every if far != one] for one in every}), {})
+    assert found.wires == ()
+    assert [names(group) for group in found.shared] == [every]
+
+
+def test_one_way_silent_refused_and_wired_to_what_is_left_alone_are_told_apart():
+    ports = [port(name) for name in ("uut/a", "uut/b", "src/x", "snk/y", "snk/z")]
+    heard = heard_of(ports, {"src/x": ["uut/a"], "snk/y": ["uut/mgmt"]})
+    found = find_wiring(ports, heard, {ports[4]: "it is gone"})
+    assert [names(pair) for pair in found.one_way] == [["src/x", "uut/a"]]
+    assert names(found.silent) == ["uut/b", "snk/y", "snk/z"]
+    assert found.elsewhere == {ports[3]: ("uut/mgmt",)}
+    assert found.refused == {ports[4]: "it is gone"}
+
+
+def wired(*pairs: tuple[str, str]) -> tuple[list[Port], Heard]:
+    ports = [port(name) for pair in pairs for name in pair]
+    return ports, heard_of(ports, {one: [other] for pair in pairs for one, other in (pair, pair[::-1])})
+
+
+def proposed(
+    nodes: list[str], said: dict[str, tuple[str, ...]], *pairs: tuple[str, str]
+) -> tuple[list[str], dict[str, tuple[str, ...]]]:
+    ports, heard = wired(*pairs)
+    found = propose(nodes, said, find_wiring(ports, heard, {}))
+    return (
+        [f"{each.source} {each.uut_in.interface} {each.uut_out.interface} {each.sink}" for each in found.streams],
+        dict(found.roles),
+    )
+
+
+def test_roles_follow_the_words_then_the_names_then_the_order():
+    pairs = (("a/e", "uut/1"), ("b/e", "uut/2"), ("c/e", "uut/3"), ("d/e", "uut/4"))
+    said: dict[str, tuple[str, ...]] = {"uut": ("uut",)}
+    assert proposed(["uut", "a", "b", "c", "d"], said, *pairs)[0] == ["a/e 1 3 c/e", "b/e 2 4 d/e"]
+    told = said | {"a": ("sink",), "d": ("source",)}
+    assert proposed(["uut", "a", "b", "c", "d"], told, *pairs)[0] == ["b/e 2 1 a/e", "d/e 4 3 c/e"]
+    by_name = [(one.replace("a/", "x-snk/").replace("c/", "gen1/"), other) for one, other in pairs]
+    assert proposed(["uut", "x-snk", "b", "gen1", "d"], said, *by_name)[1]["x-snk"] == ("sink",)
+
+
+def test_one_machine_beside_the_uut_is_source_and_sink():
+    pairs = (("tester/e1", "uut/1"), ("tester/e2", "uut/2"), ("tester/e10", "uut/3"), ("tester/e3", "uut/4"))
+    streams, roles = proposed(["uut", "tester"], {"uut": ("uut",)}, *pairs)
+    assert streams == ["tester/e1 1 4 tester/e3", "tester/e2 2 3 tester/e10"]
+    assert roles["tester"] == ("source", "sink")
+
+
+def test_what_has_no_partner_is_spare():
+    ports, heard = wired(("src/1", "uut/1"), ("src/2", "uut/2"), ("snk/1", "uut/3"))
+    found = propose(["uut", "src", "snk"], {"uut": ("uut",)}, find_wiring(ports, heard, {}))
+    assert len(found.streams) == 1
+    assert names(found.spare) == ["src/2"]
+
+
+def test_the_file_that_is_written_is_read_and_means_the_same(tmp_path: Path):
+    ports, heard = wired(("src/1", "uut/1"), ("snk/1", "uut/3"))
+    found = propose(["uut", "src", "snk"], {"uut": ("uut",)}, find_wiring(ports, heard, {}))
+    nodes = [
+        HostsNode("uut", "root@10.0.0.1", ("uut",)),
+        HostsNode("src", "yes", ("source",)),
+        HostsNode("snk", "snk", ("sink",)),
+    ]
+    text = hosts_text(
+        "lab-1", nodes, found.streams, found="Made up.", defaults={"ssh_config": "~/.ssh/x y"}, become=True
+    )
+    (tmp_path / "hosts.yaml").write_text(text)
+    read = load_inventory(tmp_path / "hosts.yaml")
+    assert read.nodes["uut"].address == "root@10.0.0.1"
+    assert read.nodes["src"].address == "yes"
+    assert read.nodes["src"].become == "sudo"
+    assert (str(read.streams[0].source), read.streams[0].uut_in, read.streams[0].link_speed) == ("src/1", "1", 10**10)
+    assert read.defaults.ssh_config == "~/.ssh/x y"
+    assert not read.emulated
+
+
+def test_machines_are_named_by_what_one_types():
+    found = read_words(["uut=dut1", "src1", "source+sink=10.0.0.7", "sink=lab@10.0.0.8", "root@10.0.0.9"])
+    assert [(each.name, each.address, each.roles) for each in found] == [
+        ("dut1", "dut1", ("uut",)), ("src1", "src1", ()), ("source1", "10.0.0.7", ("source", "sink")),
+        ("sink1", "lab@10.0.0.8", ("sink",)), ("node1", "root@10.0.0.9", ()),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["src1", "snk1"], "exactly one machine is the unit under test"),
+        (["uut=a", "uut=b"], "exactly one machine is the unit under test"),
+        (["uut=a"], "more than the unit under test"),
+        (["uut=a", "a"], "names a machine twice"),
+        (["uut=a", "router=b"], "is not a machine"),
+        (["uut=a", "sink="], "is not a machine"),
+        (["uut+sink=a", "b"], "is not a machine"),
+    ],
+)
+def test_words_that_make_no_sense_are_refused(words: list[str], problem: str):
+    with pytest.raises(ConfigError, match=problem):
+        read_words(words)
