@@ -9,7 +9,7 @@ TEST_PACKAGES := $(DEMO_PACKAGES) openssh-server openssh-client ethtool tmux pro
 SCREENSHOT_PACKAGES := $(DEMO_PACKAGES) openssh-client ethtool librsvg2-bin pngquant fonts-dejavu-core
 BENCH_PACKAGES := $(TEST_PACKAGES) netsniff-ng tshark wireshark-common
 
-.PHONY: demo test quick test-platforms bench screenshots soak validate evaluation clean packages-demo packages-test packages-bench packages-screenshots
+.PHONY: demo test quick wheel test-platforms bench screenshots soak validate evaluation clean packages-demo packages-test packages-bench packages-screenshots
 
 demo: packages-demo $(VENV)/.installed
 	$(BIN)/labconsole demo
@@ -76,6 +76,11 @@ $(VENV)/.installed-test: pyproject.toml | $(VENV)/bin/python
 	@echo "installing labconsole and its test tools into $(VENV)"
 	$(BIN)/python -m pip install --quiet --editable '.[test]'
 	@touch $@ $(VENV)/.installed
+
+# What `pipx install dist/labconsole-*.whl` installs.
+wheel: $(VENV)/bin/python
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+	@rm -rf build
 
 clean:
 	rm -rf $(VENV)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from labconsole.version import __version__
+from labconsole.wire.version import __version__
 
 __all__ = [
     "__version__",

@@ -6,4 +6,4 @@ from labconsole.api.measuring import run_async as run_async
 from labconsole.api.stored import compare as compare
 from labconsole.api.stored import make_report as make_report
 from labconsole.api.stored import open_store as open_store
-from labconsole.version import __version__ as __version__
+from labconsole.wire.version import __version__ as __version__

@@ -35,13 +35,13 @@ from labconsole.agent.pipes import Inlet, Outlet
 from labconsole.agent.processes.namespaces import Namespaces
 from labconsole.agent.reading.counters import Counters
 from labconsole.agent.reading.links import Links
-from labconsole.version import __version__
 from labconsole.wire import codec
 from labconsole.wire.codec import WireError
 from labconsole.wire.generator import StopGenerator
 from labconsole.wire.message import Done
 from labconsole.wire.session import Clocks, Close, OnlyWatch, Ping, Undone, Watchdog
 from labconsole.wire.survey import WatchdogState
+from labconsole.wire.version import __version__
 
 ALARM_S = 1.1
 """After this a hanging shutdown is killed; the keeper then has the rest of the two seconds."""

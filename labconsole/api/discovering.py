@@ -22,7 +22,7 @@ _ADDRESS = re.compile(r"[0-9.]+\Z|.*[:@]")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedMachine:
     """A machine as it was named. ``roles``: empty where none was said."""
 
     name: str
@@ -30,9 +30,9 @@ class Asked:
     roles: tuple[str, ...]
 
 
-def read_words(words: Sequence[str]) -> list[Asked]:
+def read_words(words: Sequence[str]) -> list[AskedMachine]:
     """``uut=dut1``, ``src1``, ``source+sink=tester``. Raises ConfigError; exactly one of them has to be the UUT."""
-    found: list[Asked] = []
+    found: list[AskedMachine] = []
     for word in words:
         before, equals, address = word.rpartition("=")
         roles = tuple(before.split("+")) if equals else ()
@@ -40,7 +40,7 @@ def read_words(words: Sequence[str]) -> list[Asked]:
             allowed = "NAME, uut=NAME, source=NAME, sink=NAME or source+sink=NAME"
             raise ConfigError("is not a machine", value=word, allowed=allowed)
         roles = tuple(role for role in ROLES if role in roles)
-        found.append(Asked(_name(address, roles, [each.name for each in found]), address, roles))
+        found.append(AskedMachine(_name(address, roles, [each.name for each in found]), address, roles))
     addresses = [each.address for each in found]
     if len(set(addresses)) < len(addresses):
         raise ConfigError("names a machine twice", value=" ".join(words))
@@ -67,7 +67,7 @@ def _name(address: str, roles: Sequence[str], taken: Sequence[str]) -> str:
 
 @asynccontextmanager
 async def held_nodes(
-    asked: Sequence[Asked], *, ssh_config: str | None, become: bool, take_over: bool
+    asked: Sequence[AskedMachine], *, ssh_config: str | None, become: bool, take_over: bool
 ) -> AsyncIterator[dict[str, AgentLink]]:
     """Links to all of them, by name, with their leases; everything is undone on them afterwards.
 
@@ -100,6 +100,6 @@ async def held_nodes(
         await asyncio.gather(*(link.close() for link in links.values()), return_exceptions=True)
 
 
-def said_roles(asked: Sequence[Asked]) -> Mapping[str, tuple[str, ...]]:
+def said_roles(asked: Sequence[AskedMachine]) -> Mapping[str, tuple[str, ...]]:
     """Of the machines whose roles were said."""
     return {each.name: each.roles for each in asked if each.roles}

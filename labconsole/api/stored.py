@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PLACE: Final = "the store"
 
 
-class SavedRuns:
+class SelectedRuns:
     """Some runs of a store, newest first. Its length and their summaries cost no record to be read."""
 
     def __init__(self, store: RunStore, chosen: Sequence[RunSummary]) -> None:
@@ -60,7 +60,7 @@ class OpenStore:
         """Close it."""
         self._store.close()
 
-    def runs(self, where: str = "") -> SavedRuns:
+    def runs(self, where: str = "") -> SelectedRuns:
         """The runs that a filter means, in the words of the console's list of runs, such as ``platform=raw size=64``.
 
         Raises ConfigError about the first word that makes no sense.
@@ -69,7 +69,7 @@ class OpenStore:
             query = parse_query(where)
         except QueryError as exc:
             raise ConfigError(str(exc), key="where", value=where) from None
-        return SavedRuns(self._store, query.select(self._store.list()))
+        return SelectedRuns(self._store, query.select(self._store.list()))
 
     def report(self, where: str = "", **options: Any) -> MadeReport:
         """What `labconsole report` says of the runs that a filter means; ``options`` are those of ReportRequest.

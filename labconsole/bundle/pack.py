@@ -35,7 +35,7 @@ from labconsole.report.files import FORMATS, TABLES, require, write
 from labconsole.report.planned_trials import noted_plans
 from labconsole.report.request import ReportRequest
 from labconsole.store.writing import RunStore
-from labconsole.version import __version__
+from labconsole.wire.version import __version__
 
 PLANS = Path("plans")
 GIT_S = 10

@@ -39,7 +39,7 @@ from labconsole.store.experiments import parse_experiment
 from labconsole.store.open import open_store
 from labconsole.store.series import read_file, unpack_series
 from labconsole.store.writing import RunStore
-from labconsole.version import __version__
+from labconsole.wire.version import __version__
 
 Tell = Callable[[str], None]
 """Told one difference, as a sentence that begins with its place."""

@@ -10,7 +10,7 @@ from labconsole.cli import commands
 from labconsole.cli.output import complain
 from labconsole.errors import Aborted, LabError
 from labconsole.text.harmless import harmless, harmless_output
-from labconsole.version import __version__
+from labconsole.wire.version import __version__
 
 EPILOG = """\
 exit status: 0 done; 1 done, but a run is invalid or a check failed; 2 bad usage or bad file;

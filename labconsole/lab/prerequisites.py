@@ -17,7 +17,7 @@ from labconsole.errors import LabSetupError
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """A user's PATH often lacks the sbin directories, where most of these tools are."""
 
-_TOOLS = {"ip": "iproute2", "tc": "iproute2", "nft": "nftables", "tcpdump": "tcpdump"}
+BASE_TOOLS = {"ip": "iproute2", "tc": "iproute2", "nft": "nftables", "tcpdump": "tcpdump"}
 _OPENSSH_TOOLS = {"sshd": "openssh-server"}
 MACHINE_TOOLS = {
     "qemu-system-x86_64": "qemu-system-x86",
@@ -34,6 +34,11 @@ def tool(name: str) -> str | None:
     return shutil.which(name, path=f"{os.environ.get('PATH', '')}:{SYSTEM_PATH}")
 
 
+def missing_tools(wanted: Mapping[str, str]) -> dict[str, str]:
+    """Those of these programs, with their Debian packages, that are not there."""
+    return {name: package for name, package in wanted.items() if tool(name) is None}
+
+
 def check_tools(
     *,
     openssh: bool = False,
@@ -47,14 +52,13 @@ def check_tools(
     ``more``: program to Debian package, beside what every lab needs. ``install``: install what is missing, and of
     ``useful``, without which the lab can be, as well.
     """
-    wanted = {**_TOOLS, **(_OPENSSH_TOOLS if openssh else {}), **(MACHINE_TOOLS if machine else {}), **(more or {})}
-    looked_for = {**wanted, **(useful or {})} if install else wanted
-    missing = [name for name in looked_for if tool(name) is None]
+    wanted = {**BASE_TOOLS, **(_OPENSSH_TOOLS if openssh else {}), **(MACHINE_TOOLS if machine else {}), **(more or {})}
+    missing = missing_tools({**wanted, **(useful or {})} if install else wanted)
     if missing and install:
-        install_packages(looked_for[name] for name in missing)
-        missing = [name for name in wanted if tool(name) is None]
+        install_packages(missing.values())
+        missing = missing_tools(wanted)
     if missing:
-        packages = " ".join(sorted({wanted[name] for name in missing}))
+        packages = " ".join(sorted(set(missing.values())))
         prefix = "" if os.geteuid() == 0 else "sudo "
         raise LabSetupError(
             f"the lab needs {', '.join(missing)}; run `{prefix}apt-get install -y {packages}`"
@@ -68,11 +72,11 @@ def install_packages(packages: Iterable[str]) -> None:
     root = os.geteuid() == 0
     get = [*([] if root else ["sudo", "-n"]), "env", "DEBIAN_FRONTEND=noninteractive", "apt-get"]
     sys.stderr.write(f"installing Debian packages: {' '.join(names)}\n")
-    done = _apt([*get, "install", "-y", "--no-install-recommends", *names])
+    done = _ran([*get, "install", "-y", "--no-install-recommends", *names])
     if done.returncode != 0:
         # The list may be old, or there may be none: only then is it worth the time to fetch one.
-        _apt([*get, "update"])
-        done = _apt([*get, "install", "-y", "--no-install-recommends", *names])
+        _ran([*get, "update"])
+        done = _ran([*get, "install", "-y", "--no-install-recommends", *names])
     if done.returncode != 0:
         said = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
         why = said[-1][:_SAID_CHARACTERS] if said else f"exit status {done.returncode}"
@@ -80,7 +84,7 @@ def install_packages(packages: Iterable[str]) -> None:
         raise LabSetupError(f"cannot install {', '.join(names)} ({why}); run {by_hand}")
 
 
-def _apt(argv: list[str]) -> subprocess.CompletedProcess[str]:
+def _ran(argv: list[str]) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_INSTALL_S)
     except (OSError, subprocess.TimeoutExpired) as exc:
@@ -92,6 +96,17 @@ def _sysctl(name: str) -> str | None:
         return Path("/proc/sys", name).read_text().strip()
     except OSError:
         return None
+
+
+def namespaces_refused() -> str | None:
+    """What to do where this user may not make the namespaces that a lab is built of; None: they may. Blocking."""
+    root = os.geteuid() == 0
+    argv = ["unshare", "--net", *([] if root else ["--user", "--map-root-user"]), "true"]
+    done = _ran(argv)
+    if done.returncode == 0:
+        return None
+    said = (done.stderr or "no reason was given").strip().splitlines()[-1][:_SAID_CHARACTERS]
+    return str(namespace_refusal(OSError(said), root=root))
 
 
 def namespace_refusal(exc: OSError, *, root: bool) -> LabSetupError:

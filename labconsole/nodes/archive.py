@@ -111,8 +111,7 @@ def _only_ours(path: Path) -> bool:
 def _own_files() -> dict[str, bytes]:
     """Archive name and content of this package's part."""
     package = Path(labconsole.__file__).parent
-    version = (package / "version.py").read_bytes()
-    files = {"__main__.py": _MAIN, "labconsole/__init__.py": b"", "labconsole/version.py": version}
+    files = {"__main__.py": _MAIN, "labconsole/__init__.py": b""}
     for room in SHIPPED_ROOMS:
         for source in sorted((package / room).rglob("*.py")):
             files[f"labconsole/{source.relative_to(package).as_posix()}"] = source.read_bytes()

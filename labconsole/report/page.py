@@ -21,7 +21,7 @@ from labconsole.report.method import Words, method, one_of
 from labconsole.report.sample import KeptRuns
 from labconsole.report.tables import labelled
 from labconsole.report.words import note_words
-from labconsole.version import __version__
+from labconsole.wire.version import __version__
 
 TEMPLATE = Path(__file__).parent / "templates" / "report.html"
 

@@ -45,9 +45,9 @@ from labconsole.verdict.telemetry import telemetry_extension
 from labconsole.verdict.timing import with_timing
 from labconsole.verdict.verdict import judge
 from labconsole.verdict.way import places
-from labconsole.version import __version__
 from labconsole.wire.capture import CapturedStream
 from labconsole.wire.codec import STAT_NAMES
+from labconsole.wire.version import __version__
 
 
 def build_record(

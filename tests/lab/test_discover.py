@@ -93,7 +93,7 @@ def test_a_cable_that_is_pulled_is_silence_and_a_machine_that_is_not_there_an_er
     assert len(load_inventory(tmp_path / "hosts.yaml").streams) == 1
     config = str(testbed.hosts_file.parent / "ssh_config")
     for words, problem in (
-        ([*machines(testbed), "--yes"], "is there already"),
+        ([*machines(testbed), "--yes"], "already exists"),
         ([machines(testbed)[0], "nowhere.invalid", "--yes", "--out", str(tmp_path / "x.yaml")], "nowhere.invalid"),
         ([*machines(testbed), "--out", str(tmp_path / "x.yaml")], "needs --yes"),
     ):

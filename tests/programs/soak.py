@@ -26,7 +26,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from labconsole.lab import commands as lab  # noqa: E402
 from labconsole.lab.spec import LabSpec  # noqa: E402
-from labconsole.version import __version__  # noqa: E402
+from labconsole.wire.version import __version__  # noqa: E402
 from support import faults  # noqa: E402
 
 DOCUMENT = ROOT / "docs" / "reliability.md"

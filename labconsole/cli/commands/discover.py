@@ -14,7 +14,7 @@ from labconsole.cli.output import json_line, plain_lines
 from labconsole.errors import ConfigError
 
 if TYPE_CHECKING:
-    from labconsole.api.discovering import Asked
+    from labconsole.api.discovering import AskedMachine
     from labconsole.engine.discovery.proposal import Proposal
     from labconsole.engine.discovery.wiring import Wiring
 
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
             "is not a name", key="--testbed", value=args.testbed, allowed="letters, digits, '.', '_', '-'"
         )
     if args.out.exists():
-        raise ConfigError("is there already; name another with --out", key="--out", value=str(args.out))
+        raise ConfigError("already exists; name another with --out", key="--out", value=str(args.out))
     if args.json and not args.yes:
         raise ConfigError("needs --yes: nobody can be asked", key="--json")
     found = asyncio.run(_tried(args, asked))
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     return _write(args, asked, *found)
 
 
-async def _tried(args: argparse.Namespace, asked: Sequence[Asked]) -> tuple[Wiring, Proposal] | None:
+async def _tried(args: argparse.Namespace, asked: Sequence[AskedMachine]) -> tuple[Wiring, Proposal] | None:
     import asyncio
 
     from labconsole.api.discovering import held_nodes, said_roles
@@ -93,7 +93,7 @@ async def _tried(args: argparse.Namespace, asked: Sequence[Asked]) -> tuple[Wiri
     return wiring, proposal
 
 
-def _write(args: argparse.Namespace, asked: Sequence[Asked], wiring: Wiring, proposal: Proposal) -> int:
+def _write(args: argparse.Namespace, asked: Sequence[AskedMachine], wiring: Wiring, proposal: Proposal) -> int:
     from datetime import UTC, datetime
 
     from labconsole.engine.discovery.hosts_text import HostsNode, hosts_text

@@ -42,7 +42,7 @@ from labconsole.verdict.envelope_figures import (
     why_nothing,
     witnesses_of,
 )
-from labconsole.version import __version__
+from labconsole.wire.version import __version__
 
 RATE_SHARES = (0.1, 0.5, 0.9)
 """Of the generator's maximum: where its rate error is taken."""

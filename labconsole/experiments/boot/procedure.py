@@ -21,7 +21,7 @@ from labconsole.model.record.boot import BootRecord, BootRequested
 from labconsole.model.record.kinds.boot import KIND as BOOT
 from labconsole.model.record.run import Figures, Verdict
 from labconsole.verdict.influences import influences
-from labconsole.version import __version__
+from labconsole.wire.version import __version__
 
 USUAL_START_S = 5.0
 """What a guest is reckoned with: nobody knows beforehand how fast one starts."""

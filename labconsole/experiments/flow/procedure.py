@@ -34,7 +34,7 @@ from labconsole.model.record.run import Figures, Reason, Verdict
 from labconsole.units import format_rate_bps
 from labconsole.verdict.crew_trial import judged
 from labconsole.verdict.influences import influences
-from labconsole.version import __version__
+from labconsole.wire.version import __version__
 
 FlowStore = ExperimentStore[FlowRecord]
 """Where flows are kept."""

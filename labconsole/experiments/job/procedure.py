@@ -34,7 +34,7 @@ from labconsole.model.record.run import Figures, Reason, Verdict
 from labconsole.verdict.influences import influences
 from labconsole.verdict.observed import TrialObservations
 from labconsole.verdict.reasons import reason
-from labconsole.version import __version__
+from labconsole.wire.version import __version__
 
 USUAL_JOB_S = 10.0
 """What a trial is reckoned with while none was taken: nobody knows how fast a guest is."""

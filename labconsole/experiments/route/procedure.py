@@ -24,7 +24,7 @@ from labconsole.model.record.kinds.route import KIND as ROUTE
 from labconsole.model.record.route import RouteRecord, RouteRequested
 from labconsole.model.record.run import Figures, Verdict
 from labconsole.verdict.influences import influences
-from labconsole.version import __version__
+from labconsole.wire.version import __version__
 
 RouteStore = ExperimentStore[RouteRecord]
 """Where trials of routers are kept."""

@@ -39,7 +39,7 @@ from labconsole.model.record.search import (
 )
 from labconsole.verdict.reasons import each_place
 from labconsole.verdict.verdict import lost_at_sink
-from labconsole.version import __version__
+from labconsole.wire.version import __version__
 
 
 class SearchStore(ExperimentStore[SearchRecord], Protocol):

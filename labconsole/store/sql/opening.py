@@ -19,7 +19,7 @@ from labconsole.store.sql.schema import (
     runs,
     schema_version,
 )
-from labconsole.version import __version__
+from labconsole.wire.version import __version__
 
 
 def prepare(backend: Backend) -> int:

@@ -38,7 +38,7 @@ from labconsole.model.conditions import conditions_of, hypervisor_words
 from labconsole.model.record.run import RunRecord
 from labconsole.model.record.summary import RunSummary
 from labconsole.store.records import parse_record, utc_text
-from labconsole.version import __version__
+from labconsole.wire.version import __version__
 
 SCHEMA_VERSION = 5
 """Incremented when an older labconsole could no longer read or write the tables.

@@ -40,7 +40,7 @@ import simulating  # noqa: E402
 import witness  # noqa: E402
 from tables import Deadline, Table  # noqa: E402
 
-from labconsole.version import __version__  # noqa: E402
+from labconsole.wire.version import __version__  # noqa: E402
 
 DEFAULT = ROOT / "docs" / "validation.md"
 SIMULATED = "simulated"

@@ -1,6 +1,7 @@
 """Stores from Python: frames, reports and comparisons are those of the command line."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,14 +15,20 @@ from labconsole.cli.main import main
 from labconsole.errors import ConfigError, StoreError
 from labconsole.store.exporting import COLUMNS
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "format-2" / "runs.sqlite"
+KEPT = Path(__file__).parents[2] / "golden" / "format-2" / "runs.sqlite"
 
 
-def test_a_frame_has_the_rows_and_values_of_an_export(tmp_path):
-    with labconsole.open_store(GOLDEN) as store:
+@pytest.fixture(scope="module")
+def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy: opening a store leaves files beside it."""
+    return Path(shutil.copy(KEPT, tmp_path_factory.mktemp("golden")))
+
+
+def test_a_frame_has_the_rows_and_values_of_an_export(golden, tmp_path):
+    with labconsole.open_store(golden) as store:
         frame = store.runs("platform=raw").frame()
     out = tmp_path / "runs.csv"
-    assert main(["runs", "export", "--store", str(GOLDEN), "--where", "platform=raw", "--out", str(out)]) == 0
+    assert main(["runs", "export", "--store", str(golden), "--where", "platform=raw", "--out", str(out)]) == 0
     exported = pd.read_csv(out)
     assert [frame.index.name, *frame.columns] == [*COLUMNS, *MORE]
     assert list(frame.index) == list(exported["run_id"])
@@ -30,22 +37,22 @@ def test_a_frame_has_the_rows_and_values_of_an_export(tmp_path):
     assert set(map(str, frame.dtypes)) == {"string", "Int64", "Float64", "boolean", "datetime64[us, UTC]"}
 
 
-def test_what_is_not_known_is_no_zero():
-    with labconsole.open_store(GOLDEN) as store:
+def test_what_is_not_known_is_no_zero(golden):
+    with labconsole.open_store(golden) as store:
         frame = store.runs().frame()
         assert len(frame) == len(store.runs())
         assert next(store.runs().records()).run_id == frame.index[-1]
     assert frame["target_bps"].isna().tolist() == frame["target_is_max"].tolist()
 
 
-def test_no_run_is_a_frame_of_the_same_columns():
-    with labconsole.open_store(GOLDEN) as store:
+def test_no_run_is_a_frame_of_the_same_columns(golden):
+    with labconsole.open_store(golden) as store:
         assert list(store.runs("platform=nothing").frame().columns) == list(store.runs().frame().columns)
 
 
-def test_a_report_says_what_the_command_says(capsys):
-    made = labconsole.make_report(GOLDEN, "plan=golden-blocks")
-    assert main(["report", "--store", str(GOLDEN), "--json", "plan=golden-blocks"]) == 0
+def test_a_report_says_what_the_command_says(golden, capsys):
+    made = labconsole.make_report(golden, "plan=golden-blocks")
+    assert main(["report", "--store", str(golden), "--json", "plan=golden-blocks"]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert list(made.conclusions) == lines[0]["conclusions"]
     assert made.tables == [line["table"] for line in lines if "table" in line]
@@ -55,18 +62,18 @@ def test_a_report_says_what_the_command_says(capsys):
         made.frame("table-99")
 
 
-def test_a_comparison_is_that_of_the_command(capsys):
-    found = labconsole.compare("platform=raw", "platform=container", store=GOLDEN, where="plan=golden-blocks")
-    words = ["compare", "--store", str(GOLDEN), "--json", "platform=raw", "platform=container", "plan=golden-blocks"]
+def test_a_comparison_is_that_of_the_command(golden, capsys):
+    found = labconsole.compare("platform=raw", "platform=container", store=golden, where="plan=golden-blocks")
+    words = ["compare", "--store", str(golden), "--json", "platform=raw", "platform=container", "plan=golden-blocks"]
     assert main(words) == 0
     told = json.loads(capsys.readouterr().out)
     assert [each.change_ratio for each in found.changes] == [each["change_ratio"] for each in told["points"]]
 
 
-def test_errors_are_those_of_the_program(tmp_path):
+def test_errors_are_those_of_the_program(golden, tmp_path):
     with pytest.raises(StoreError, match="nothing has been saved yet|no run store"):
         labconsole.open_store(tmp_path / "none.sqlite")
-    with labconsole.open_store(GOLDEN) as store:
+    with labconsole.open_store(golden) as store:
         with pytest.raises(ConfigError, match="did you mean platform"):
             store.runs("platfrm=raw")
         with pytest.raises(ConfigError, match="by outcome"):

@@ -1,0 +1,136 @@
+"""``labconsole doctor``: what this machine lacks, and what to type. docs/lab.md."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+from labconsole.cli.commands import About
+from labconsole.cli.options import add_common
+from labconsole.cli.output import json_line, plain_lines
+
+about = About(
+    195,
+    "say what this machine lacks, and what to type",
+    description="Look at this machine: Python, optional packages, the terminal, the store, and what each platform of "
+    "the local lab needs. Changes nothing. Machines of a testbed are looked at by `labconsole check`.",
+)
+
+EXTRAS = {
+    "report": (("matplotlib", "jinja2"), "figure files and the page of reports"),
+    "postgresql": (("psycopg",), "a run store on a server"),
+    "parquet": (("pyarrow",), "exports as Parquet"),
+}
+"""Optional packages by the name that pip takes, and what for."""
+
+
+class Looked(NamedTuple):
+    """``status``: ok; lacking, where something else works without; failed, where nothing does."""
+
+    subject: str
+    status: Literal["ok", "lacking", "failed"]
+    evidence: str
+    hint: str = ""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
+    add_common(parser, "--store", "--json")
+
+
+def run(args: argparse.Namespace) -> int:
+    """0, or 1 when something is missing without which nothing works."""
+    found = [*_program(), _terminal(), _store(args.store), *_lab()]
+    marks = {"ok": "✓", "lacking": "-", "failed": "✗"}
+    for each in found:
+        if args.json:
+            json_line(each._asdict())
+            continue
+        plain_lines(f"  {marks[each.status]} {each.subject:22}  {each.evidence}")
+        if each.hint:
+            plain_lines(f"    {'':22}  → {each.hint}")
+    return 1 if any(each.status == "failed" for each in found) else 0
+
+
+def _program() -> Iterator[Looked]:
+    from importlib.util import find_spec
+
+    from labconsole.wire.version import __version__
+
+    yield Looked("labconsole", "ok", f"{__version__}, Python {sys.version.split()[0]}")
+    for extra, (modules, words) in EXTRAS.items():
+        missing = [name for name in modules if find_spec(name) is None]
+        hint = f"pip install 'labconsole[{extra}]' (pipx inject labconsole {' '.join(missing)})" if missing else ""
+        yield Looked(
+            f"for {extra}", "lacking" if missing else "ok", f"{'without' if missing else 'with'} {words}", hint
+        )
+
+
+def _terminal() -> Looked:
+    import os
+    import shutil
+
+    size, encoding = shutil.get_terminal_size(), (sys.stdout.encoding or "").lower()
+    words = f"{os.environ.get('TERM', 'no TERM')}, {size.columns}x{size.lines}, {encoding}"
+    if encoding not in ("utf-8", "utf8"):
+        return Looked("terminal", "lacking", words, "the console draws with UTF-8: export LANG=C.UTF-8")
+    if size.columns < 80 or size.lines < 24:
+        return Looked("terminal", "lacking", words, "the console needs 80x24")
+    return Looked("terminal", "ok", words)
+
+
+def _store(url: str | None) -> Looked:
+    from labconsole.errors import LabError
+    from labconsole.store.location import would_make
+    from labconsole.store.open import open_store
+
+    try:
+        if would_make(url):
+            return Looked("run store", "ok", "none yet: it is made with the first run")
+        with open_store(url, write=False) as store:
+            return Looked("run store", "ok", f"{store.name}, {store.count()} runs")
+    except LabError as exc:
+        return Looked("run store", "failed", str(exc), "name another with --store, or mend this one")
+
+
+def _lab() -> Iterator[Looked]:
+    import os
+
+    from labconsole.lab.prerequisites import BASE_TOOLS, MACHINE_TOOLS, namespaces_refused
+    from labconsole.lab.spec import DEFAULT_PLATFORMS, KNOWN_PLATFORMS
+
+    refused = namespaces_refused()
+    if refused is not None:
+        yield Looked("local lab", "lacking", "namespaces cannot be made", refused)
+    else:
+        yield _tools("local lab", BASE_TOOLS)
+    for platform in (each for each in KNOWN_PLATFORMS if each not in DEFAULT_PLATFORMS):
+        if platform == "lxc" and os.geteuid() != 0:
+            hint = "sudo labconsole lab up --platforms lxc"
+            yield Looked("platform lxc", "lacking", "needs root, because LXC creates control groups", hint)
+            continue
+        yield _tools(f"platform {platform}", _needs(platform))
+    yield _tools("lab in a machine", MACHINE_TOOLS)
+
+
+def _needs(platform: str) -> dict[str, str]:
+    from labconsole.lab.offers import tools_of
+    from labconsole.lab.prerequisites import MACHINE_TOOLS
+    from labconsole.lab.spec import MACHINE_ONLY_PLATFORMS
+
+    return {**tools_of([platform]), **(MACHINE_TOOLS if platform in MACHINE_ONLY_PLATFORMS else {})}
+
+
+def _tools(subject: str, wanted: dict[str, str]) -> Looked:
+    import os
+
+    from labconsole.lab.prerequisites import missing_tools
+
+    missing = missing_tools(wanted)
+    if not missing:
+        return Looked(subject, "ok", f"has {', '.join(wanted)}" if wanted else "needs nothing more")
+    prefix = "" if os.geteuid() == 0 else "sudo "
+    packages = " ".join(sorted(set(missing.values())))
+    return Looked(subject, "lacking", f"lacks {', '.join(missing)}", f"{prefix}apt-get install -y {packages}")

@@ -1,0 +1,47 @@
+"""What this machine lacks is said, with what to type, and nothing that works is called missing."""
+
+import json
+
+import pytest
+
+from labconsole.cli.main import main
+
+
+def looked(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, dict[str, str]]:
+    main(["doctor", "--json", *words])
+    return {each["subject"]: each for each in map(json.loads, capsys.readouterr().out.splitlines())}
+
+
+def test_programs_that_are_missing_are_named_with_the_command_that_installs_them(monkeypatch, capsys):
+    real = "labconsole.lab.prerequisites.tool"
+    monkeypatch.setattr(real, lambda name: None if name in ("nft", "qemu-system-x86_64") else "/usr/bin/" + name)
+    monkeypatch.setattr("labconsole.lab.prerequisites.namespaces_refused", lambda: None)
+    found = looked(capsys)
+    assert found["local lab"]["status"] == "lacking"
+    assert found["local lab"]["evidence"] == "lacks nft"
+    assert found["local lab"]["hint"].endswith("apt-get install -y nftables")
+    assert found["platform qemu-e1000"]["hint"].endswith("apt-get install -y qemu-system-x86")
+    assert found["platform uml"]["status"] == "ok"
+
+
+def test_namespaces_that_are_refused_are_told_with_the_remedy(monkeypatch, capsys):
+    monkeypatch.setattr("labconsole.lab.prerequisites.namespaces_refused", lambda: "without root the lab needs …")
+    found = looked(capsys)
+    assert (found["local lab"]["status"], found["local lab"]["hint"]) == ("lacking", "without root the lab needs …")
+
+
+def test_a_store_that_cannot_be_read_is_a_failure(tmp_path, capsys):
+    broken = tmp_path / "runs.sqlite"
+    broken.write_text("no store")
+    assert main(["doctor", "--store", str(broken)]) == 1
+    assert "✗ run store" in capsys.readouterr().out
+
+
+def test_optional_packages_are_told_by_the_name_that_pip_takes(monkeypatch, capsys):
+    import importlib.util
+
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "pyarrow" else real(name))
+    found = looked(capsys)
+    assert found["for parquet"]["hint"] == "pip install 'labconsole[parquet]' (pipx inject labconsole pyarrow)"
+    assert found["for report"]["status"] == "ok"
