@@ -14,6 +14,9 @@ from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from types import ModuleType
 
+GROUP = "labconsole"
+"""What the groups of entry points begin with."""
+
 
 class PluginError(Exception):
     """A plug-in cannot be used; the message names it and says why."""
@@ -30,15 +33,28 @@ class UnknownPlugin(PluginError):
 @cache
 def _files(package: str) -> frozenset[str]:
     spec = find_spec(f"labconsole.{package}")
-    assert spec is not None and spec.submodule_search_locations is not None, package
-    return frozenset(found.name for found in pkgutil.iter_modules(spec.submodule_search_locations))
+    places = None if spec is None else spec.submodule_search_locations
+    return frozenset(found.name for found in pkgutil.iter_modules(places)) if places is not None else frozenset()
 
 
 @cache
-def _entry_points(package: str) -> dict[str, EntryPoint]:
+def _entry_points(package: str) -> dict[str, list[EntryPoint]]:
     """By name; our own files come first, so that nobody's plug-in stands in for one of them unnoticed."""
-    found = entry_points(group=f"labconsole.{package.rpartition('.')[2]}")
-    return {point.name: point for point in found if point.name not in _files(package)}
+    found: dict[str, list[EntryPoint]] = {}
+    for point in entry_points(group=f"{GROUP}.{package.rpartition('.')[2]}"):
+        held = found.setdefault(point.name, []) if point.name not in _files(package) else []
+        if all((_package(point), point.value) != (_package(each), each.value) for each in held):
+            held.append(point)
+    return found
+
+
+def _package(point: EntryPoint) -> str:
+    return "?" if point.dist is None else point.dist.name
+
+
+def outside(package: str) -> list[str]:
+    """The names of those of other packages, in the order of the alphabet. Imports none of them."""
+    return sorted(_entry_points(package))
 
 
 def names(package: str) -> list[str]:
@@ -50,9 +66,13 @@ def load(package: str, name: str) -> ModuleType:
     """The module of one of ``names``. Raises UnknownPlugin, and PluginError for one that does not load."""
     if name in _files(package):
         return import_module(f"labconsole.{package}.{name}")
-    point = _entry_points(package).get(name)
-    if point is None:
+    points = _entry_points(package).get(name)
+    if points is None:
         raise UnknownPlugin(name, names(package))
+    point = points[0]
+    if len(points) > 1:
+        packages = ", ".join(sorted(map(_package, points)))
+        raise PluginError(f"plug-in {name} is in several packages ({packages}): uninstall all but one of them")
     origin = f"plug-in {name}" if point.dist is None else f"plug-in {name} of package {point.dist.name}"
     try:
         module = point.load()

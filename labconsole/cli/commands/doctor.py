@@ -25,6 +25,9 @@ EXTRAS = {
 }
 """Optional packages by the name that pip takes, and what for."""
 
+PLUGGED = ("platforms.drivers", "store.exporters", "units", "model.record.kinds")
+"""What other packages plug into."""
+
 
 class Looked(NamedTuple):
     """``status``: ok; lacking, where something else works without; failed, where nothing does."""
@@ -41,8 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0, or 1 when something is missing without which nothing works."""
-    found = [*_program(), _terminal(), _store(args.store), *_lab()]
+    """0, or 1 when something is broken."""
+    found = [*_program(), *_plugins(), _terminal(), _store(args.store), *_lab()]
     marks = {"ok": "✓", "lacking": "-", "failed": "✗"}
     for each in found:
         if args.json:
@@ -66,6 +69,20 @@ def _program() -> Iterator[Looked]:
         yield Looked(
             f"for {extra}", "lacking" if missing else "ok", f"{'without' if missing else 'with'} {words}", hint
         )
+
+
+def _plugins() -> Iterator[Looked]:
+    from labconsole import plugins
+
+    for package in PLUGGED:
+        for name in plugins.outside(package):
+            kind = package.rpartition(".")[2]
+            try:
+                plugins.load(package, name)
+            except plugins.PluginError as exc:
+                yield Looked(f"plug-in {name}", "failed", str(exc), "mend or uninstall it; all others work")
+            else:
+                yield Looked(f"plug-in {name}", "ok", f"of {kind}")
 
 
 def _terminal() -> Looked:

@@ -93,7 +93,11 @@ def run(args: argparse.Namespace) -> int:
     request = _request(args)
     with open_store(args.store, write=False) as store:
         made = gather(
-            request, store, report_units(), place=str(args.store or "the default store"), on_unreadable=complain
+            request,
+            store,
+            report_units(on_problem=complain),
+            place=str(args.store or "the default store"),
+            on_unreadable=complain,
         )
     if args.json:
         for line in _objects(made):

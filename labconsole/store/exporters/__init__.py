@@ -1,6 +1,7 @@
 """Saved runs as files for other programs: each module here is a format, and its name is how such files end.
 
-It has ``BINARY``, whether a terminal must not get it, and ``parts(runs)``, which gives the file in pieces.
+Other packages add theirs by an entry point ``labconsole.exporters``. A module has ``BINARY``, whether a terminal must
+not get it, and ``parts(runs)``, which gives the file in pieces.
 """
 
 from __future__ import annotations
@@ -8,16 +9,17 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
+from labconsole import plugins
 from labconsole.errors import ConfigError
 
 if TYPE_CHECKING:
     from labconsole.store.exporting import ChosenRuns
 
 DEFAULT = "jsonl"
+PACKAGE = "store.exporters"
 
 
 class Exporter(Protocol):
@@ -31,8 +33,7 @@ class Exporter(Protocol):
 
 def names() -> list[str]:
     """The formats that there are, the default one first. Imports none of them."""
-    found = {path.stem for place in __path__ for path in Path(place).glob("[!_]*.py")}
-    return sorted(found, key=lambda name: (name != DEFAULT, name))
+    return sorted(plugins.names(PACKAGE), key=lambda name: (name != DEFAULT, name))
 
 
 def export(runs: ChosenRuns, wanted: str | None, out: Path | None) -> None:
@@ -42,7 +43,7 @@ def export(runs: ChosenRuns, wanted: str | None, out: Path | None) -> None:
     """
     suffix = out.suffix.removeprefix(".") if out is not None else ""
     name = wanted or (suffix if suffix in names() else DEFAULT)
-    exporter = cast("Exporter", import_module(f"{__name__}.{name}"))
+    exporter = _load(name)
     if out is not None:
         _write(out, exporter.parts(runs))
         return
@@ -52,6 +53,16 @@ def export(runs: ChosenRuns, wanted: str | None, out: Path | None) -> None:
         )
     for part in exporter.parts(runs):
         sys.stdout.write(cast("str", part))
+
+
+def _load(name: str) -> Exporter:
+    try:
+        module = plugins.load(PACKAGE, name)
+    except plugins.PluginError as exc:
+        raise ConfigError(str(exc), key="--format", value=name) from exc
+    if not isinstance(getattr(module, "BINARY", None), bool) or not callable(getattr(module, "parts", None)):
+        raise ConfigError(f"plug-in {name} cannot be used: it lacks BINARY or parts", key="--format", value=name)
+    return cast("Exporter", module)
 
 
 def _write(out: Path, parts: Iterator[str] | Iterator[bytes]) -> None:

@@ -1,0 +1,93 @@
+"""A package of somebody else's, built and installed, is measured, exported and reported through the real command."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from labconsole.lab import commands as lab
+from labconsole.lab.spec import LabSpec
+
+OUTSIDE = Path(__file__).resolve().parents[1] / "outside"
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("installed")
+    source = tmp_path_factory.mktemp("source") / "outside"
+    shutil.copytree(OUTSIDE, source)
+    argv = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(directory), str(source)]
+    subprocess.run(argv, check=True, timeout=300)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def testbed(lab_home: Path) -> Iterator[lab.LabStatus]:
+    name = f"out{os.getpid()}"
+    yield lab.up(LabSpec(name=name, sources=1))
+    lab.down(name)
+
+
+def labconsole(installed: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "PYTHONPATH": str(installed)}
+    argv = [sys.executable, "-m", "labconsole", *words]
+    done = subprocess.run(argv, capture_output=True, text=True, env=env, timeout=120)
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def test_its_driver_is_measured_its_exporter_exports_and_its_unit_reports(testbed, installed, tmp_path):
+    hosts, store = tmp_path / "hosts.yaml", str(tmp_path / "runs.sqlite")
+    text = testbed.hosts_file.read_text()
+    hosts.write_text(text.replace("platforms:\n", "platforms:\n  shiny: {driver: mirror, polish: 2}\n"))
+    run = labconsole(
+        installed, "run", "--hosts", str(hosts), "--store", store, "--platform", "shiny", "--duration", "0.5", "--json"
+    )
+    assert run.returncode == 0, run.stderr
+    record = json.loads(run.stdout)
+    assert record["requested"]["platform"] == "shiny"
+    assert record["total"]["loss_packets"] == 0
+    exported = labconsole(installed, "runs", "export", "--store", store, "--format", "tsv")
+    assert exported.stdout.splitlines()[1].split("\t")[0] == record["run_id"]
+    report = labconsole(installed, "report", "--store", store, "--json")
+    tables = {line["table"]: line for line in map(json.loads, report.stdout.splitlines()) if "table" in line}
+    assert tables["busiest"]["rows"][0]["platform"] == "shiny"
+    assert "plug-in broken of package labconsole-outside cannot be loaded: ModuleNotFoundError" in report.stderr
+
+    looked = labconsole(installed, "doctor", "--store", store, "--json")
+    plugs = [each for each in map(json.loads, looked.stdout.splitlines()) if each["subject"].startswith("plug-in")]
+    assert {each["subject"]: each["status"] for each in plugs} == {
+        "plug-in mirror": "ok", "plug-in tsv": "ok", "plug-in busiest": "ok", "plug-in broken": "failed",
+    }  # fmt: skip
+
+    hosts.write_text(hosts.read_text().replace("polish: 2", "polish: 9"))
+    wrong = labconsole(installed, "run", "--hosts", str(hosts), "--store", store, "--platform", "shiny")
+    assert wrong.returncode == 2
+    assert "polish" in wrong.stderr
+
+    kit = (
+        "from labconsole.testing import check_driver, check_exporter, check_units\n"
+        "from labconsole_outside import busiest, mirror, tsv\n"
+        f"check_driver(mirror, 'mirror', {{'polish': 3}}); check_exporter(tsv, {store!r}); check_units(busiest, {store!r})\n"
+        "for check in (lambda: check_driver(mirror, 'glass'), lambda: check_exporter(busiest, 'x')):\n"
+        "    try:\n        check()\n    except AssertionError as exc:\n        print(exc)\n"
+    )
+    env = {**os.environ, "PYTHONPATH": str(installed)}
+    checked = subprocess.run([sys.executable, "-c", kit], capture_output=True, text=True, env=env)
+    assert checked.stdout.splitlines() == [
+        "DRIVER.about.name is 'mirror', and hosts.yaml would have 'glass'",
+        "labconsole_outside.busiest has no BINARY that is True or False",
+    ], checked.stderr
+
+
+def test_without_it_nothing_of_it_is_left(testbed, tmp_path):
+    done = labconsole(tmp_path, "runs", "export", "--store", str(tmp_path / "x.sqlite"), "--format", "tsv")
+    assert done.returncode == 2
+    assert "invalid choice: 'tsv'" in done.stderr

@@ -1,0 +1,1 @@
+"""Plug-ins for labconsole from outside of it."""
