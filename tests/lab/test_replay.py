@@ -224,3 +224,29 @@ def test_a_grid_and_a_search_share_one_lease_their_commands_and_their_warm_up(te
     assert len(log.read_text().splitlines()) == 2, "nothing was left to take"
     checked = labconsole("verify", store=store)
     assert checked.returncode == 0, checked.stdout
+
+
+def test_a_command_of_the_users_is_told_how_it_ended(testbed, plan: Path, tmp_path: Path):
+    """Words, no shell; also where nothing could begin. What it does wrong is told, and changes nothing."""
+    told, store = tmp_path / "told.json", tmp_path / "s.sqlite"
+    words = ["replay", str(plan), "--points", "0"]
+    done = labconsole(*words, "--notify", f"tee {told}", hosts=testbed.hosts_file, store=store)
+    assert done.returncode == 0, done.stderr
+    outcome = json.loads(told.read_text())
+    assert (outcome["complete"], outcome["exit_status"], outcome["problem"]) == (True, 0, None)
+    assert [(each["plan"], each["taken"]) for each in outcome["plans"]] == [("small", 2)]
+
+    nowhere = tmp_path / "hosts.yaml"
+    nowhere.write_text(testbed.hosts_file.read_text().replace("-snk1, ", "-nowhere, "))
+    done = labconsole(*words, "--notify", f"tee {told}", hosts=nowhere, store=tmp_path / "other.sqlite")
+    outcome = json.loads(told.read_text())
+    assert (done.returncode, outcome["exit_status"], outcome["complete"]) == (3, 3, False)
+    assert "snk1" in outcome["problem"]
+
+    done = labconsole(*words, "--notify", "false", hosts=testbed.hosts_file, store=store)
+    assert done.returncode == 0
+    assert "--notify: false ended with status 1" in done.stderr
+    for command, problem in (("no-such-program-there", "no such program"), ("'open", "cannot be split into words")):
+        done = labconsole(*words, "--notify", command, hosts=testbed.hosts_file, store=store)
+        assert done.returncode == 2
+        assert problem in done.stderr

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from typing import Any
 
 from labconsole.cli.output import json_line
 from labconsole.cli.text.runs import run_row
@@ -176,29 +177,30 @@ class ReplayScreen:
     def finished(self, execution: PlanExecution, exit_status: int) -> None:
         """Tell machines how a plan ended."""
         self._started(execution)
-        outcome = execution.outcome
-        json_line(
-            {
-                "event": "plan_finished",
-                "at": now(),
-                "plan": execution.plan.name,
-                "hash": execution.plan.hash(),
-                "role": execution.plan.role,
-                "taken": outcome.taken,
-                "skipped": outcome.skipped,
-                "left_out": outcome.left_out,
-                "redone": outcome.redone,
-                "warm_ups": outcome.warm_ups,
-                "verdicts": dict(outcome.verdicts),
-                "invalid": [record.run_id for record in outcome.invalid],
-                "invalid_before": outcome.invalid_before,
-                "to_retake": outcome.to_retake,
-                "refused": [{"why": why, "trials": trials} for why, trials in outcome.refused],
-                "stopped": outcome.stopped and not outcome.steps.cut,
-                "ended_by": None if outcome.steps.cut else outcome.ended_by or None,
-                "exit_status": exit_status,
-            }
-        )
+        json_line({"event": "plan_finished", "at": now(), **outcome_json(execution, exit_status)})
+
+
+def outcome_json(execution: PlanExecution, exit_status: int) -> dict[str, Any]:
+    """How a plan ended."""
+    outcome = execution.outcome
+    return {
+        "plan": execution.plan.name,
+        "hash": execution.plan.hash(),
+        "role": execution.plan.role,
+        "taken": outcome.taken,
+        "skipped": outcome.skipped,
+        "left_out": outcome.left_out,
+        "redone": outcome.redone,
+        "warm_ups": outcome.warm_ups,
+        "verdicts": dict(outcome.verdicts),
+        "invalid": [record.run_id for record in outcome.invalid],
+        "invalid_before": outcome.invalid_before,
+        "to_retake": outcome.to_retake,
+        "refused": [{"why": why, "trials": trials} for why, trials in outcome.refused],
+        "stopped": outcome.stopped and not outcome.steps.cut,
+        "ended_by": None if outcome.steps.cut else outcome.ended_by or None,
+        "exit_status": exit_status,
+    }
 
 
 def now() -> str:

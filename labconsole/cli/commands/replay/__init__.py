@@ -40,6 +40,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="measure the plans once more, as PLAN@NAME, such as by night or by version under test; compare, gate and "
         "trend tell what has changed",
     )  # fmt: skip
+    parser.add_argument(
+        "--notify", metavar="COMMAND",
+        help="when the plans have ended, or cannot go on, run this command (words, no shell) with the outcome as JSON "
+        "on its standard input",
+    )  # fmt: skip
     add_shared(parser, "--drop-reasons", "--packet-times")
     parser.add_argument(
         "--telemetry", action="store_true",

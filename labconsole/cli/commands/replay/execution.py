@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from labconsole.api.testbed import load_testbed, open_session
 from labconsole.cli.commands.replay.choice import chosen_points, meant
 from labconsole.cli.commands.replay.dry_run import trials_dry_run
+from labconsole.cli.commands.replay.notify import notify, notify_words
 from labconsole.cli.commands.replay.of_guests import guests_dry_run, tell_trial, tell_trials
 from labconsole.cli.commands.replay.searches import searches_dry_run, tell_search, tell_searches
 from labconsole.cli.drive import drive, narrator
@@ -20,7 +21,7 @@ from labconsole.cli.options import hosts_path
 from labconsole.cli.output import plain_lines
 from labconsole.cli.plan_files import refuse_twice
 from labconsole.cli.text.of_guests import kind_of
-from labconsole.cli.text.replay import ReplayScreen
+from labconsole.cli.text.replay import ReplayScreen, now, outcome_json
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import Outcome, StepProgress
 from labconsole.engine.execution.runner import PlanRunner
@@ -135,7 +136,34 @@ def _replay(
         return max(status, Aborted.exit_code) if stopped else status
 
     nodes = list(dict.fromkeys(needed)) or [session.inventory.uut]
-    return drive(session, nodes, work, [narrator(args, quiet=True)], finish=runner.finish)
+    told = _Told(executions, session.inventory.testbed, notify_words(args.notify))
+    try:
+        status = drive(session, nodes, work, [narrator(args, quiet=True)], finish=runner.finish)
+    except LabError as exc:
+        told.ended(exc.exit_code, problem=str(exc))
+        raise
+    told.ended(status)
+    return status
+
+
+class _Told:
+    """Who is told how the plans ended, if anybody is."""
+
+    def __init__(self, executions: Sequence[PlanExecution], testbed: str, words: Sequence[str] | None) -> None:
+        self._executions, self._testbed, self._words = executions, testbed, words
+
+    def ended(self, status: int, *, problem: str | None = None) -> None:
+        if self._words is None:
+            return
+        plans = [outcome_json(each, 0 if each.outcome.complete else 1) for each in self._executions]
+        complete = status == 0 and all(each.outcome.complete for each in self._executions)
+        notify(
+            self._words,
+            {
+                "event": "replay_ended", "at": now(), "testbed": self._testbed, "complete": complete,
+                "exit_status": status, "problem": problem, "plans": plans,
+            },
+        )  # fmt: skip
 
 
 def _tell(screen: ReplayScreen, execution: PlanExecution, outcome: Outcome, *, as_json: bool) -> int:
