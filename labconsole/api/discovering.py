@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from pydantic import ValidationError
+
 from labconsole.api.testbed import connect
 from labconsole.contracts.ports import AgentLink
 from labconsole.engine.leases import Leases
@@ -41,6 +43,8 @@ def read_words(words: Sequence[str]) -> list[AskedMachine]:
             raise ConfigError("is not a machine", value=word, allowed=allowed)
         roles = tuple(role for role in ROLES if role in roles)
         found.append(AskedMachine(_name(address, roles, [each.name for each in found]), address, roles))
+    for each in found:
+        _node(each.address, False)
     addresses = [each.address for each in found]
     if len(set(addresses)) < len(addresses):
         raise ConfigError("names a machine twice", value=" ".join(words))
@@ -65,6 +69,14 @@ def _name(address: str, roles: Sequence[str], taken: Sequence[str]) -> str:
     return f"{name}{number}"
 
 
+def _node(address: str, become: bool) -> Node:
+    try:
+        return Node(address=address, roles=("uut",), become="sudo" if become else None)
+    except ValidationError as exc:
+        why = str(exc.errors()[0]["msg"]).removeprefix("Value error, ")
+        raise ConfigError(f"is not what one types after ssh: {why}", value=address) from None
+
+
 @asynccontextmanager
 async def held_nodes(
     asked: Sequence[AskedMachine], *, ssh_config: str | None, become: bool, take_over: bool
@@ -73,7 +85,7 @@ async def held_nodes(
 
     Raises NodeError, and LeaseHeld where somebody measures.
     """
-    nodes = {each.name: Node(address=each.address, roles=("uut",), become="sudo" if become else None) for each in asked}
+    nodes = {each.name: _node(each.address, become) for each in asked}
     defaults = Defaults() if ssh_config is None else Defaults(ssh_config=ssh_config)
     inventory = Inventory.model_construct(
         testbed="discover", emulated=False, injected=None, nodes=nodes, streams=(), platforms={}, defaults=defaults

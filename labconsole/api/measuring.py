@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from labconsole.api.asked import asked_point
+from labconsole.api.plan_files import held_for, refuse_twice
 from labconsole.api.session import connected, in_own_loop
 from labconsole.api.testbed import open_session
 from labconsole.engine.execution.execution import PlanExecution
@@ -87,14 +88,18 @@ async def replay_async(
         session = open_session(inventory, opened)
         read = [load_plan(path, inventory, also=session.check_background) for path in paths]
         meant = [plan if occasion is None else on_occasion(plan, occasion) for plan in read]
+        refuse_twice(paths, meant)
+        if len({plan.name for plan in meant}) < len(meant):
+            raise ConfigError("two of these plans have one name", value=", ".join(plan.name for plan in meant))
         for path, plan in zip(paths, meant, strict=True):
             for experiment in session.experiments:
                 with about(path):
                     experiment.refuse(experiment.steps(plan, None), plan, inventory, session.stage)
         executions = [PlanExecution(plan, session, on_progress) for plan in meant]
         needed = [node for plan in meant for point in plan.points for node in session.nodes_of(point.request)]
-        async with connected(session, list(dict.fromkeys(needed)) or [inventory.uut]):
-            await PlanRunner(executions, session, take_over=take_over).run()
+        with held_for(opened, inventory, meant):
+            async with connected(session, list(dict.fromkeys(needed)) or [inventory.uut]):
+                await PlanRunner(executions, session, take_over=take_over).run()
     return Replayed({execution.plan.name: execution.outcome for execution in executions})
 
 

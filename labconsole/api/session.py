@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TypeVar
 
 from labconsole.engine.live.events import NodeState
@@ -36,19 +36,23 @@ def in_own_loop(work: Callable[[], Coroutine[None, None, T]]) -> T:
 
     An interrupt cancels it, so that everything is undone on the nodes, and is raised then.
     """
-    loops: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[T]]] = []
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(work())
 
-    async def told() -> T:
-        task = asyncio.ensure_future(work())
-        loops.append((asyncio.get_running_loop(), task))
-        return await task
+    def body() -> T:
+        asyncio.set_event_loop(loop)
+        try:
+            return loop.run_until_complete(task)
+        finally:
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.run_until_complete(loop.shutdown_default_executor())
+            loop.close()
 
     with ThreadPoolExecutor(1, "labconsole") as thread:
-        future = thread.submit(lambda: asyncio.run(told()))
+        future = thread.submit(body)
         try:
             return future.result()
         except BaseException:
-            for loop, task in loops:
-                if not future.done():
-                    loop.call_soon_threadsafe(task.cancel)
+            with suppress(RuntimeError):  # it has ended meanwhile
+                loop.call_soon_threadsafe(task.cancel)
             raise

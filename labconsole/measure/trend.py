@@ -8,17 +8,32 @@ and which step is found, was simulated (docs/compare.md).
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 MINIMUM_RESULTS: Final = 4
 """Of a series that is cut: with fewer every cut would leave single results."""
 
 FOUND_STEPS: Final[dict[int, float]] = {
-    4: 14.3, 5: 12.3, 6: 10.4, 8: 7.9, 10: 6.5, 12: 5.6, 16: 4.6, 20: 3.8, 30: 2.9, 40: 2.4,
+    4: 17.8, 5: 14.7, 6: 11.7, 8: 8.3, 10: 7.0, 12: 6.0, 16: 4.7, 20: 3.9, 30: 3.0,
 }  # fmt: skip
 """The step in the middle of so many results that is found in 8 of 10 series, in standard deviations of a result: of
 400 simulated series of normal results each (150 from 30 on). Held by tests/unit/report/test_trends.py.
+"""
+
+
+LEAST_SPREAD_RATIO: Final = 1e-6
+"""Of the highest result: where less than half of them differ, what else is a step."""
+
+MEDIAN_OF_NEIGHBOURS: Final = 0.9539
+"""Median of the absolute difference of two normal results, in their deviation: 0.6745 times the root of two."""
+
+FROM_ZERO: Final = 200.0
+UNITS: Final = 41.0
+"""Where a series is moved to, and the unit in which its bits are counted, in deviations of a result: those of results
+that vary by 0.5 %, at jumpavg's usual resolution.
 """
 
 
@@ -39,7 +54,11 @@ def levels(values: Sequence[float]) -> list[Level]:
         return []
     sizes = [len(values)]
     if len(values) >= MINIMUM_RESULTS:
-        sizes = [len(group.run_list) for group in classify([float(value) for value in values])]
+        # jumpavg counts bits of the values themselves: what it finds would depend on how far they lie from zero.
+        spread = max(_spread(values), LEAST_SPREAD_RATIO * max(values))
+        lowest = min(values)
+        moved = [float(value - lowest + FROM_ZERO * spread) for value in values]
+        sizes = [len(group.run_list) for group in classify(moved, unit=spread / UNITS)]
     found, first = [], 0
     for size in sizes:
         held = values[first : first + size]
@@ -48,6 +67,11 @@ def levels(values: Sequence[float]) -> list[Level]:
         found.append(Level(first, first + size - 1, mean, sd))
         first += size
     return found
+
+
+def _spread(values: Sequence[float]) -> float:
+    """Standard deviation of a result, by the median of what neighbours differ by: a step moves it little."""
+    return statistics.median(abs(after - before) for before, after in pairwise(values)) / MEDIAN_OF_NEIGHBOURS
 
 
 def smallest_step_ratio(found: Sequence[Level]) -> float | None:

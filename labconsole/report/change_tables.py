@@ -11,6 +11,8 @@ from labconsole.measure.comparison import Pair
 from labconsole.measure.statistics.effects import digits_to_tell
 from labconsole.report.changes import Change, Changes, Scope, Side
 from labconsole.report.points import PointSummary
+from labconsole.report.sample import coverage
+from labconsole.report.tables import markdown_text
 from labconsole.report.tables import to_markdown as table_as_markdown
 from labconsole.report.words import (
     SIZE_COLUMNS,
@@ -78,10 +80,14 @@ def sentences(changes: Changes) -> Iterator[str]:
     if changes.factors:
         yield f"Compared by {', '.join(name.removesuffix('_bps').removesuffix('_s') for name in changes.factors)}."
     if "set-ups" in changes.scopes:
+        held = [each for each in changes.changes if each.scope == "set-ups"]
+        boots = [
+            max(_boots(point) for point in side) for side in zip(*((c.before, c.after) for c in held), strict=True)
+        ]
         yield (
-            "Set-ups are of fewer than three boots of the machine a side: a difference may be one of the boots, or of "
-            "the time that lies between the two sides, and not of what was changed. Three boots a side, or both in "
-            "the blocks of one plan, tell them apart."
+            f"Set-ups are of {count(boots[0], 'boot')} of the machine before and {boots[1]} after: a difference may be "
+            "one of the boots, or of the time that lies between the two sides, and not of what was changed. Three "
+            "boots a side, or both in the blocks of one plan, tell them apart."
         )
     if not changes.differences:
         yield "Nothing else that is known of runs, nodes and platforms differs."
@@ -108,10 +114,26 @@ def _result(changes: Changes) -> str:
 def _reservations(side: Side, name: str) -> Iterator[str]:
     for pooled in side.pooled:
         yield f"Runs {name} are averaged although they differ: {pooled}."
+    for facts in side.digest.planned.values():
+        if facts.first_set_ups is not None and facts.set_ups != facts.first_set_ups:
+            yield (
+                f"Plan {facts.name} asked for {facts.first_set_ups} set-ups at first and for {facts.set_ups} later: "
+                "what is added after a look makes false findings more frequent."
+            )
+    missing, planned = missing_places(side)
+    if missing:
+        yield f"Of {planned} trials that are planned {name}, {missing} have not been taken."
     left_out = len(side.kept.excluded)
     if left_out:
         reasons = ", ".join(f"{code} {many}" for code, many in side.kept.excluded_by_reason)
         yield f"{left_out} of {count(left_out + len(side.kept.entered), 'run')} {name} enter no mean: {reasons}."
+
+
+def missing_places(side: Side) -> tuple[int, int]:
+    """Trials of the side's plans that have not been taken at all, and how many are planned, where that is known."""
+    known = [each for each in coverage(side.kept, side.digest.planned) if each.planned is not None]
+    missing = sum(max(0, (each.planned or 0) - (each.taken - each.retaken)) for each in known)
+    return missing, sum(each.planned or 0 for each in known)
 
 
 def design_words(change: Change) -> str:
@@ -188,11 +210,11 @@ def _side(point: PointSummary) -> tuple[Cell, ...]:
 
 def to_markdown(changes: Changes) -> Iterator[str]:
     """The sentences as a list, then the tables."""
-    yield from (f"- {sentence}" for sentence in sentences(changes))
+    yield from (f"- {markdown_text(sentence)}" for sentence in sentences(changes))
     for table in (changes_table(changes) if changes.changes else None, differences_table(changes)):
         if table is not None:
             yield ""
-            yield table_as_markdown(table).rstrip("\n")
+            yield table_as_markdown(table, foreign=True).rstrip("\n")
 
 
 def to_json(changes: Changes) -> dict[str, Any]:

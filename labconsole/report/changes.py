@@ -46,6 +46,7 @@ SAID: Final = ("labconsole_version", "observe", "sender", "witness", "flow contr
 
 NO_SET_UPS: Final = "runs without blocks on one side: how far set-ups differ is not known"
 FEW_SET_UPS: Final = "fewer than 3 set-ups a side"
+SHARED_BOOTS: Final = "some boots of the machine are on both sides, and the others may differ"
 NOTHING_LOST: Final = "both sides forwarded all that they were offered"
 LOSS_UNKNOWN: Final = "what the unit under test lost is not known"
 OFFERED_LESS: Final = "one side forwarded all that it was offered, which is less than the other one forwarded"
@@ -144,13 +145,16 @@ class Changes:
         return frozenset(each.scope for each in self.changes if each.scope is not None)
 
 
-def find_changes(before: Side, after: Side, margin_ratio: float | None) -> Changes:
-    """``before`` and ``after`` share no run. ``margin_ratio``: None, what all their plans declare."""
+def find_changes(before: Side, after: Side, margin_ratio: float | None, *, across_factors: bool = True) -> Changes:
+    """``before`` and ``after`` share no run. ``margin_ratio``: None, what all their plans declare.
+
+    ``across_factors``: whether points match that differ in a factor with one value on either side.
+    """
     if margin_ratio is None:
         declared = {each.margin_ratio for side in (before, after) for each in side.digest.facts.values()}
         margin_ratio = declared.pop() if len(declared) == 1 else None
     points = before.points, after.points
-    factors = _compared_factors(*points)
+    factors = _compared_factors(*points) if across_factors else ()
     ours, theirs = (_by_key(held, factors) for held in (points[1], points[0]))
     changes = [
         _change(key, theirs[key][0], held[0], (before, after))
@@ -196,7 +200,7 @@ def _by_key(points: Sequence[PointSummary], factors: Sequence[str]) -> dict[Desi
 def _change(key: DesignKey, before: PointSummary, after: PointSummary, sides: tuple[Side, Side]) -> Change:
     effect, scope, why = _effect(before, after, sides)
     bound, why_not = _bound(before, after)
-    if why is None and why_not is not None:
+    if why_not is not None and (why is None or why_not == NOTHING_LOST):
         effect, scope, why = None, None, why_not
     return Change(key=key, before=before, after=after, effect=effect, scope=scope, why=why, bound=bound)
 
@@ -233,7 +237,9 @@ def _effect(
         one, other = ({block: means[block] for block in shared} for means in (ours, theirs))
         return _told(paired_effect(one, other, packets=packets), "blocks")
     boots = [means_of_boots(ours, after.boots), means_of_boots(theirs, before.boots)]
-    if not boots[0].keys() & boots[1].keys() and min(map(len, boots)) >= MINIMUM_BLOCKS:
+    if min(map(len, boots)) >= MINIMUM_BLOCKS:
+        if boots[0].keys() & boots[1].keys():
+            return None, None, SHARED_BOOTS
         return _told(unpaired_effect(list(boots[0].values()), list(boots[1].values()), packets=packets), "boots")
     if min(len(ours), len(theirs)) < MINIMUM_BLOCKS:
         return None, None, FEW_SET_UPS
@@ -278,7 +284,7 @@ def differences(before: Side, after: Side) -> list[Pair]:
         for name in [*one, *(each for each in other if each not in one)]:
             before_it, after_it = (None if name not in held else held[name].newest for held in (one, other))
             found += [pair for pair in different(f"{section} {name}", before_it, after_it) if not pair.expected]
-    told = {pair.label for pair in found}
+    told = {(pair.label, pair.left, pair.right) for pair in found}
     words = [(name, ", ".join(before.conditions(name)), ", ".join(after.conditions(name))) for name in POOLED]
     words += [
         (name, ", ".join(sorted(theirs.said.get(name, {}))), ", ".join(sorted(ours.said.get(name, {}))))
@@ -286,7 +292,7 @@ def differences(before: Side, after: Side) -> list[Pair]:
     ]
     of_runs = [
         Pair("Runs", name, one_of or None, other_of or None) for name, one_of, other_of in words
-        if one_of != other_of and name not in told
+        if one_of != other_of and (name, one_of, other_of) not in told
     ]  # fmt: skip
     return [*of_runs, *found]
 

@@ -21,6 +21,7 @@ from labconsole.model.record.run import FORMAT
 from labconsole.model.record.search import SearchRecord
 from labconsole.model.record.summary import RunFilter, RunSummary
 from labconsole.report.assembly import Report, assemble
+from labconsole.report.change_tables import missing_places
 from labconsole.report.changes import Side
 from labconsole.report.digest import Digest
 from labconsole.report.evaluation import evaluate
@@ -88,7 +89,7 @@ class Wanted(NamedTuple):
 def wanted(request: ReportRequest, store: RunStore, *, place: str, words: str) -> Wanted:
     """The runs of a request. Raises ConfigError where it chooses by outcome."""
     query, where = parse_filter(request.filter), _filter(request, [load_plan(path) for path in request.plan_files])
-    _selection(request, query, store.list(where))
+    require_free(query, store.list(where), allowed=False, offer=False)
     return Wanted(words, place, store, where, query)
 
 
@@ -106,12 +107,20 @@ def gather_sides(before: Wanted, after: Wanted, *, on_unreadable: Callable[[Stor
 
 
 def gather_occasions(
-    plan: str, query: Query, store: RunStore, *, on_unreadable: Callable[[StoreError], None]
+    plan: str,
+    query: Query,
+    store: RunStore,
+    *,
+    on_unreadable: Callable[[StoreError], None],
+    tell: Callable[[str], None],
 ) -> list[Side]:
-    """Every occasion on which a plan of this name was measured, on each testbed. Raises ConfigError without any."""
+    """Every occasion on which a plan of this name was measured, on each testbed. Raises ConfigError without any.
+
+    One that is not complete is told and left out: whether it is will not depend on its outcome.
+    """
     stored = store.list()
     of_plan = [run for run in stored if _base(run.plan_name) == plan and run.role != "telemetry"]
-    require_free(query, of_plan, allowed=False)
+    require_free(query, of_plan, allowed=False, offer=False)
     meant = [run for run in query.select(of_plan) if not is_search_trial(run)]
     if not meant:
         names = sorted({_base(run.plan_name) for run in stored if run.plan_name})
@@ -124,10 +133,24 @@ def gather_occasions(
     for (plan_hash, fingerprint), runs in groups.items():
         kept = sample(runs, admission)
         where = RunFilter(plan_hash=plan_hash, testbed_fingerprint=fingerprint)
-        digest = _digest(store, where, kept, on_unreadable)
         words = runs[0].plan_name or ""
-        found.append(Side(words=words, place=store.name, kept=kept, admission=admission, digest=digest))
-    return [side for side in found if side.kept.entered]
+        side = Side(
+            words=words, place=store.name, kept=kept, admission=admission,
+            digest=_digest_of_entered(store, where, kept, on_unreadable),
+        )  # fmt: skip
+        missing, planned = missing_places(side)
+        if missing:
+            tell(f"{words} is left out: {missing} of its {planned} trials have not been taken")
+        elif side.kept.entered:
+            found.append(side)
+    return found
+
+
+def _digest_of_entered(
+    store: RunStore, where: RunFilter, kept: KeptRuns, on_unreadable: Callable[[StoreError], None]
+) -> Digest:
+    """What a comparison tells beside its result is of runs that it rests on."""
+    return _digest(store, where, KeptRuns(kept.entered, (), {}), on_unreadable)
 
 
 def _base(plan_name: str | None) -> str:
@@ -145,7 +168,7 @@ def _side(asked: Wanted, on_unreadable: Callable[[StoreError], None]) -> Side:
     if not meant:
         raise _no_runs(stored, store, f"{asked.place} ({asked.words})", by_file=where.plan_hash is not None)
     kept = sample(meant, admission := admit(stored, {run.run_id for run in meant}))
-    digest = _digest(store, where, kept, on_unreadable)
+    digest = _digest_of_entered(store, where, kept, on_unreadable)
     return Side(words=asked.words, place=asked.place, kept=kept, admission=admission, digest=digest)
 
 

@@ -8,15 +8,19 @@ is shown not to have (at 5 % without adjustment: that all points pass claims eac
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from labconsole.errors import ConfigError
+from labconsole.measure.maximum import REACHED_LOSS_RATIO
 from labconsole.measure.statistics.effects import SIGNIFICANCE, fall_p, holm
+from labconsole.measure.statistics.set_ups import set_up_means
 from labconsole.report.change_tables import design_words
 from labconsole.report.changes import NOTHING_LOST, OFFERED_LESS, Change, Changes
+from labconsole.report.points import PointSummary
 from labconsole.report.sample import Coverage, FilePoint, coverage
-from labconsole.report.words import asked_words, percent
+from labconsole.report.words import asked_words, count, percent
 
 Outcome = Literal["passed", "worse", "undecided", "not measured"]
 
@@ -50,6 +54,7 @@ class Gate:
 
 def judge(changes: Changes, asked: Sequence[FilePoint], margin_ratio: float) -> Gate:
     """``asked``: the points of the plan, each of which has to pass."""
+    _refuse_alike(asked)
     point_of = {run.run_id: run.plan_point for run in changes.after.kept.entered}
     by_point = {point_of[each.after.run_ids[0]]: each for each in changes.changes}
     alone = {point_of[point.run_ids[0]] for point in changes.only_after}
@@ -89,14 +94,36 @@ def _judge(
         return ("undecided", NOT_IN_BASELINE) if alone else ("not measured", "none of its trials enters a mean")
     if change.why == NOTHING_LOST:
         return _carried(change, margin_ratio)
+    dead = sum(not mean for mean in set_up_means(change.after.values_bps).values())
+    if dead and all(set_up_means(change.before.values_bps).values()):
+        return "worse", f"nothing was forwarded in {dead} of {count(change.after.set_ups, 'set-up')}"
     if change.why is not None or worse_p is None:
         return "undecided", change.why or "nothing can be tested"
     figures = _figures(change, margin_ratio)
     if worse_p <= SIGNIFICANCE:
         return "worse", figures
+    if change.bound and _carries_all(change.before):
+        return "undecided", f"{figures}: the baseline lost nothing here, and may have had more to give"
     if falls[number][1] <= SIGNIFICANCE:
         return "passed", figures
     return "undecided", figures
+
+
+def _carries_all(point: PointSummary) -> bool:
+    return point.missing_ratio is not None and point.missing_ratio < REACHED_LOSS_RATIO
+
+
+def _refuse_alike(asked: Sequence[FilePoint]) -> None:
+    """Points that differ in what runs are averaged over. Raises ConfigError."""
+    seen: dict[Hashable, int] = {}
+    for point in asked:
+        key = (point.platform, point.frame, point.sources, point.target_bps, point.background, point.duration_s)
+        if key in seen:
+            raise ConfigError(
+                f"points {seen[key]} and {point.plan_point} of the plan differ in generator or observe alone, which a "
+                "gate does not tell apart"
+            )
+        seen[key] = point.plan_point
 
 
 def _lacking(taken: Coverage | None) -> str | None:

@@ -98,8 +98,8 @@ def outcomes(query: Query, runs: Sequence[RunRow] | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def require_free(query: Query, runs: Sequence[RunRow], *, allowed: bool) -> tuple[str, ...]:
-    """The same; raises ConfigError where outcomes were not ``allowed`` to be chosen.
+def require_free(query: Query, runs: Sequence[RunRow], *, allowed: bool, offer: bool = True) -> tuple[str, ...]:
+    """The same; raises ConfigError where outcomes were not ``allowed`` to be chosen. ``offer``: whether they could be.
 
     Where they were, what counts as one is told from the filter alone: a bundle holds only the runs that were meant, and
     from them nobody can see whether a time cut anything.
@@ -121,7 +121,7 @@ def require_free(query: Query, runs: Sequence[RunRow], *, allowed: bool) -> tupl
             "conditions"
         )
     raise ConfigError(
-        f"{problem}, or use {BY_OUTCOME}: page, captions and manifest then say so",
+        problem + (f", or use {BY_OUTCOME}: page, captions and manifest then say so" if offer else ""),
         key="FILTER", value=query.text,
         allowed=", ".join((*FREE, "started where it cuts no plan")),
     )  # fmt: skip

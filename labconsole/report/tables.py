@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from labconsole.contracts.report import Figure, Table
+from labconsole.text.harmless import harmless
 from labconsole.text.spreadsheet import harmless_cell
 
 LATEX_SPECIAL = {
@@ -31,21 +33,37 @@ def to_csv(table: Table) -> str:
     return out.getvalue()
 
 
-def to_markdown(table: Table) -> str:
-    """A pipe table under its title."""
+_MARKDOWN = re.compile(r"[\\`*_\[\]<>#!|~]")
+_MENTION = re.compile(r"(?<![\w])@")
+"""What calls somebody on the pages of a forge; a plan's name has a letter before it."""
+
+
+def markdown_text(text: str) -> str:
+    """Foreign text as Markdown shows it literally, in one line: no image, no link, no heading, nobody called."""
+    plain = " ".join(harmless(text).split())
+    return _MENTION.sub("@\u200b", _MARKDOWN.sub(r"\\\g<0>", plain))
+
+
+def to_markdown(table: Table, *, foreign: bool = False) -> str:
+    """A pipe table under its title. ``foreign``: for where what a node said must not be read as Markdown."""
+    text = markdown_text if foreign else _piped
 
     def line(cells: Sequence[str]) -> str:
-        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+        return "| " + " | ".join(map(text, cells)) + " |"
 
     rule = "|" + "|".join(" --- " if left else " ---: " for left in table.left) + "|"
     lines = [
-        f"**{labelled(table)}**",
+        f"**{markdown_text(labelled(table)) if foreign else labelled(table)}**",
         "",
         line(table.headings),
         rule,
         *(line(row) for row in table.shown),
     ]
     return "\n".join([*lines, *(["", table.note] if table.note else [])]) + "\n"
+
+
+def _piped(cell: str) -> str:
+    return cell.replace("|", "\\|")
 
 
 def to_latex(table: Table) -> str:

@@ -6,20 +6,21 @@ differs between occasions, such as the boot of the machine, is in the spread tha
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from labconsole.contracts.report import Figure, Mark, Panel, PlottedCurve, Table
 from labconsole.measure.comparison import Pair
 from labconsole.measure.maximum import REACHED_LOSS_RATIO
 from labconsole.measure.trend import MINIMUM_RESULTS, Level, levels, smallest_step_ratio
-from labconsole.report.changes import DesignKey, Side, design_key, differences
+from labconsole.report.changes import LOSS_UNKNOWN, DesignKey, Side, design_key, differences
 from labconsole.report.points import PointSummary
 from labconsole.report.words import UNKNOWN, asked_words, number, percent
 
 ALL_CARRIED: Final = "all that was offered was forwarded each time: the rate is the sender's"
+NOTHING_FORWARDED: Final = "nothing was forwarded on one occasion at least"
 TOO_FEW: Final = f"fewer than {MINIMUM_RESULTS} occasions"
 
 
@@ -52,13 +53,25 @@ class Trend:
 def find_trends(sides: Sequence[Side]) -> list[Trend]:
     """``sides``: one for each occasion, with the runs of that occasion alone."""
     ordered = sorted(sides, key=_began)
+    places = _testbeds(ordered)
     series: dict[tuple[DesignKey, str], list[tuple[Side, PointSummary]]] = {}
     for side in ordered:
         for point in side.points:
-            testbed = point.design.conditions.testbed or side.kept.entered[0].testbed
-            series.setdefault((design_key(point), testbed), []).append((side, point))
+            series.setdefault((design_key(point), places[id(side)]), []).append((side, point))
     testbeds = {testbed for _, testbed in series}
     return [_trend(held, f" on {testbed}" if len(testbeds) > 1 else "") for (_, testbed), held in series.items()]
+
+
+def _testbeds(ordered: Sequence[Side]) -> dict[int, str]:
+    """The testbed of each side, by its name; by name and fingerprint where two of one name were used by turns."""
+    told = {id(side): (side.kept.entered[0].testbed, side.kept.entered[0].testbed_fingerprint) for side in ordered}
+    found = {}
+    for side in ordered:
+        name, fingerprint = told[id(side)]
+        own = [each[1] for each in told.values() if each[0] == name]
+        changes = sum(before != after for before, after in pairwise(own))
+        found[id(side)] = name if changes < len(set(own)) else f"{name} ({fingerprint})"
+    return found
 
 
 def _began(side: Side) -> str:
@@ -68,9 +81,15 @@ def _began(side: Side) -> str:
 def _trend(held: Sequence[tuple[Side, PointSummary]], where: str) -> Trend:
     points = tuple(point for _, point in held)
     carried = [each.missing_ratio is not None and each.missing_ratio < REACHED_LOSS_RATIO for each in points]
-    why = ALL_CARRIED if all(carried) else TOO_FEW if len(points) < MINIMUM_RESULTS else None
     values = [point.rate_bps.mean for point in points]
-    cut = levels(values) if why is None and min(values) > 0 else levels(values[:0])
+    why = (
+        ALL_CARRIED if all(carried)
+        else TOO_FEW if len(points) < MINIMUM_RESULTS
+        else LOSS_UNKNOWN if None in [point.missing_ratio for point in points]
+        else NOTHING_FORWARDED if not min(values) > 0
+        else None
+    )  # fmt: skip
+    cut = levels(values if why is None else ())
     steps = tuple(
         TrendStep(
             occasion=held[after.first][0].words,
@@ -78,7 +97,7 @@ def _trend(held: Sequence[tuple[Side, PointSummary]], where: str) -> Trend:
             change_ratio=after.mean / before.mean - 1,
             differences=tuple(differences(held[before.last][0], held[after.first][0])),
         )
-        for before, after in itertools.pairwise(cut)
+        for before, after in pairwise(cut)
     )
     return Trend(
         words=asked_words(points[0].design) + where, occasions=tuple(side.words for side, _ in held), points=points,

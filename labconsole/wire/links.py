@@ -29,7 +29,9 @@ class Pause(Message):
 
 
 class NodeLinkState(Message):
-    """One interface; None is unknown. ``namespace`` "" is the node's own; ``master``: the bridge it belongs to."""
+    """One interface; None is unknown. ``namespace`` "" is the node's own; ``master``: the bridge it belongs to;
+    ``parent``: the interface that a VLAN or the like is on.
+    """
 
     namespace: Name
     index: Index
@@ -43,6 +45,7 @@ class NodeLinkState(Message):
     speed_bps: Optional[Count]
     pause: Optional[Pause]
     master: Optional[Name]
+    parent: Optional[Name] = None
 
 
 Interfaces = Annotated[List[NodeLinkState], Most(MAX_INTERFACES)]

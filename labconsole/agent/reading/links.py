@@ -46,6 +46,10 @@ def read_links(namespace: str) -> List[Dict[str, Any]]:
                     "speed_bps": None if speed_mbps is None else speed_mbps * 1000 * 1000,
                     "pause": tool.pause(name),
                     "master": names.get(message.get("IFLA_MASTER")),
+                    # Of a veth it is the other end; of another namespace, an index that means nothing here.
+                    "parent": None
+                    if message.get(("linkinfo", "kind")) == "veth" or message.get("IFLA_LINK_NETNSID") is not None
+                    else names.get(message.get("IFLA_LINK")),
                 }
             )
     return links

@@ -35,7 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "plan", nargs="?", help="set: a plan's file, or its name as its runs have it, such as nightly@main"
     )
     parser.add_argument("--occasion", metavar="NAME", help="set: with a file, the occasion on which it was measured")
-    parser.add_argument("--testbed", metavar="NAME", help="set: the testbed, where the plan was measured on several")
+    parser.add_argument(
+        "--testbed",
+        metavar="NAME",
+        help="set: of the testbeds that it was measured on, the one of this name or fingerprint",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -81,22 +85,27 @@ def _set(store: RunStore, args: argparse.Namespace) -> Baseline:
     if NAME.fullmatch(args.name) is None:
         raise ConfigError("is not a name", value=args.name, allowed=NAME_WORDS)
     if is_plan(args.plan):
-        from labconsole.cli.plan_files import plan_on
+        from labconsole.api.plan_files import plan_on
 
-        where = RunFilter(plan_hash=plan_on(Path(args.plan), args.occasion, args.hosts).hash(), testbed=args.testbed)
+        where = RunFilter(plan_hash=plan_on(Path(args.plan), args.occasion, args.hosts).hash())
     elif args.occasion is not None:
         raise ConfigError("is for a plan's file; a plan's name has it after the @", key="--occasion")
     else:
-        where = RunFilter(plan_name=args.plan, testbed=args.testbed)
+        where = RunFilter(plan_name=args.plan)
     runs = [run for run in store.list(where) if run.role != "telemetry" and run.plan_hash is not None]
+    if args.testbed is not None:
+        runs = [run for run in runs if args.testbed in (run.testbed, run.testbed_fingerprint)]
     if not runs:
         raise ConfigError(f"no run of this plan is saved in {store.name}", value=args.plan)
     meant = {(run.plan_hash, run.testbed_fingerprint): run for run in runs}
     if len(meant) > 1:
-        several = ", ".join(sorted(f"plan {key} on {run.testbed}" for (key, _), run in meant.items()))
-        raise ConfigError(
-            "is more than one measurement; use the plan's file, --testbed, or both", value=args.plan, allowed=several
+        several = ", ".join(
+            sorted(f"plan {key} on {run.testbed} ({run.testbed_fingerprint})" for (key, _), run in meant.items())
         )
+        raise ConfigError(
+            "is more than one measurement; use the plan's file, --testbed, or both",
+            value=args.plan, allowed=", ".join(several),
+        )  # fmt: skip
     ((plan_hash, fingerprint),) = meant
     newest = runs[0]
     assert plan_hash is not None

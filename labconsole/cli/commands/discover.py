@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from labconsole.cli.commands import About
 from labconsole.cli.options import add_common, add_shared
-from labconsole.cli.output import json_line, plain_lines
+from labconsole.cli.output import complain, json_line, plain_lines
 from labconsole.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -59,6 +59,8 @@ def run(args: argparse.Namespace) -> int:
         )
     if args.out.exists():
         raise ConfigError("already exists; name another with --out", key="--out", value=str(args.out))
+    if not args.yes and not sys.stdin.isatty():
+        raise ConfigError("needs --yes: nobody can be asked", key="discover")
     if args.json and not args.yes:
         raise ConfigError("needs --yes: nobody can be asked", key="--json")
     found = asyncio.run(_tried(args, asked))
@@ -68,8 +70,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _tried(args: argparse.Namespace, asked: Sequence[AskedMachine]) -> tuple[Wiring, Proposal] | None:
-    import asyncio
-
     from labconsole.api.discovering import held_nodes, said_roles
     from labconsole.cli.text import discovery as text
     from labconsole.engine.discovery.probing import probe, read_ports
@@ -80,15 +80,19 @@ async def _tried(args: argparse.Namespace, asked: Sequence[AskedMachine]) -> tup
         ports, alone = await read_ports(links)
         _say(args, text.before(ports, alone))
         if not ports:
+            if args.json:
+                json_line(text.alone_json(alone))
             return None
         question = f"Send 5 frames from each of these {len(ports)} ports?"
-        if not await asyncio.to_thread(_agreed, args, question):
+        if not await _agreed_meanwhile(args, question):
             return None
-        heard, refused, ports = await probe(links, ports)
-    wiring = find_wiring(ports, heard, refused)
+        found = await probe(links, ports)
+    for sentence in found.not_undone:
+        complain(f"not put back: {sentence}")
+    wiring = find_wiring(found.ports, found.heard, found.refused)
     proposal = propose([each.name for each in asked], said_roles(asked), wiring)
     if args.json:
-        json_line(text.to_json(ports, alone, wiring, proposal))
+        json_line(text.to_json(found.ports, alone, wiring, proposal) | {"not_undone": found.not_undone})
     _say(args, text.after(wiring, proposal))
     return wiring, proposal
 
@@ -127,10 +131,28 @@ def _say(args: argparse.Namespace, lines: Sequence[str]) -> None:
         plain_lines(*lines)
 
 
+async def _agreed_meanwhile(args: argparse.Namespace, question: str) -> bool:
+    """The same while links are kept alive. Who interrupts does not wait for the thread that reads."""
+    import asyncio
+    import threading
+
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[bool] = loop.create_future()
+
+    def tell(agreed: bool) -> None:
+        if not answer.done():
+            answer.set_result(agreed)
+
+    def ask() -> None:
+        agreed = _agreed(args, question)
+        loop.call_soon_threadsafe(tell, agreed)
+
+    threading.Thread(target=ask, daemon=True).start()
+    return await answer
+
+
 def _agreed(args: argparse.Namespace, question: str) -> bool:
     if args.yes:
         return True
-    if not sys.stdin.isatty():
-        raise ConfigError("needs --yes: nobody can be asked", key="discover")
     plain_lines(question + " [y/N]")
     return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -22,6 +22,7 @@ EXTRAS = {
     "report": (("matplotlib", "jinja2"), "figure files and the page of reports"),
     "postgresql": (("psycopg",), "a run store on a server"),
     "parquet": (("pyarrow",), "exports as Parquet"),
+    "metrics": (("prometheus_client",), "metrics for Prometheus"),
 }
 """Optional packages by the name that pip takes, and what for."""
 

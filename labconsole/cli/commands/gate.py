@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0 where all points pass; what --undecided says where none is worse; else 1."""
-    from labconsole.cli.plan_files import plan_on
+    from labconsole.api.plan_files import plan_on
     from labconsole.cli.text import gate as text
     from labconsole.store.open import open_store
 
@@ -58,14 +58,15 @@ def run(args: argparse.Namespace) -> int:
     with open_store(args.store, write=False) as store:
         found = _judge(args, plan, store)
     if args.junit is not None:
-        _write(args.junit, text.junit(plan.name, args.baseline, found), "--junit")
+        _write(args.junit, text.junit(plan.name, args.baseline, found, undecided_passes=not args.undecided), "--junit")
     if args.markdown is not None:
         _write(args.markdown, "\n".join(text.markdown(plan.name, args.baseline, found)) + "\n", "--markdown")
     if args.json:
         json_line(text.to_json(plan.name, args.baseline, found))
     else:
         plain_lines(*text.lines(plan.name, args.baseline, found))
-    status: dict[str, int] = {"passed": 0, "undecided": args.undecided}
+    # What was not measured never passes; where the undecided is skipped, so is that.
+    status: dict[str, int] = {"passed": 0, "undecided": args.undecided, "not measured": args.undecided or 1}
     return status.get(found.outcome, 1)
 
 
@@ -95,13 +96,20 @@ def _judge(args: argparse.Namespace, plan: Plan, store: RunStore) -> Gate:
     of_baseline = RunFilter(
         plan_hash=baseline.plan_hash, testbed_fingerprint=baseline.testbed_fingerprint, until=baseline.set_at
     )
+    of_plan = RunFilter(plan_hash=plan.hash(), testbed_fingerprint=baseline.testbed_fingerprint)
+    if not store.count(of_plan) and (elsewhere := store.list(RunFilter(plan_hash=plan.hash()), limit=1)):
+        raise ConfigError(
+            f"{plan.name} was measured on testbed {elsewhere[0].testbed} ({elsewhere[0].testbed_fingerprint}), and "
+            f"baseline {baseline.name} on {baseline.testbed} ({baseline.testbed_fingerprint})"
+        )
     words = f"{baseline.plan_name} (baseline {baseline.name})"
     before, after = gather_sides(
         Wanted(words, place, store, of_baseline, everything),
-        Wanted(plan.name, place, store, RunFilter(plan_hash=plan.hash()), everything),
+        Wanted(plan.name, place, store, of_plan, everything),
         on_unreadable=complain,
     )
-    return judge(find_changes(before, after, margin_ratio), file_points([plan]), margin_ratio)
+    found = find_changes(before, after, margin_ratio, across_factors=False)
+    return judge(found, file_points([plan]), margin_ratio)
 
 
 def _write(path: Path, text: str, option: str) -> None:

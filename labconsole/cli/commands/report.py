@@ -117,7 +117,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _request(args: argparse.Namespace) -> ReportRequest:
     """What the options ask for. Raises ConfigError."""
-    from labconsole.cli.plan_files import refuse_twice
+    from labconsole.api.plan_files import refuse_twice
     from labconsole.model.plan.loader import load_plan
     from labconsole.report.request import ReportRequest
 

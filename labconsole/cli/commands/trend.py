@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("use either --json or --markdown")
     query = parse_filter(args.filter)
     with open_store(args.store, write=False) as store:
-        sides = gather_occasions(args.plan, query, store, on_unreadable=complain)
+        sides = gather_occasions(args.plan, query, store, on_unreadable=complain, tell=complain)
     trends = find_trends(sides)
     if args.json:
         for each in trends:

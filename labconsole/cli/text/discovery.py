@@ -45,10 +45,15 @@ def _wiring(wiring: Wiring) -> Iterator[str]:
             f"not told apart: {', '.join(map(str, group))} hear each other: a switch joins them; give each cable a "
             "VLAN of its own, or connect them directly"
         )
+    for port, why in wiring.refused.items():
+        yield f"could not send: {port} ({why})"
     for one, other in wiring.one_way:
-        yield f"one way only: {other} hears {one}, and is not heard by it: look at both ports' error counters"
+        if other not in wiring.refused:
+            yield f"one way only: {other} hears {one}, and is not heard by it: look at both ports' error counters"
     for port in wiring.silent:
-        why = wiring.refused.get(port) or "no cable, or its other end is not among these"
+        if port in wiring.refused:
+            continue
+        why = "no cable, or its other end is not among these"
         if port in wiring.elsewhere:
             why = f"wired to {', '.join(wiring.elsewhere[port])}, which is left alone"
         yield f"no answer: {port} ({why})"
@@ -76,6 +81,11 @@ def _proposal(proposal: Proposal) -> Iterator[str]:
         yield f"before you measure, set up: {', '.join(down)} (they were set up to be tried, and are down again)"
     if proposal.spare:
         yield f"in no stream: {', '.join(map(str, proposal.spare))} (for as many sources as sinks)"
+
+
+def alone_json(alone: Sequence[LeftAlone]) -> dict[str, Any]:
+    """Where no port is free to be tried."""
+    return {"ports": [], "left_alone": [{"port": str(each), "why": each.why} for each in alone]}
 
 
 def to_json(ports: Sequence[Port], alone: Sequence[LeftAlone], wiring: Wiring, proposal: Proposal) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 from labconsole.report.change_tables import sentences, to_markdown
 from labconsole.report.change_tables import to_json as changes_json
 from labconsole.report.gating import Gate, Outcome
+from labconsole.report.tables import markdown_text
 from labconsole.text.harmless import harmless
 
 SHOWN: dict[Outcome, str] = {
@@ -33,9 +34,9 @@ def lines(plan: str, baseline: str, gate: Gate) -> Iterator[str]:
 
 def markdown(plan: str, baseline: str, gate: Gate) -> Iterator[str]:
     """For the summary of a CI job: the verdict, a line a point, then the comparison."""
-    yield f"### {verdict(plan, baseline, gate)}"
+    yield f"### {markdown_text(verdict(plan, baseline, gate))}"
     yield ""
-    yield from (f"- **{each.outcome}**: {each.point}: {each.detail}" for each in gate.judged)
+    yield from (f"- **{each.outcome}**: {markdown_text(f'{each.point}: {each.detail}')}" for each in gate.judged)
     yield ""
     yield from to_markdown(gate.changes)
 
@@ -52,15 +53,16 @@ def to_json(plan: str, baseline: str, gate: Gate) -> dict[str, Any]:
     }
 
 
-def junit(plan: str, baseline: str, gate: Gate) -> str:
-    """A suite named after the plan, with a case for each design point."""
-    from junitparser import Failure, JUnitXml, TestCase, TestSuite
+def junit(plan: str, baseline: str, gate: Gate, *, undecided_passes: bool = False) -> str:
+    """A suite named after the plan, with a case for each design point; the undecided is skipped where it passes."""
+    from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite
 
     suite = TestSuite(harmless(f"{plan} against {baseline}"))
     for each in gate.judged:
         case = TestCase(harmless(each.point), classname=harmless(plan))
         if each.outcome != "passed":
-            case.result = [Failure(harmless(each.detail), each.outcome)]
+            skipped = undecided_passes and each.outcome == "undecided"
+            case.result = [(Skipped if skipped else Failure)(harmless(each.detail), each.outcome)]
         else:
             case.system_out = harmless(each.detail)
         suite.add_testcase(case)

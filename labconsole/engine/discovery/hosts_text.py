@@ -58,7 +58,7 @@ def _lines(
         ends = f"{stream.source} ── {stream.uut_in}   {stream.uut_out} ── {stream.sink}"
         yield f"#     {ends}        stream s{number}"
     yield ""
-    yield "# A name for this testbed. It stands in every record; runs of different testbeds are never averaged."
+    yield "# A name for this testbed. It stands in every record; a report never averages runs of different testbeds."
     yield f"testbed: {_word(testbed)}"
     yield ""
     if all(port.driver == "veth" for each in streams for port in (each.source, each.uut_in, each.uut_out, each.sink)):

@@ -54,6 +54,11 @@ def sort_ports(
     ports, alone = [], []
     kinds = {each.name: each.kind for each in links if not each.namespace}
     used = _used(ssh_interface, addresses, routes)
+    parents = {each.name: each.parent for each in links if not each.namespace and each.parent}
+    for name in [*used]:  # who carries what is used is used
+        words, on = used[name], name
+        while (below := parents.get(on)) is not None and below not in used:
+            used[below], on = f"{words} {name}, which is on", below
     for link in sorted(links, key=lambda each: natural(each.name)):
         if link.namespace or link.kind not in _KINDS or link.mac is None or not _ETHERNET.match(link.mac):
             continue
@@ -63,6 +68,8 @@ def sort_ports(
             ports.append(Port(node, link.name, link.mac, link.driver or "?", link.speed_bps, link.up))
         elif link.master in used:
             alone.append(LeftAlone(node, link.name, f"{used[link.master]} {link.master}, which it belongs to"))
+        elif not link.up:
+            alone.append(LeftAlone(node, link.name, f"it is down in {link.master}: setting it up might close a loop"))
         elif kinds.get(link.master) == "bridge":
             port = Port(node, link.name, link.mac, link.driver or "?", link.speed_bps, link.up, link.master)
             ports.append(port)

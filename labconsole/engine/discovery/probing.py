@@ -10,7 +10,7 @@ import asyncio
 import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from labconsole.contracts.ports import AgentLink
 from labconsole.engine.check.cabling import close_generator
@@ -59,16 +59,26 @@ async def read_ports(links: Mapping[str, AgentLink]) -> tuple[list[Port], list[L
     return ports, alone
 
 
-async def probe(links: Mapping[str, AgentLink], ports: Sequence[Port]) -> tuple[Heard, dict[Port, str], list[Port]]:
-    """What was heard of each port, why some could not send, and all ports with their speeds. Raises NodeError.
-
-    Ports that are down are set up, given time for a carrier, and set down again.
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """``ports`` with the speeds that they had; ``heard``; ``refused``: why a port could not send; ``not_undone``: what
+    the agents could not put back, in sentences.
     """
+
+    ports: list[Port]
+    heard: Heard
+    refused: dict[Port, str]
+    not_undone: list[str]
+
+
+async def probe(links: Mapping[str, AgentLink], ports: Sequence[Port]) -> Probed:
+    """Try every port. One that is down is set up, given time for a carrier, and set down again. Raises NodeError."""
     marks = {FIRST_UDP_PORT + number: port for number, port in enumerate(ports)}
     by_node = {node: [port for port in ports if port.node == node] for node in links}
     by_node = {node: held for node, held in by_node.items() if held}
     target = bytes([2, *secrets.token_bytes(5)]).hex(":")
     refused: dict[Port, str] = {}
+    not_undone: list[str] = []
     try:
         await together(_up(links[node], held) for node, held in by_node.items())
         speeds = await _carriers(links, by_node, any(not port.up for port in ports))
@@ -80,10 +90,16 @@ async def probe(links: Mapping[str, AgentLink], ports: Sequence[Port]) -> tuple[
         heard = await _hear({node: links[node] for node in by_node}, marks)
     finally:
         for node in by_node:
-            with suppress(NodeError):  # its agent stops listening, and undoes everything, when it ends
+            with suppress(NodeError):  # its agent stops listening when it ends
                 await links[node].ask(StopListening(), timeout_s=8)
-                await links[node].ask(UndoChanges(token=TOKEN), timeout_s=20)
-    return heard, refused, speeds
+            try:
+                undone = await links[node].ask(UndoChanges(token=TOKEN), timeout_s=20)
+                not_undone += [f"{node}: {each}" for each in undone.failed]
+            except NodeError as exc:
+                not_undone.append(f"{node}: {exc.message}: its agent undoes everything when it ends")
+    told = {(port.node, port.interface): port for port in speeds}
+    refused = {told[port.node, port.interface]: why for port, why in refused.items()}
+    return Probed(speeds, heard, refused, not_undone)
 
 
 async def _up(link: AgentLink, ports: Sequence[Port]) -> None:

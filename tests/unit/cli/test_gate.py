@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from labconsole.api.plan_files import plan_on
 from labconsole.cli.main import main
-from labconsole.cli.plan_files import plan_on
 from labconsole.store.exchange.importing import import_records
 from labconsole.store.open import open_store
 from support.report_runs import measured
@@ -36,19 +36,29 @@ class Lab:
         self.plan.write_text(PLAN.format(set_ups=8))
         self._number = 0
 
-    def measure(self, occasion: str | None, mbps: Sequence[float], *, seed: int = 1, set_ups: int = 8) -> None:
-        """Saturated points of these rates: four times that is offered."""
+    def measure(
+        self, occasion: str | None, mbps: Sequence[float], *, seed: int = 1, set_ups: int = 8,
+        offered_mbps: Sequence[float] | None = None, fingerprint: str | None = None,
+        said: Sequence[int] | None = None, **how: Any,
+    ) -> None:  # fmt: skip
+        """Saturated points of these rates, four times of which is offered; ``offered_mbps``: all of it arrives at most.
+        ``said``: how many set-ups the plan asked for by then, block by block.
+        """
         plan = plan_on(self.plan, occasion, None)
         rng = np.random.default_rng(seed)
         records = []
         for block in range(1, set_ups + 1):
             for point, rate in enumerate(mbps):
                 self._number += 1
+                offered = 4 * max(mbps) if offered_mbps is None else offered_mbps[point]
+                noisy = rate * (1 + 0.003 * rng.standard_normal()) if offered_mbps is None else rate
                 record = measured(
-                    self._number, rate * (1 + 0.003 * rng.standard_normal()), block=block, point=point, set_ups=8,
-                    plan_hash=plan.hash(), target=(100_000_000, 200_000_000)[point], offered_mbps=4 * mbps[0],
-                    trials=2, set_up=f"{plan.name}-{block}", margin=0.02,
+                    self._number, noisy, block=block, point=point, set_ups=said[block - 1] if said else 8,
+                    plan_hash=plan.hash(), target=(100_000_000, 200_000_000)[point], offered_mbps=offered,
+                    trials=2, set_up=f"{plan.name}-{block}{fingerprint or ''}", margin=0.02, **how,
                 )  # fmt: skip
+                if fingerprint is not None:
+                    record["testbed_fingerprint"] = fingerprint
                 record["plan"]["name"] = plan.name
                 records.append(record)
         with open_store(str(self.store)) as store:
@@ -184,3 +194,75 @@ def test_plans_of_more_than_forwarding_trials_have_no_occasions(tmp_path):
         plan_on(Path(__file__).parents[3] / "plans" / "quetier.yaml", "today", None)
     with pytest.raises(ConfigError, match="only those are measured by occasion"):
         plan_on(Path(__file__).parents[3] / "plans" / "rfc2544.yaml", "today", None)
+
+
+def test_a_platform_that_forwards_nothing_any_more_is_worse_and_not_undecided(lab, capsys):
+    lab.measure("dead", [60, 0.0], seed=2)
+    status, found = lab.gate(capsys, "--occasion", "dead", "--undecided", "0")
+    assert (status, outcomes(found)) == (1, ["passed", "worse"])
+    assert found["judged"][1]["detail"] == "nothing was forwarded in 8 of 8 set-ups"
+
+
+def test_another_testbed_is_no_ground_for_a_verdict(lab, capsys):
+    lab.measure("elsewhere", [60, 120], seed=2, fingerprint="0123456789abcdef")
+    assert lab("gate", str(lab.plan), "--baseline", "main", "--occasion", "elsewhere") == 2
+    assert "was measured on testbed wuerzburg (0123456789abcdef)" in capsys.readouterr().err
+
+
+def test_another_point_is_not_taken_for_the_baselines(lab, capsys):
+    """A factor that was edited in the plan leaves nothing to compare with."""
+    lab.plan.write_text(lab.plan.read_text().replace("frame_sizes: [1000]", "frame_sizes: [1500]"))
+    lab.measure("today", [60, 120], seed=2, size=1500)
+    status, found = lab.gate(capsys, "--occasion", "today")
+    assert (status, outcomes(found)) == (1, ["undecided", "undecided"])
+    assert {each["detail"] for each in found["judged"]} == {"the baseline has no such design point"}
+
+
+def test_what_was_lossless_before_and_is_not_now_does_not_pass(lab, capsys):
+    lab.measure("carried", [60, 120], seed=1, offered_mbps=[60, 120])
+    assert lab("baseline", "set", "main", "nightly@carried") == 0
+    lab.measure("again", [60, 120], seed=2, offered_mbps=[60, 120])
+    assert lab.gate(capsys, "--occasion", "again")[0] == 0
+    lab.measure("lossy", [59.7, 119.4], seed=3, offered_mbps=[60, 120])
+    status, found = lab.gate(capsys, "--occasion", "lossy")
+    assert (status, set(outcomes(found))) == (1, {"undecided"})
+    assert "the baseline lost nothing here" in found["judged"][0]["detail"]
+
+
+def test_junit_skips_the_undecided_where_it_passes(lab, capsys, tmp_path):
+    lab.measure("today", [60 * 0.981, 120 * 0.981], seed=2)
+    for undecided, tag in (("0", "skipped"), ("1", "failure")):
+        lab.gate(capsys, "--occasion", "today", "--undecided", undecided, "--junit", str(tmp_path / "gate.xml"))
+        cases = ElementTree.parse(tmp_path / "gate.xml").findall(".//testcase")
+        assert any(case.find(tag) is not None for case in cases)
+
+
+def test_points_that_differ_in_what_is_averaged_over_are_refused(lab, capsys):
+    text = """
+plan: nightly
+duration_s: 1
+set_ups: 8
+margin: 2%
+points:
+  - {platform: raw, frame_size: 1000, target: 100Mbit, generator: pktgen}
+  - {platform: raw, frame_size: 1000, target: 100Mbit, generator: afpacket}
+"""
+    lab.plan.write_text(text)
+    lab.measure("today", [60, 60], seed=2)
+    assert lab("gate", str(lab.plan), "--baseline", "main", "--occasion", "today") == 2
+    assert "points 0 and 1 of the plan differ in generator or observe alone" in capsys.readouterr().err
+
+
+def test_set_ups_that_were_added_after_a_look_are_told(lab, capsys):
+    lab.measure("today", [60, 120], seed=2, set_ups=8, said=[4, 4, 4, 4, 8, 8, 8, 8])
+    _, found = lab.gate(capsys, "--occasion", "today")
+    assert any("asked for 4 set-ups at first and for 8 later" in each for each in found["comparison"]["sentences"])
+
+
+def test_words_of_nodes_are_no_markdown(lab, capsys, tmp_path):
+    lab.measure("today", [60, 120], seed=2, kernel="6.1\n\n![x](https://evil.example/p) @team <b>")
+    lab.gate(capsys, "--occasion", "today", "--markdown", str(tmp_path / "gate.md"))
+    text = (tmp_path / "gate.md").read_text()
+    assert "\\!\\[x\\](https://evil.example/p)" in text
+    assert "<b>" not in text.replace("\\<b\\>", "")
+    assert " @team" not in text

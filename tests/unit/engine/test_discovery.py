@@ -57,6 +57,21 @@ def test_what_is_used_for_anything_is_left_alone_and_why_is_said():
     }
 
 
+def test_who_carries_what_is_used_is_left_alone_and_so_is_a_bridges_port_that_is_down():
+    links = [
+        link("eth0"), link("eth0.10", kind="vlan", parent="eth0"), link("eth1"), link("br0", kind="bridge"),
+        link("br0.7", kind="vlan", parent="br0"), link("eth2", master="br0"), link("brl", kind="bridge"),
+        link("eth3", master="brl", up=False), link("eth4", kind="veth"),
+    ]  # fmt: skip
+    ports, alone = sort_ports("uut", links, "eth0.10", {"br0.7": ["10.0.0.1"]}, [])
+    assert names(ports) == ["uut/eth1", "uut/eth4"]
+    assert {each.interface: each.why for each in alone} == {
+        "eth0": "SSH comes in by eth0.10, which is on it",
+        "eth2": "the address 10.0.0.1 is on br0.7, which is on br0, which it belongs to",
+        "eth3": "it is down in brl: setting it up might close a loop",
+    }
+
+
 def heard_of(ports: list[Port], pairs: dict[str, list[str]]) -> Heard:
     by_name = {str(each): each for each in ports}
     return {by_name[name]: {tuple(far.split("/")): 5 for far in fars} for name, fars in pairs.items()}  # type: ignore[misc]
@@ -179,6 +194,7 @@ def test_machines_are_named_by_what_one_types():
         (["uut=a", "router=b"], "is not a machine"),
         (["uut=a", "sink="], "is not a machine"),
         (["uut+sink=a", "b"], "is not a machine"),
+        (["uut=a b", "c"], "is not what one types after ssh"),
     ],
 )
 def test_words_that_make_no_sense_are_refused(words: list[str], problem: str):

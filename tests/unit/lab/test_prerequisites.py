@@ -28,7 +28,7 @@ class Machine:
         self.lacks, self.works = dict(lacks), works
         self.ran: list[str] = []
         monkeypatch.setattr(prerequisites, "tool", lambda name: None if name in self.lacks else f"/bin/{name}")
-        monkeypatch.setattr(prerequisites, "_apt", self.apt)
+        monkeypatch.setattr(prerequisites, "_ran", self.apt)
         monkeypatch.setattr(os, "geteuid", lambda: 0)
 
     def apt(self, argv: list[str]) -> subprocess.CompletedProcess[str]:

@@ -186,3 +186,34 @@ def test_people_and_pull_requests_read_the_same(tmp_path, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "- 1 design point on both sides: 1 different (less)."
     assert any(line.startswith("| raw, 1000 B") for line in lines)
+
+
+def test_boots_that_both_sides_share_are_no_ground_for_a_word(tmp_path, capsys):
+    """Set-ups nested in boots of which one is on both sides: neither set-ups nor boots are replicates."""
+    records = []
+    for start, kernel, plan, boots in ((0, "6.1", OLD, "abc"), (100, "6.6", NEW, "cde")):
+        for place, mbps in enumerate(around(60, start + 1, 9)):
+            records.append(
+                measured(
+                    start + place, mbps, block=place + 1, kernel=kernel, plan_hash=plan, set_ups=9, offered_mbps=100.0,
+                    boot=boots[place // 3],
+                )
+            )  # fmt: skip
+    (point,) = compared(tmp_path, capsys, records, "kernel=6.1", "kernel=6.6")["points"]
+    assert (point["word"], point["why"]) == (
+        "no claim", "some boots of the machine are on both sides, and the others may differ",
+    )  # fmt: skip
+
+
+def test_both_sides_without_loss_are_said_to_be_so_however_few_they_are(tmp_path, capsys):
+    records = old_and_new([50.0], [50.0], offered_mbps=50.0)
+    (point,) = compared(tmp_path, capsys, records, "kernel=6.1", "kernel=6.6")["points"]
+    assert point["why"] == "both sides forwarded all that they were offered"
+
+
+def test_what_is_not_offered_is_not_recommended(tmp_path, capsys):
+    place = tmp_path / "runs.sqlite"
+    with open_store(str(place)) as store:
+        import_records(store, side(around(60, 1), 0, "6.1", OLD))
+    assert main(["compare", "--store", str(place), "loss>1%", "platform=raw"]) == 2
+    assert "--select-by-outcome" not in capsys.readouterr().err

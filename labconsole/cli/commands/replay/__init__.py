@@ -45,6 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="when the plans have ended, or cannot go on, run this command (words, no shell) with the outcome as JSON "
         "on its standard input",
     )  # fmt: skip
+    parser.add_argument(
+        "--metrics", metavar="HOST:PORT", help="meanwhile serve the plans' progress for Prometheus, on loopback"
+    )
     add_shared(parser, "--drop-reasons", "--packet-times")
     parser.add_argument(
         "--telemetry", action="store_true",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Sequence
-from contextlib import ExitStack
-from datetime import UTC, datetime
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from labconsole.api.metrics import PlanMetrics, served
+from labconsole.api.plan_files import held_for, refuse_twice
 from labconsole.api.testbed import load_testbed, open_session
 from labconsole.cli.commands.replay.choice import chosen_points, meant
 from labconsole.cli.commands.replay.dry_run import trials_dry_run
@@ -19,15 +19,13 @@ from labconsole.cli.commands.replay.searches import searches_dry_run, tell_searc
 from labconsole.cli.drive import drive, narrator
 from labconsole.cli.options import hosts_path
 from labconsole.cli.output import plain_lines
-from labconsole.cli.plan_files import refuse_twice
 from labconsole.cli.text.of_guests import kind_of
 from labconsole.cli.text.replay import ReplayScreen, now, outcome_json
 from labconsole.engine.execution.execution import PlanExecution
-from labconsole.engine.execution.progress import Outcome, StepProgress
+from labconsole.engine.execution.progress import Outcome, Progress, StepProgress
 from labconsole.engine.execution.runner import PlanRunner
 from labconsole.engine.testbed import Testbed
-from labconsole.errors import Aborted, ConfigError, LabError, StoreHeld
-from labconsole.model.identity import operator_name
+from labconsole.errors import Aborted, ConfigError, LabError
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.run import RunRecord
@@ -73,14 +71,7 @@ def _replay_into(args: argparse.Namespace, place: str | None) -> int:
             f"only {', '.join(args.platforms)}: the report compares these with other platforms by blocks that are "
             "taken in one go, and in the order that the plan draws"
         )
-    # The lease keeps operators apart while one measures. This is for the rest: reading the store, commands, waiting.
-    since = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
-    holder = f"{operator_name()} since {since} (process {os.getpid()}), {', '.join(plan.name for plan in plans)}"
-    with ExitStack() as held:
-        try:
-            held.enter_context(store.hold(f"replay-{inventory.fingerprint()[:12]}", holder))
-        except StoreHeld as exc:
-            raise StoreHeld("replaying into this store on this testbed", exc.holder) from None
+    with held_for(store, inventory, plans):
         return _replay(args, session, plans, chosen)
 
 
@@ -105,8 +96,14 @@ def _replay(
         else:
             tell_search(progress, as_json=args.json)
 
+    metrics = PlanMetrics()
+
+    def tell(progress: Progress) -> None:
+        screen.update(progress)
+        metrics.seen(progress)
+
     executions = [
-        PlanExecution(plan, session, screen.update, on_step=tell_step, only=only, retake=args.retake)
+        PlanExecution(plan, session, tell, on_step=tell_step, only=only, retake=args.retake)
         for plan, only in zip(plans, chosen, strict=True)
     ]
     runner = PlanRunner(executions, session, take_over=args.take_over)
@@ -138,7 +135,8 @@ def _replay(
     nodes = list(dict.fromkeys(needed)) or [session.inventory.uut]
     told = _Told(executions, session.inventory.testbed, notify_words(args.notify))
     try:
-        status = drive(session, nodes, work, [narrator(args, quiet=True)], finish=runner.finish)
+        with nullcontext() if args.metrics is None else served(args.metrics, "--metrics", metrics):
+            status = drive(session, nodes, work, [narrator(args, quiet=True)], finish=runner.finish)
     except LabError as exc:
         told.ended(exc.exit_code, problem=str(exc))
         raise

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
-from labconsole.errors import ConfigError
+from labconsole.errors import ConfigError, StoreHeld
+from labconsole.model.identity import operator_name
+from labconsole.model.inventory import Inventory
 from labconsole.model.plan.plan import Plan
+from labconsole.store.writing import RunStore
 
 
 def refuse_twice(paths: Sequence[Path], plans: Sequence[Plan]) -> None:
@@ -35,3 +41,20 @@ def plan_on(path: Path, occasion: str | None, hosts: Path | None) -> Plan:
     if place is not None:
         plan = plan.resolved(load_inventory(place))
     return plan if occasion is None else on_occasion(plan, occasion)
+
+
+@contextmanager
+def held_for(store: RunStore, inventory: Inventory, plans: Sequence[Plan]) -> Iterator[None]:
+    """Keep every other replay on this testbed off this store meanwhile: both would measure what is missing.
+
+    The lease keeps operators apart while one measures. This is for the rest: reading the store, commands, waiting.
+    Raises StoreHeld, which says who it is.
+    """
+    since = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+    holder = f"{operator_name()} since {since} (process {os.getpid()}), {', '.join(plan.name for plan in plans)}"
+    with ExitStack() as held:
+        try:
+            held.enter_context(store.hold(f"replay-{inventory.fingerprint()[:12]}", holder))
+        except StoreHeld as exc:
+            raise StoreHeld("replaying into this store on this testbed", exc.holder) from None
+        yield

@@ -1,0 +1,191 @@
+"""Metrics in OpenMetrics' format, of what a store holds and of how far plans are. Never of the unit under test itself.
+
+They are computed on the operator's machine from what it knows anyway: nothing is asked of a node for them.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final
+
+from labconsole.engine.execution.progress import Progress
+from labconsole.errors import ConfigError
+from labconsole.measure.admission import admit
+from labconsole.measure.groups import CONDITIONS, is_search_trial
+from labconsole.model.record.summary import RunSummary
+from labconsole.report.points import PointSummary, make_points
+from labconsole.store.reading import StoredRuns
+
+if TYPE_CHECKING:
+    from prometheus_client.core import GaugeMetricFamily
+
+PORT: Final = 9477
+POINT_LABELS: Final = ("testbed", "plan", "platform", "frame_size_bytes", "sources", "target", "background")
+POOLED: Final = tuple(name for name in CONDITIONS if name != "testbed")
+OF_POINTS: Final = {
+    "labconsole_forwarding_bps": "Mean forwarding rate of a design point on the wire, over its set-ups",
+    "labconsole_forwarding_ci_low_bps": "Lower bound of its 95 % interval",
+    "labconsole_forwarding_ci_high_bps": "Upper bound of its 95 % interval",
+    "labconsole_loss_ratio": "Share that the unit under test lost of what it was offered",
+    "labconsole_set_ups": "Set-ups with a trial that enters the mean",
+}
+OF_PLANS: Final = {
+    "labconsole_plan_trials": "Trials of a plan that is being measured, by where they stand",
+    "labconsole_plan_left_seconds": "Estimated time until its grid is through",
+    "labconsole_trial_offered_bps": "What the last trial was offered, on the wire",
+    "labconsole_trial_measured_bps": "What of it arrived",
+    "labconsole_trial_loss_ratio": "The share of it that was lost, on whatever side",
+}
+
+
+def family(name: str, words: str, labels: Sequence[str]) -> GaugeMetricFamily:
+    """An empty gauge."""
+    from prometheus_client.core import GaugeMetricFamily
+
+    return GaugeMetricFamily(name, words, labels=labels)
+
+
+class StoreMetrics:
+    """Of the runs of a store. Looked at anew only where runs came since the last time."""
+
+    def __init__(self, store: StoredRuns) -> None:
+        self._store = store
+        self._seen: tuple[int, str] | None = None
+        self._kept: list[Any] = []
+
+    def collect(self) -> list[Any]:
+        """Its families; what is not known has no sample. Blocking."""
+        newest = self._store.list(limit=1)
+        seen = (self._store.count(), newest[0].run_id if newest else "")
+        if seen != self._seen:
+            self._kept, self._seen = self._families(), seen
+        return self._kept
+
+    def _families(self) -> list[Any]:
+        runs = self._store.list()
+        counted = family("labconsole_runs", "Saved runs", ("testbed", "plan", "platform", "verdict"))
+        found = Counter((run.testbed, run.plan_name or "", run.platform, run.verdict) for run in runs)
+        for labels, many in sorted(found.items()):
+            counted.add_metric(labels, many)
+        return [counted, *_of_points(runs)]
+
+
+def _of_points(runs: Sequence[RunSummary]) -> list[Any]:
+    families = {name: family(name, words, POINT_LABELS) for name, words in OF_POINTS.items()}
+    admission = admit(runs)
+    by_plan: dict[str, list[RunSummary]] = {}
+    for run in runs:
+        if run.run_id not in admission.left_out and not is_search_trial(run):
+            by_plan.setdefault(run.plan_name or "", []).append(run)
+    for plan, held in sorted(by_plan.items()):
+        for point in make_points(held, POOLED, admission.stretches):
+            values = (
+                point.rate_bps.mean, point.rate_bps.ci_low, point.rate_bps.ci_high,
+                None if point.loss is None else point.loss.ratio, point.set_ups,
+            )  # fmt: skip
+            for gauge, value in zip(families.values(), values, strict=True):
+                if value is not None:
+                    gauge.add_metric(_labels(plan, point), value)
+    return list(families.values())
+
+
+def _labels(plan: str, point: PointSummary) -> tuple[str, ...]:
+    asked = point.design
+    return (
+        asked.conditions.testbed or "", plan, asked.platform, str(asked.frame.bytes), str(asked.sources),
+        str(asked.target_bps), asked.background,
+    )  # fmt: skip
+
+
+class PlanMetrics:
+    """Of plans that are being measured: ``seen`` takes what an execution tells."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, Progress] = {}
+
+    def seen(self, progress: Progress) -> None:
+        """Where a plan stands now. From the event loop; whoever collects reads from another thread."""
+        before = self._last.get(progress.plan.name)
+        keeps = progress.last is None and before is not None and before.last is not None
+        if keeps and before is not None:
+            progress = replace(progress, last=before.last)
+        self._last = {**self._last, progress.plan.name: progress}
+
+    def collect(self) -> list[Any]:
+        """Its families."""
+        labels = {"labconsole_plan_trials": ("plan", "state")}
+        families = {name: family(name, words, labels.get(name, ("plan",))) for name, words in OF_PLANS.items()}
+        trials, left_s, *of_trial = families.values()
+        for plan, progress in self._last.items():
+            left = progress.total - progress.done - progress.left_out
+            states = {"done": progress.done, "stored": progress.skipped, "left_out": progress.left_out, "left": left}
+            for state, many in states.items():
+                trials.add_metric((plan, state), many)
+            if progress.left_s is not None:
+                left_s.add_metric((plan,), progress.left_s)
+            total = None if progress.last is None else progress.last.total
+            values = () if total is None else (total.offered_bps, total.measured_bps, total.loss_ratio)
+            for gauge, value in zip(of_trial, values, strict=False):
+                if value is not None:
+                    gauge.add_metric((plan,), value)
+        return list(families.values())
+
+
+def _require() -> None:
+    if find_spec("prometheus_client") is None:
+        raise ConfigError("metrics need another package; run: pip install 'labconsole[metrics]'")
+
+
+def exposition(*collectors: Any) -> str:
+    """All of them as text in OpenMetrics' format. Raises ConfigError without the package for it."""
+    _require()
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.openmetrics.exposition import generate_latest
+
+    registry = CollectorRegistry()
+    for each in collectors:
+        registry.register(each)
+    text: bytes = generate_latest(registry)  # type: ignore[no-untyped-call]
+    return text.decode()
+
+
+def loopback(address: str, key: str) -> tuple[str, int]:
+    """``127.0.0.1:9477``, or a port alone. Raises ConfigError on what others could reach."""
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]") or "127.0.0.1"
+    allowed = f"an address of this machine alone, such as 127.0.0.1:{PORT}"
+    try:
+        number = int(port)
+        own = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host).is_loopback
+    except ValueError:
+        number, own = -1, False
+    if not own or not 0 <= number <= 65535:
+        raise ConfigError("is not a loopback address", key=key, value=address, allowed=allowed)
+    return ("127.0.0.1" if host == "localhost" else host), number
+
+
+@contextmanager
+def served(address: str, key: str, *collectors: Any) -> Iterator[int]:
+    """Meanwhile a server tells them to who asks at this address; gives its port. Raises ConfigError."""
+    _require()
+    from prometheus_client import CollectorRegistry, start_http_server
+
+    host, port = loopback(address, key)
+    registry = CollectorRegistry()
+    for each in collectors:
+        registry.register(each)
+    try:
+        server, thread = start_http_server(port, addr=host, registry=registry)
+    except OSError as exc:
+        raise ConfigError(f"cannot listen there: {exc.strerror or exc}", key=key, value=address) from None
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

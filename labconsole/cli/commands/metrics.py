@@ -1,0 +1,48 @@
+"""``labconsole metrics``: what a store holds, for Prometheus and Grafana. docs/metrics.md."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+
+from labconsole.cli.commands import About
+from labconsole.cli.options import add_common
+from labconsole.cli.output import complain
+
+about = About(
+    130,
+    "serve metrics of the saved runs for Prometheus",
+    description="Serve OpenMetrics about the saved runs on this machine alone, until Ctrl-C: how many there are, by "
+    "verdict, and the forwarding rate of every design point with its interval. Nothing is asked of any node. replay "
+    "--metrics serves the progress of plans.",
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
+    add_common(parser, "--store")
+    parser.add_argument(
+        "--listen", default="127.0.0.1:9477", metavar="HOST:PORT", help="loopback address (default: 127.0.0.1:9477)"
+    )
+    parser.add_argument("--once", action="store_true", help="print them once instead of serving them")
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 when it is told to end."""
+    from labconsole.api.metrics import StoreMetrics, exposition, served
+    from labconsole.store.open import open_store
+
+    with open_store(args.store, write=False) as store:
+        metrics = StoreMetrics(store)
+        if args.once:
+            sys.stdout.write(exposition(metrics))
+            return 0
+        ending = {signal.SIGINT, signal.SIGTERM}
+        signal.pthread_sigmask(signal.SIG_BLOCK, ending)
+        with served(args.listen, "--listen", metrics) as port:
+            host = args.listen.rpartition(":")[0] or "127.0.0.1"
+            complain(f"metrics of {store.name} at http://{host}:{port}/metrics")
+            ended = signal.sigwait(ending)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ending)
+    return 0 if ended == signal.SIGTERM else 130

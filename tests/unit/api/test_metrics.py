@@ -1,0 +1,150 @@
+"""What Prometheus is told is what the store holds, on loopback alone; and the dashboard asks for nothing else."""
+
+import json
+import re
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+from labconsole.api.metrics import OF_PLANS, OF_POINTS, PlanMetrics, StoreMetrics, exposition, loopback, served
+from labconsole.errors import ConfigError
+from labconsole.measure.statistics.set_ups import mean_over_set_ups
+from labconsole.store.exchange.importing import import_records
+from labconsole.store.open import open_store
+from support.report_runs import measured, set_ups_of
+
+DASHBOARD = Path(__file__).parents[3] / "docs" / "grafana" / "labconsole.json"
+PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
+
+
+def samples(text: str) -> dict[str, list[tuple[dict[str, str], float]]]:
+    found: dict[str, list[tuple[dict[str, str], float]]] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            found.setdefault(sample.name, []).append((dict(sample.labels), sample.value))
+    return found
+
+
+@pytest.fixture
+def store_path(tmp_path: Path) -> Path:
+    path = tmp_path / "runs.sqlite"
+    with open_store(str(path)) as store:
+        import_records(store, set_ups_of([60.0, 61.0, 62.0], offered_mbps=100.0))
+        import_records(store, [measured(50, 10.0, status="invalid", block=None, platform="lxc")])
+    return path
+
+
+def test_means_intervals_and_counts_are_those_of_the_store(store_path):
+    with open_store(str(store_path), write=False) as store:
+        metrics = StoreMetrics(store)
+        found = samples(exposition(metrics))
+        rates = [run.forwarding_bps or 0.0 for run in store.list() if run.platform == "raw"]
+    mean = mean_over_set_ups({place: [rate] for place, rate in enumerate(rates)})
+    ((labels, value),) = found["labconsole_forwarding_bps"]
+    assert labels == {
+        "testbed": "wuerzburg", "plan": "made-up", "platform": "raw", "frame_size_bytes": "1000", "sources": "1",
+        "target": "100000000", "background": "none",
+    }  # fmt: skip
+    assert value == pytest.approx(mean.mean)
+    assert found["labconsole_forwarding_ci_low_bps"][0][1] == pytest.approx(mean.ci_low)
+    assert {(each["platform"], each["verdict"]): value for each, value in found["labconsole_runs"]} == {
+        ("raw", "valid"): 3, ("lxc", "invalid"): 1,
+    }  # fmt: skip
+
+
+def test_what_is_not_known_has_no_sample_and_new_runs_are_seen(store_path):
+    with open_store(str(store_path)) as store:
+        metrics = StoreMetrics(store)
+        import_records(store, [measured(90, 30.0, platform="container", offered_mbps=100.0, plan_hash="other")])
+        found = samples(exposition(metrics))
+        assert len(found["labconsole_forwarding_bps"]) == 2
+        assert len(found["labconsole_forwarding_ci_low_bps"]) == 1, "one set-up has no interval"
+        kept = metrics.collect()
+        assert metrics.collect() is kept
+        import_records(store, [measured(91, 30.0, platform="uml", offered_mbps=100.0, plan_hash="third")])
+        assert metrics.collect() is not kept
+
+
+def test_an_empty_store_is_served_too(tmp_path):
+    with open_store(str(tmp_path / "runs.sqlite")) as store:
+        assert exposition(StoreMetrics(store)).endswith("# EOF\n")
+
+
+def test_it_is_served_on_loopback_and_nowhere_else(store_path):
+    with (
+        open_store(str(store_path), write=False) as store,
+        served("127.0.0.1:0", "--listen", StoreMetrics(store)) as port,
+    ):
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+            assert b"labconsole_runs{" in answer.read()
+        with pytest.raises(ConfigError, match="cannot listen there"), served(f"127.0.0.1:{port}", "--listen"):
+            pass
+    assert loopback("localhost:1", "--listen") == ("127.0.0.1", 1)
+    assert loopback("[::1]:9", "--listen") == ("::1", 9)
+    assert loopback("9477", "--listen") == ("127.0.0.1", 9477)
+    for address in ("0.0.0.0:9477", "192.0.2.1:9477", "lab:9477", "127.0.0.1:x", "127.0.0.1:70000", ""):
+        with pytest.raises(ConfigError, match="is not a loopback address"):
+            loopback(address, "--listen")
+
+
+def test_progress_keeps_the_last_trial_while_the_next_one_runs():
+    metrics = PlanMetrics()
+    plan: Any = SimpleNamespace(name="nightly")
+    nothing: Any = None
+    total = SimpleNamespace(offered_bps=10.0, measured_bps=9.0, loss_ratio=0.1)
+
+    def progress(done: int, last: Any) -> Any:
+        from labconsole.engine.execution.progress import Progress
+
+        return Progress(
+            plan=plan, done=done, skipped=1, left_out=2, total=10, point=nothing, repetition=1, left_s=5.0, last=last
+        )
+
+    metrics.seen(progress(3, SimpleNamespace(total=total)))
+    metrics.seen(progress(3, None))
+    found = samples(exposition(metrics))
+    assert {each["state"]: value for each, value in found["labconsole_plan_trials"]} == {
+        "done": 3, "stored": 1, "left_out": 2, "left": 5,
+    }  # fmt: skip
+    assert found["labconsole_trial_loss_ratio"] == [({"plan": "nightly"}, 0.1)]
+    assert found["labconsole_plan_left_seconds"] == [({"plan": "nightly"}, 5.0)]
+
+
+def test_the_dashboard_and_the_page_name_every_metric_and_no_other():
+    known = {"labconsole_runs", *OF_POINTS, *OF_PLANS}
+    dashboard = json.loads(DASHBOARD.read_text())
+    asked = {
+        name for panel in dashboard["panels"] for target in panel["targets"]
+        for name in re.findall(r"labconsole_\w+", target["expr"])
+    }  # fmt: skip
+    assert asked == known
+    assert set(re.findall(r"`(labconsole_\w+)`", PAGE.read_text())) == known
+    ids = [panel["id"] for panel in dashboard["panels"]]
+    assert len(ids) == len(set(ids))
+    cells = {
+        (x, y) for panel in dashboard["panels"] for place in [panel["gridPos"]]
+        for x in range(place["x"], place["x"] + place["w"]) for y in range(place["y"], place["y"] + place["h"])
+    }  # fmt: skip
+    assert len(cells) == sum(panel["gridPos"]["w"] * panel["gridPos"]["h"] for panel in dashboard["panels"])
+
+
+def test_the_command_prints_them_once_and_ends_when_it_is_told_to(store_path):
+    argv = [sys.executable, "-m", "labconsole", "metrics", "--store", str(store_path)]
+    once = subprocess.run([*argv, "--once"], capture_output=True, text=True)
+    assert once.returncode == 0
+    assert "labconsole_set_ups{" in once.stdout
+    with subprocess.Popen([*argv, "--listen", "127.0.0.1:0"], stderr=subprocess.PIPE, text=True) as serving:
+        assert serving.stderr is not None
+        said = serving.stderr.readline()
+        port = re.search(r":(\d+)/metrics", said)
+        assert port, said
+        with urllib.request.urlopen(f"http://127.0.0.1:{port[1]}/metrics", timeout=5) as answer:
+            assert answer.status == 200
+        serving.terminate()
+        assert serving.wait(timeout=10) == 0

@@ -1,0 +1,55 @@
+"""A loop of its own for who has none, or has one that runs already."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from labconsole.api.session import in_own_loop
+
+
+async def answer() -> int:
+    await asyncio.sleep(0)
+    return 42
+
+
+def test_it_works_with_and_without_a_loop_that_runs():
+    assert in_own_loop(answer) == 42
+
+    async def inside() -> int:
+        return in_own_loop(answer)
+
+    assert asyncio.run(inside()) == 42
+
+
+def test_what_is_raised_is_raised():
+    async def failing() -> None:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        in_own_loop(failing)
+
+
+def test_an_interrupt_cancels_it_and_waits_until_it_has_cleaned_up():
+    import _thread
+
+    begun, cleaned = threading.Event(), threading.Event()
+
+    async def long() -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.05)
+            cleaned.set()
+
+    def interrupt() -> None:
+        begun.wait(10)
+        time.sleep(0.05)
+        _thread.interrupt_main()
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        in_own_loop(long)
+    assert cleaned.is_set()
