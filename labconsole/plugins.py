@@ -8,6 +8,7 @@ value is a module like one of our own files. The group of a package is called af
 from __future__ import annotations
 
 import pkgutil
+import sys
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -30,11 +31,18 @@ class UnknownPlugin(PluginError):
         self.known = known
 
 
-@cache
 def _files(package: str) -> frozenset[str]:
-    spec = find_spec(f"labconsole.{package}")
-    places = None if spec is None else spec.submodule_search_locations
-    return frozenset(found.name for found in pkgutil.iter_modules(places)) if places is not None else frozenset()
+    loaded = sys.modules.get(f"labconsole.{package}")
+    places = getattr(loaded, "__path__", None)
+    if loaded is None:
+        spec = find_spec(f"labconsole.{package}")
+        places = None if spec is None else spec.submodule_search_locations
+    return frozenset() if places is None else _modules_in(tuple(places))
+
+
+@cache
+def _modules_in(places: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(found.name for found in pkgutil.iter_modules(places))
 
 
 @cache
