@@ -32,3 +32,23 @@ def test_a_value_that_cannot_be_is_told_by_its_option(capsys: pytest.CaptureFixt
     kind, *rest = words.split()
     assert main(["experiment", kind, "--hosts", str(HOSTS), "--platforms", "raw", *rest]) == 2
     assert capsys.readouterr().err.startswith(f"labconsole: {option}: ")
+
+
+@pytest.mark.parametrize(
+    ("words", "listed"),
+    [
+        ("job --jobs wait --guests 1,2 --repetitions 2", "4 of 4 jobs to take (0 stored already)"),
+        ("boot --platforms container --guests 2 --set-ups 3", "3 of 3 boots to take (0 stored already)"),
+        ("flow --guests 2 --offered 10Mbit", "1 of 1 flows to take (0 stored already)"),
+        ("route --routes 0,1000", "2 of 2 routes to take (0 stored already)"),
+    ],
+)
+def test_a_dry_run_lists_the_trials_and_makes_nothing(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, words: str, listed: str
+):
+    kind, *rest = words.split()
+    store = tmp_path / "runs.sqlite"
+    platforms = [] if "--platforms" in rest else ["--platforms", "container"]
+    assert main(["experiment", kind, "--hosts", str(HOSTS), "--store", str(store), *platforms, *rest, "--dry-run"]) == 0
+    assert listed in capsys.readouterr().out
+    assert not store.exists()

@@ -6,7 +6,7 @@ import argparse
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from labconsole.cli.options import add_shared, hosts_path
@@ -44,6 +44,7 @@ def add_taking(parser: argparse.ArgumentParser, *, set_ups: str, repetitions: st
     """How often, and whom to take over."""
     parser.add_argument("--set-ups", type=int, default=1, metavar="N", help=f"{set_ups} (default: 1)")
     parser.add_argument("--repetitions", type=int, default=1, metavar="N", help=f"{repetitions} (default: 1)")
+    parser.add_argument("--dry-run", action="store_true", help="list the trials and how long they take; touch nothing")
     add_shared(parser, "--take-over")
 
 
@@ -89,16 +90,24 @@ def require(args: argparse.Namespace, *options: str) -> None:
 
 
 def take(args: argparse.Namespace, kind: KindShown, factors: FactorsOfGuests) -> int:
-    """0 when no trial is invalid, 1 when one is."""
+    """0 when no trial is invalid, 1 when one is; or what would be taken."""
+    from labconsole.cli.dry_place import dry_place
+
+    with ExitStack() as held:
+        return _take_into(args, kind, factors, dry_place(held, args.store) if args.dry_run else args.store)
+
+
+def _take_into(args: argparse.Namespace, kind: KindShown, factors: FactorsOfGuests, place: str | None) -> int:
     from labconsole.api.testbed import load_testbed, open_session
     from labconsole.cli.drive import drive, narrator
+    from labconsole.cli.guests import guests_dry_run
     from labconsole.engine.execution.execution import PlanExecution
     from labconsole.engine.execution.progress import StepProgress
     from labconsole.engine.execution.runner import PlanRunner
     from labconsole.model.identity import utc_now
     from labconsole.model.plan.of_guests import plan_of_guests
 
-    inventory, store = load_testbed(hosts_path(args.hosts), args.store)
+    inventory, store = load_testbed(hosts_path(args.hosts), place)
     plan = plan_of_guests(args.platforms, factors, inventory, set_ups=args.set_ups, repetitions=args.repetitions)
     session = open_session(inventory, store)
     with _told_by_option(kind.name):
@@ -106,6 +115,10 @@ def take(args: argparse.Namespace, kind: KindShown, factors: FactorsOfGuests) ->
             refusals = experiment.refuse(experiment.steps(plan), plan, inventory, session.stage)
             for problem in refusals.values():
                 raise problem  # what was typed is mended sooner than a plan
+
+    if args.dry_run:
+        guests_dry_run(plan, None, session, as_json=args.json, salt=utc_now())
+        return 0
 
     def on_step(progress: StepProgress) -> None:
         record: Any = progress.record

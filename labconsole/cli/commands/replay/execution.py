@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from labconsole.api.metrics import PlanMetrics, served
 from labconsole.api.plan_files import held_for, refuse_twice
@@ -14,9 +13,10 @@ from labconsole.api.testbed import load_testbed, open_session
 from labconsole.cli.commands.replay.choice import chosen_points, meant
 from labconsole.cli.commands.replay.dry_run import trials_dry_run
 from labconsole.cli.commands.replay.notify import notify, notify_words
-from labconsole.cli.commands.replay.of_guests import guests_dry_run, tell_trial, tell_trials
 from labconsole.cli.commands.replay.searches import searches_dry_run, tell_search, tell_searches
 from labconsole.cli.drive import drive, narrator
+from labconsole.cli.dry_place import dry_place
+from labconsole.cli.guests import guests_dry_run, tell_trial, tell_trials
 from labconsole.cli.options import hosts_path
 from labconsole.cli.output import plain_lines
 from labconsole.cli.text.of_guests import kind_of
@@ -30,18 +30,13 @@ from labconsole.model.plan.loader import load_plan
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.run import RunRecord
 from labconsole.model.yaml_file import about
-from labconsole.store.location import would_make
 from labconsole.store.writing import RunStore
 
 
 def replay(args: argparse.Namespace) -> int:
     """Measure what is missing of every plan that was named, one after the other, holding the testbed once."""
     with ExitStack() as held:
-        place = args.store
-        if args.dry_run and would_make(place):
-            # What is asked of an empty store is what is asked of none, and a dry run makes nothing.
-            place = str(Path(held.enter_context(TemporaryDirectory())) / "runs.sqlite")
-        return _replay_into(args, place)
+        return _replay_into(args, dry_place(held, args.store) if args.dry_run else args.store)
 
 
 def _replay_into(args: argparse.Namespace, place: str | None) -> int:

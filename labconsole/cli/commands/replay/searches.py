@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from labconsole.cli.commands.replay.steps import Chosen, exit_status, how_ended, left_of
 from labconsole.cli.output import json_line, plain_lines
+from labconsole.cli.steps import Chosen, exit_status, how_ended, left_of
 from labconsole.cli.text.replay import minutes, now
 from labconsole.cli.text.runs import run_row
 from labconsole.cli.text.searches import search_lines

@@ -28,7 +28,7 @@ class Kind(Protocol[S]):
     def refuse(
         self, steps: Sequence[Any], plan: Plan, inventory: Inventory, stage: Stage
     ) -> Mapping[str, ConfigError]: ...
-    def steps(self, plan: Plan, only: Chosen = None) -> Sequence[S]: ...
+    def steps(self, plan: Plan, only: Chosen = None, salt: str = "") -> Sequence[S]: ...
     def stored(self, steps: Sequence[Any], testbed_fingerprint: str) -> Any: ...
 
 
@@ -45,11 +45,13 @@ class Left(Generic[S]):
     reckoned: StepsEstimate
 
 
-def left_of(kind: Kind[S], plan: Plan, only: Chosen, session: Testbed[RunStore], *, retake: bool = False) -> Left[S]:
-    """What is left of a plan's steps of this kind; ``retake``: see in_whole_blocks(). Blocking: asks the store. Raises
-    ConfigError.
+def left_of(
+    kind: Kind[S], plan: Plan, only: Chosen, session: Testbed[RunStore], *, retake: bool = False, salt: str = ""
+) -> Left[S]:
+    """What is left of a plan's steps of this kind; ``retake``: see in_whole_blocks(); ``salt``: of steps that nothing
+    stored stands for. Blocking: asks the store. Raises ConfigError.
     """
-    every = kind.steps(plan, only)
+    every = kind.steps(plan, only, salt)
     refusals = kind.refuse(every, plan, session.inventory, session.stage)
     askable = [each for each in every if each.hash not in refusals]
     stored = kind.stored(askable, session.inventory.fingerprint())

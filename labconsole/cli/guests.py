@@ -1,4 +1,4 @@
-"""Trials of guests in a replay: how each trial went, how all of them ended, and what would be done, for people
+"""Trials of guests: how each trial went, how all of them ended, and what would be done, for people
 or machines.
 """
 
@@ -7,8 +7,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from labconsole.cli.commands.replay.steps import Chosen, exit_status, how_ended, left_of
 from labconsole.cli.output import json_line, plain_lines
+from labconsole.cli.steps import Chosen, exit_status, how_ended, left_of
 from labconsole.cli.text.of_guests import KindShown, kind_of
 from labconsole.cli.text.replay import minutes, now
 from labconsole.engine.execution.progress import Outcome, StepProgress
@@ -78,13 +78,13 @@ def tell_trials(kind: KindShown, plan: Plan, outcome: Outcome, *, as_json: bool)
 
 
 def guests_dry_run(
-    plan: Plan, only: Chosen, session: Testbed[RunStore], *, as_json: bool, retake: bool = False
+    plan: Plan, only: Chosen, session: Testbed[RunStore], *, as_json: bool, retake: bool = False, salt: str = ""
 ) -> None:
     """What would be asked of guests, in the order in which it would, and about how long that takes."""
     kind = kind_of(plan)
     if kind is None:
         return
-    left = left_of(kind.experiment(session.store), plan, only, session, retake=retake)
+    left = left_of(kind.experiment(session.store), plan, only, session, retake=retake, salt=salt)
     for wanted in left.steps:
         if as_json:
             json_line({"event": kind.name, "plan": plan.name, "hash": wanted.hash, "requested": wanted.describe()})

@@ -1,0 +1,14 @@
+"""The store that a dry run asks: the real one, or, where there is none yet, an empty one that is gone afterwards."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from labconsole.store.location import would_make
+
+
+def dry_place(held: ExitStack, place: str | None) -> str | None:
+    """Where to look; what is made for it is removed with ``held``. A dry run makes nothing. Raises StoreError."""
+    return str(Path(held.enter_context(TemporaryDirectory())) / "runs.sqlite") if would_make(place) else place
