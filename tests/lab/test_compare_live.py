@@ -42,6 +42,7 @@ def testbed(lab_home: Path) -> Iterator[lab.LabStatus]:
     lab.down(name)
 
 
+@pytest.mark.alone
 def test_a_slower_queue_of_the_uut_is_gated_and_its_return_passes(testbed, tmp_path, monkeypatch):
     """5 % less than before fails, naming the point; as much as before passes."""
     monkeypatch.chdir(tmp_path)
