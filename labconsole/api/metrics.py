@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from labconsole.engine.execution.progress import Progress
 from labconsole.errors import ConfigError
 from labconsole.measure.admission import admit
-from labconsole.measure.groups import CONDITIONS, is_search_trial
+from labconsole.measure.groups import is_search_trial
 from labconsole.model.record.summary import RunSummary
 from labconsole.report.points import PointSummary, make_points
 from labconsole.store.reading import StoredRuns
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from prometheus_client.core import GaugeMetricFamily
 
 PORT: Final = 9477
-POINT_LABELS: Final = ("testbed", "plan", "platform", "frame_size_bytes", "sources", "target", "background")
-POOLED: Final = tuple(name for name in CONDITIONS if name != "testbed")
+POINT_LABELS: Final = (
+    "testbed", "plan", "platform", "frame_size_bytes", "includes_fcs", "sources", "target", "background",
+)  # fmt: skip
 OF_POINTS: Final = {
     "labconsole_forwarding_bps": "Mean forwarding rate of a design point on the wire, over its set-ups",
     "labconsole_forwarding_ci_low_bps": "Lower bound of its 95 % interval",
@@ -36,7 +37,7 @@ OF_POINTS: Final = {
 }
 OF_PLANS: Final = {
     "labconsole_plan_trials": "Trials of a plan that is being measured, by where they stand",
-    "labconsole_plan_left_seconds": "Estimated time until its grid is through",
+    "labconsole_plan_left_seconds": "Estimated time until it is through",
     "labconsole_trial_offered_bps": "What the last trial was offered, on the wire",
     "labconsole_trial_measured_bps": "What of it arrived",
     "labconsole_trial_loss_ratio": "The share of it that was lost, on whatever side",
@@ -83,10 +84,10 @@ def _of_points(runs: Sequence[RunSummary]) -> list[Any]:
         if run.run_id not in admission.left_out and not is_search_trial(run):
             by_plan.setdefault(run.plan_name or "", []).append(run)
     for plan, held in sorted(by_plan.items()):
-        for point in make_points(held, POOLED, admission.stretches):
+        for point in _newest(make_points(held, (), admission.stretches), held):
             values = (
                 point.rate_bps.mean, point.rate_bps.ci_low, point.rate_bps.ci_high,
-                None if point.loss is None else point.loss.ratio, point.set_ups,
+                None if point.loss is None or point.loss_of != "uut" else point.loss.ratio, point.set_ups,
             )  # fmt: skip
             for gauge, value in zip(families.values(), values, strict=True):
                 if value is not None:
@@ -94,10 +95,20 @@ def _of_points(runs: Sequence[RunSummary]) -> list[Any]:
     return list(families.values())
 
 
+def _newest(points: Iterable[PointSummary], runs: Iterable[RunSummary]) -> Iterator[PointSummary]:
+    """Of a point under several conditions (kernels, generators, durations, …) the one that was measured last."""
+    begun = {run.run_id: run.started_at for run in runs}
+    found: dict[tuple[str, ...], PointSummary] = {}
+    for point in sorted(points, key=lambda each: max(begun[run_id] for run_id in each.run_ids)):
+        found[_labels("", point)] = point
+    return iter(found.values())
+
+
 def _labels(plan: str, point: PointSummary) -> tuple[str, ...]:
     asked = point.design
     return (
-        asked.conditions.testbed or "", plan, asked.platform, str(asked.frame.bytes), str(asked.sources),
+        asked.conditions.testbed or "", plan, asked.platform, str(asked.frame.bytes),
+        "true" if asked.frame.includes_fcs else "false", str(asked.sources),
         str(asked.target_bps), asked.background,
     )  # fmt: skip
 
@@ -122,7 +133,7 @@ class PlanMetrics:
         families = {name: family(name, words, labels.get(name, ("plan",))) for name, words in OF_PLANS.items()}
         trials, left_s, *of_trial = families.values()
         for plan, progress in self._last.items():
-            left = progress.total - progress.done - progress.left_out
+            left = progress.total - progress.done - progress.skipped - progress.left_out
             states = {"done": progress.done, "stored": progress.skipped, "left_out": progress.left_out, "left": left}
             for state, many in states.items():
                 trials.add_metric((plan, state), many)

@@ -103,12 +103,16 @@ def load_testbed(
     *,
     drop_reasons: DropReasons | None = None,
     packet_times: OnOrOff | None = None,
+    write: bool = True,
 ) -> tuple[Inventory, RunStore]:
-    """Inventory, with other defaults where given, and store, both checked. Raises ConfigError or StoreError."""
+    """Inventory, with other defaults where given, and store, both checked. Raises ConfigError or StoreError.
+
+    ``write`` False: an older store is not brought up to date.
+    """
     inventory = load_inventory(hosts)
     given = {"drop_reasons": drop_reasons, "packet_times": packet_times}
     changed = {name: value for name, value in given.items() if value is not None}
     if changed:
         defaults = inventory.defaults.model_copy(update=changed)
         inventory = inventory.model_copy(update={"defaults": defaults})
-    return inventory, open_store(store_url)
+    return inventory, open_store(store_url, write=write)

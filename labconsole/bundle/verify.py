@@ -282,7 +282,11 @@ def _report(found: Unpacked, scratch: Path, tell: Tell) -> int:
         request = _request(found, redo if isinstance(redo, dict) else {}, scratch / "plans")
         with open_store(str(scratch / "runs.sqlite"), write=False) as store:
             made = gather(
-                request, store, report_units(), place="the bundle", on_unreadable=lambda problem: tell(str(problem))
+                request,
+                store,
+                report_units(outside=False),
+                place="the bundle",
+                on_unreadable=lambda problem: tell(str(problem)),
             )
         written = write(made, scratch / "report", formats)
     except LabError as exc:

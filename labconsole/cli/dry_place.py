@@ -9,6 +9,11 @@ from tempfile import TemporaryDirectory
 from labconsole.store.location import would_make
 
 
-def dry_place(held: ExitStack, place: str | None) -> str | None:
-    """Where to look; what is made for it is removed with ``held``. A dry run makes nothing. Raises StoreError."""
-    return str(Path(held.enter_context(TemporaryDirectory())) / "runs.sqlite") if would_make(place) else place
+def dry_place(held: ExitStack, place: str | None) -> tuple[str | None, bool]:
+    """Where to look, and whether that may be written to; what is made for it is removed with ``held``.
+
+    A dry run makes nothing, and changes nothing. Raises StoreError.
+    """
+    if not would_make(place):
+        return place, False
+    return str(Path(held.enter_context(TemporaryDirectory())) / "runs.sqlite"), True

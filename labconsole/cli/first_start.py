@@ -23,13 +23,13 @@ What do you have?
 """
 
 
-def first_start() -> Path | None:
-    """The testbed file that was made; None: the user leaves. Does not return where a demo takes over."""
+def first_start(store: str | None) -> Path | None:
+    """The testbed file that was made; None: the user leaves. Does not return where a demo takes over, on ``store``."""
     with harmless_output():  # machines are asked, and what they say is shown
-        return _led()
+        return _led(store)
 
 
-def _led() -> Path | None:
+def _led(store: str | None) -> Path | None:
     plain_lines(WORDS)
     while True:
         answer = _asked("1, 2 or q: ").lower()
@@ -37,7 +37,8 @@ def _led() -> Path | None:
             return None
         if answer == "2":
             sys.stdout.flush()
-            os.execv(sys.executable, [sys.executable, "-m", "labconsole", "demo"])
+            where = [] if store is None else ["--store", store]
+            os.execv(sys.executable, [sys.executable, "-P", "-m", "labconsole", "demo", *where])
         if answer == "1":
             found = _discovered()
             if found is not None:
@@ -51,8 +52,9 @@ def _discovered() -> Path | None:
     plain_lines("Name machines as you do after `ssh`, such as dut1 or root@10.0.0.5;", "~/.ssh/config is used.")
     uut = _asked("The unit under test, which forwards: ")
     others = _asked("All other machines, with blanks between them: ").split()
+    become = _asked("Do you log in as root? [Y/n] ").lower() in ("n", "no")  # then by sudo, which must not ask
     args = argparse.Namespace(
-        machine=[f"uut={uut}", *others], out=DEFAULT_INVENTORY, testbed="testbed", ssh_config=None, become=False,
+        machine=[f"uut={uut}", *others], out=DEFAULT_INVENTORY, testbed="testbed", ssh_config=None, become=become,
         yes=False, json=False, take_over=False,
     )  # fmt: skip
     try:

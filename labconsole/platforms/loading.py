@@ -6,6 +6,7 @@ import logging
 from functools import cache
 from typing import TYPE_CHECKING, cast
 
+from labconsole.contracts.driver import DriverInfo
 from labconsole.errors import ConfigError
 from labconsole.platforms.base.boot import BootedDriver, take_boot
 from labconsole.platforms.base.flow_control import FlowControlledDriver, take_flow_control
@@ -14,7 +15,7 @@ from labconsole.plugins import PluginError, UnknownPlugin, load, names
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from labconsole.contracts.driver import Driver, DriverInfo
+    from labconsole.contracts.driver import Driver
     from labconsole.model.inventory import Inventory
 
 log = logging.getLogger("labconsole.platforms")
@@ -22,11 +23,11 @@ log = logging.getLogger("labconsole.platforms")
 PACKAGE = "platforms.drivers"
 
 
-def _driver(name: str) -> Callable[..., Driver]:
+def load_driver(name: str) -> Callable[..., Driver]:
     """The class of a driver. Imported when it is asked for: a run needs one. Raises PluginError."""
     made = getattr(load(PACKAGE, name), "DRIVER", None)
-    said = getattr(getattr(made, "about", None), "name", None)
-    if said != name:
+    about = getattr(made, "about", None)
+    if not isinstance(about, DriverInfo) or about.name != name:
         raise PluginError(f"plug-in {name} cannot be used: its DRIVER is not a driver with the name {name}")
     return cast("Callable[..., Driver]", made)
 
@@ -37,7 +38,7 @@ def known_drivers() -> dict[str, DriverInfo]:
     known = {}
     for name in names(PACKAGE):
         try:
-            known[name] = cast("Driver", _driver(name)).about
+            known[name] = cast("Driver", load_driver(name)).about
         except PluginError as exc:
             log.warning("%s", exc)
     return known
@@ -53,7 +54,7 @@ def driver_for(platform: str, inventory: Inventory) -> Driver:
     entry = inventory.platforms[platform]
     key = f"platforms.{platform}.driver"
     try:
-        made = _driver(entry.driver)
+        made = load_driver(entry.driver)
     except UnknownPlugin as exc:
         allowed = ", ".join(exc.known)
         raise ConfigError(

@@ -11,7 +11,6 @@ from labconsole.measure.comparison import Pair
 from labconsole.measure.statistics.effects import digits_to_tell
 from labconsole.report.changes import Change, Changes, Scope, Side
 from labconsole.report.points import PointSummary
-from labconsole.report.sample import coverage
 from labconsole.report.tables import markdown_text
 from labconsole.report.tables import to_markdown as table_as_markdown
 from labconsole.report.words import (
@@ -120,20 +119,12 @@ def _reservations(side: Side, name: str) -> Iterator[str]:
                 f"Plan {facts.name} asked for {facts.first_set_ups} set-ups at first and for {facts.set_ups} later: "
                 "what is added after a look makes false findings more frequent."
             )
-    missing, planned = missing_places(side)
-    if missing:
-        yield f"Of {planned} trials that are planned {name}, {missing} have not been taken."
+    if side.missing_set_ups:
+        yield f"Of {count(side.planned_set_ups, 'set-up')} that are planned {name}, {side.missing_set_ups} are missing."
     left_out = len(side.kept.excluded)
     if left_out:
         reasons = ", ".join(f"{code} {many}" for code, many in side.kept.excluded_by_reason)
         yield f"{left_out} of {count(left_out + len(side.kept.entered), 'run')} {name} enter no mean: {reasons}."
-
-
-def missing_places(side: Side) -> tuple[int, int]:
-    """Trials of the side's plans that have not been taken at all, and how many are planned, where that is known."""
-    known = [each for each in coverage(side.kept, side.digest.planned) if each.planned is not None]
-    missing = sum(max(0, (each.planned or 0) - (each.taken - each.retaken)) for each in known)
-    return missing, sum(each.planned or 0 for each in known)
 
 
 def design_words(change: Change) -> str:

@@ -73,6 +73,9 @@ class Side:
     kept: KeptRuns
     admission: Admission
     digest: Digest
+    planned_set_ups: int = 0
+    missing_set_ups: int = 0
+    """Of its plans, whatever a filter leaves of them; of plans without blocks none is known."""
 
     @property
     def points(self) -> list[PointSummary]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from labconsole.errors import ConfigError, StoreError
-from labconsole.measure.admission import admit
+from labconsole.measure.admission import Admission, admit
 from labconsole.measure.groups import is_search_trial
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.plan.occasions import AT
@@ -21,7 +21,6 @@ from labconsole.model.record.run import FORMAT
 from labconsole.model.record.search import SearchRecord
 from labconsole.model.record.summary import RunFilter, RunSummary
 from labconsole.report.assembly import Report, assemble
-from labconsole.report.change_tables import missing_places
 from labconsole.report.changes import Side
 from labconsole.report.digest import Digest
 from labconsole.report.evaluation import evaluate
@@ -134,14 +133,14 @@ def gather_occasions(
         kept = sample(runs, admission)
         where = RunFilter(plan_hash=plan_hash, testbed_fingerprint=fingerprint)
         words = runs[0].plan_name or ""
-        side = Side(
-            words=words, place=store.name, kept=kept, admission=admission,
-            digest=_digest_of_entered(store, where, kept, on_unreadable),
-        )  # fmt: skip
-        missing, planned = missing_places(side)
-        if missing:
-            tell(f"{words} is left out: {missing} of its {planned} trials have not been taken")
-        elif side.kept.entered:
+        side = _side_of(
+            words, store.name, kept, admission, _digest_of_entered(store, where, kept, on_unreadable), stored
+        )
+        if side.missing_set_ups:
+            tell(f"{words} is left out: {side.missing_set_ups} of its {side.planned_set_ups} set-ups are missing")
+        elif not side.kept.entered:
+            tell(f"{words} is left out: none of its runs enters a mean")
+        else:
             found.append(side)
     return found
 
@@ -169,7 +168,25 @@ def _side(asked: Wanted, on_unreadable: Callable[[StoreError], None]) -> Side:
         raise _no_runs(stored, store, f"{asked.place} ({asked.words})", by_file=where.plan_hash is not None)
     kept = sample(meant, admission := admit(stored, {run.run_id for run in meant}))
     digest = _digest_of_entered(store, where, kept, on_unreadable)
-    return Side(words=asked.words, place=asked.place, kept=kept, admission=admission, digest=digest)
+    return _side_of(asked.words, asked.place, kept, admission, digest, stored)
+
+
+def _side_of(
+    words: str, place: str, kept: KeptRuns, admission: Admission, digest: Digest, stored: Sequence[RunSummary]
+) -> Side:
+    """``stored``: everything, since a filter makes no plan incomplete."""
+    planned = missing = 0
+    for (plan_hash, fingerprint), facts in digest.planned.items():
+        own = [run for run in stored if (run.plan_hash, run.testbed_fingerprint) == (plan_hash, fingerprint)]
+        held = {(run.platform, run.background, run.block) for run in own if run.block}
+        kinds = {each[:2] for each in held}
+        if facts.set_ups is not None:
+            asked = facts.set_ups * len(kinds)
+            planned, missing = planned + asked, missing + max(0, asked - len(held))
+    return Side(
+        words=words, place=place, kept=kept, admission=admission, digest=digest, planned_set_ups=planned,
+        missing_set_ups=missing,
+    )  # fmt: skip
 
 
 def _mapped(pairs: Sequence[str], *, has_reference: bool) -> dict[str, str]:

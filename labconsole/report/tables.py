@@ -40,7 +40,7 @@ _MENTION = re.compile(r"(?<![\w])@")
 
 def markdown_text(text: str) -> str:
     """Foreign text as Markdown shows it literally, in one line: no image, no link, no heading, nobody called."""
-    plain = " ".join(harmless(text).split())
+    plain = " ".join(harmless(text).split()).replace("://", ":\u200b//").replace("www.", "www\u200b.")
     return _MENTION.sub("@\u200b", _MARKDOWN.sub(r"\\\g<0>", plain))
 
 

@@ -20,6 +20,7 @@ from labconsole.report.points import PointSummary
 from labconsole.report.words import UNKNOWN, asked_words, number, percent
 
 ALL_CARRIED: Final = "all that was offered was forwarded each time: the rate is the sender's"
+SOME_CARRIED: Final = "on some occasions all that was offered was forwarded: their rates are the sender's"
 NOTHING_FORWARDED: Final = "nothing was forwarded on one occasion at least"
 TOO_FEW: Final = f"fewer than {MINIMUM_RESULTS} occasions"
 
@@ -84,6 +85,7 @@ def _trend(held: Sequence[tuple[Side, PointSummary]], where: str) -> Trend:
     values = [point.rate_bps.mean for point in points]
     why = (
         ALL_CARRIED if all(carried)
+        else SOME_CARRIED if any(carried)
         else TOO_FEW if len(points) < MINIMUM_RESULTS
         else LOSS_UNKNOWN if None in [point.missing_ratio for point in points]
         else NOTHING_FORWARDED if not min(values) > 0

@@ -54,7 +54,7 @@ def check_driver(module: ModuleType, name: str, options: Mapping[str, Any] | Non
 
 
 def check_exporter(module: ModuleType, store: str | Path) -> None:
-    """An exporter, over the runs of a store, over none, and with one that cannot be read."""
+    """An exporter, over all runs of a store, over one and over none."""
     binary = getattr(module, "BINARY", None)
     assert isinstance(binary, bool), f"{module.__name__} has no BINARY that is True or False"
     kind = bytes if binary else str

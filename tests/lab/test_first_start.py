@@ -71,6 +71,8 @@ def test_machines_become_a_testbed_and_the_console_opens(testbed, tmp_path):
     terminal.type("nowhere.invalid\n")
     terminal.until("blanks between them:")
     terminal.type(f"{addresses['snk1']}\n")
+    terminal.until("as root? [Y/n]")
+    terminal.type("\n")
     terminal.until("1, 2 or q:")
     assert "nowhere.invalid" in terminal.shown
     terminal.type("1\n")
@@ -78,6 +80,8 @@ def test_machines_become_a_testbed_and_the_console_opens(testbed, tmp_path):
     terminal.type(f"{addresses['uut']}\n")
     terminal.until("blanks between them:")
     terminal.type(f"{addresses['src1']} {addresses['snk1']}\n")
+    terminal.until("as root? [Y/n]")
+    terminal.type("y\n")
     terminal.until("Send 5 frames from each of these 4 ports? [y/N]")
     terminal.type("y\n")
     terminal.until("Write hosts.yaml? [y/N]")

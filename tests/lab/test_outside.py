@@ -61,6 +61,14 @@ def test_its_driver_is_measured_its_exporter_exports_and_its_unit_reports(testbe
     assert tables["busiest"]["rows"][0]["platform"] == "shiny"
     assert "plug-in broken of package labconsole-outside cannot be loaded: ModuleNotFoundError" in report.stderr
 
+    # Nobody else could make its table again, so a bundle has none, and is verified with and without the package.
+    bundle = tmp_path / "bundle.tar.gz"
+    packed = labconsole(installed, "report", "--store", store, "--bundle", str(bundle), "--hosts", str(hosts))
+    assert "left out, because others could not make it again: plug-in broken, busiest" in packed.stderr
+    for directory in (installed, tmp_path / "without"):
+        verified = labconsole(directory, "verify", str(bundle))
+        assert verified.returncode == 0, verified.stdout + verified.stderr
+
     looked = labconsole(installed, "doctor", "--store", store, "--json")
     plugs = [each for each in map(json.loads, looked.stdout.splitlines()) if each["subject"].startswith("plug-in")]
     assert {each["subject"]: each["status"] for each in plugs} == {

@@ -104,7 +104,7 @@ def _set(store: RunStore, args: argparse.Namespace) -> Baseline:
         )
         raise ConfigError(
             "is more than one measurement; use the plan's file, --testbed, or both",
-            value=args.plan, allowed=", ".join(several),
+            value=args.plan, allowed=several,
         )  # fmt: skip
     ((plan_hash, fingerprint),) = meant
     newest = runs[0]

@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     if hosts is None and not args.plain and not DEFAULT.exists() and sys.stdin.isatty() and sys.stdout.isatty():
         from labconsole.cli.first_start import first_start
 
-        hosts = first_start()
+        hosts = first_start(args.store)
         if hosts is None:
             return 0
     return open_console(hosts_path(hosts), args.store, read_only=args.read_only, plain=args.plain)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
 from labconsole.cli.commands import About
 from labconsole.cli.options import add_common
 from labconsole.cli.output import json_line, plain_lines
+from labconsole.errors import LabError
 
 about = About(
     195,
@@ -25,9 +26,6 @@ EXTRAS = {
     "metrics": (("prometheus_client",), "metrics for Prometheus"),
 }
 """Optional packages by the name that pip takes, and what for."""
-
-PLUGGED = ("platforms.drivers", "store.exporters", "units", "model.record.kinds")
-"""What other packages plug into."""
 
 
 class Looked(NamedTuple):
@@ -75,15 +73,29 @@ def _program() -> Iterator[Looked]:
 def _plugins() -> Iterator[Looked]:
     from labconsole import plugins
 
-    for package in PLUGGED:
+    for package, try_it in _tried_by().items():
         for name in plugins.outside(package):
-            kind = package.rpartition(".")[2]
             try:
-                plugins.load(package, name)
-            except plugins.PluginError as exc:
+                try_it(name)
+            except (LabError, plugins.PluginError) as exc:
                 yield Looked(f"plug-in {name}", "failed", str(exc), "mend or uninstall it; all others work")
             else:
-                yield Looked(f"plug-in {name}", "ok", f"of {kind}")
+                yield Looked(f"plug-in {name}", "ok", f"of {package.rpartition('.')[2]}")
+
+
+def _tried_by() -> dict[str, Callable[[str], object]]:
+    """What other packages plug into, each with what loads one and checks it."""
+    from labconsole.experiments.units import OUTSIDE, load_units
+    from labconsole.model.record.kinds import PACKAGE as KINDS
+    from labconsole.model.record.kinds import record_kinds
+    from labconsole.platforms.loading import PACKAGE as DRIVERS
+    from labconsole.platforms.loading import load_driver
+    from labconsole.store import exporters
+
+    return {
+        DRIVERS: load_driver, exporters.PACKAGE: exporters.load, OUTSIDE: load_units,
+        KINDS: lambda name: record_kinds()[name],
+    }  # fmt: skip
 
 
 def _terminal() -> Looked:
@@ -100,7 +112,6 @@ def _terminal() -> Looked:
 
 
 def _store(url: str | None) -> Looked:
-    from labconsole.errors import LabError
     from labconsole.store.location import would_make
     from labconsole.store.open import open_store
 

@@ -83,6 +83,11 @@ def _judge(args: argparse.Namespace, plan: Plan, store: RunStore) -> Gate:
     if baseline is None:
         names = ", ".join(dict.fromkeys(each.name for each in known)) or "none: labconsole baseline set NAME PLAN"
         raise ConfigError("there is no such baseline", key="--baseline", value=args.baseline, allowed=names)
+    if plan.stop.raising is not None or plan.stop.lowering is not None:
+        raise ConfigError(
+            f"plan {plan.name} leaves out trials by what others came to (stop.raising, stop.lowering), and a gate "
+            "needs every one of its points"
+        )
     if plan.hash() == baseline.plan_hash:
         raise ConfigError(
             f"plan {plan.name} is what baseline {baseline.name} is of: measure it again with replay --occasion NAME, "

@@ -15,6 +15,7 @@ from labconsole.errors import ConfigError
 
 if TYPE_CHECKING:
     from labconsole.report.assembly import Report
+    from labconsole.report.material import Unit
     from labconsole.report.request import ReportRequest
 
 about = About(
@@ -80,7 +81,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0 when it is made. In the terminal, or into the files of --out, whose names it prints."""
-    from labconsole.experiments.units import report_units
     from labconsole.report.files import require, write
     from labconsole.report.gathering import gather
     from labconsole.store.open import open_store
@@ -95,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
         made = gather(
             request,
             store,
-            report_units(on_problem=complain),
+            _units(args),
             place=str(args.store or "the default store"),
             on_unreadable=complain,
         )
@@ -113,6 +113,17 @@ def run(args: argparse.Namespace) -> int:
 
         show(made)
     return 0
+
+
+def _units(args: argparse.Namespace) -> list[Unit]:
+    """Of other packages, none in a bundle: who verifies it may not have them."""
+    from labconsole import plugins
+    from labconsole.experiments.units import OUTSIDE, report_units
+
+    left_out = plugins.outside(OUTSIDE) if args.bundle is not None else []
+    if left_out:
+        complain(f"left out, because others could not make it again: plug-in {', '.join(left_out)}")
+    return report_units(outside=args.bundle is None, on_problem=complain)
 
 
 def _request(args: argparse.Namespace) -> ReportRequest:

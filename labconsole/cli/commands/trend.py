@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
         from labconsole.report.trends import steps_table, trends_table
 
         for table in (trends_table(trends), steps_table(trends)):
-            plain_lines(*([to_markdown(table)] if table is not None else []))
+            plain_lines(*([to_markdown(table, foreign=True)] if table is not None else []))
     else:
         from labconsole.cli.text.trends import show
 

@@ -53,21 +53,14 @@ def sort_ports(
     """The ports to try and those to leave alone, each in the order of their names, numbers by value."""
     ports, alone = [], []
     kinds = {each.name: each.kind for each in links if not each.namespace}
-    used = _used(ssh_interface, addresses, routes)
-    parents = {each.name: each.parent for each in links if not each.namespace and each.parent}
-    for name in [*used]:  # who carries what is used is used
-        words, on = used[name], name
-        while (below := parents.get(on)) is not None and below not in used:
-            used[below], on = f"{words} {name}, which is on", below
+    used = _used(ssh_interface, addresses, routes, [each for each in links if not each.namespace])
     for link in sorted(links, key=lambda each: natural(each.name)):
         if link.namespace or link.kind not in _KINDS or link.mac is None or not _ETHERNET.match(link.mac):
             continue
         if link.name in used:
-            alone.append(LeftAlone(node, link.name, f"{used[link.name]} it"))
+            alone.append(LeftAlone(node, link.name, used[link.name].format("it")))
         elif link.master is None:
             ports.append(Port(node, link.name, link.mac, link.driver or "?", link.speed_bps, link.up))
-        elif link.master in used:
-            alone.append(LeftAlone(node, link.name, f"{used[link.master]} {link.master}, which it belongs to"))
         elif not link.up:
             alone.append(LeftAlone(node, link.name, f"it is down in {link.master}: setting it up might close a loop"))
         elif kinds.get(link.master) == "bridge":
@@ -79,14 +72,25 @@ def sort_ports(
 
 
 def _used(
-    ssh_interface: str | None, addresses: Mapping[str, Sequence[str]], routes: Sequence[RouteEntry]
+    ssh_interface: str | None,
+    addresses: Mapping[str, Sequence[str]],
+    routes: Sequence[RouteEntry],
+    links: Sequence[NodeLinkState],
 ) -> dict[str, str]:
-    """What each interface is used for, in words that its name follows."""
-    found = {
-        each.interface: f"the route to {each.destination} goes by" for each in routes if each.interface is not None
-    }
-    found |= {name: f"the address {own[0]} is on" for name, own in addresses.items() if own}
-    return found if ssh_interface is None else {**found, ssh_interface: "SSH comes in by"}
+    """What each interface is used for, with ``{}`` for its name: also what is below a used one, or a member of it."""
+    found = {each.interface: f"the route to {each.destination} goes by {{}}" for each in routes if each.interface}
+    found |= {name: f"the address {own[0]} is on {{}}" for name, own in addresses.items() if own}
+    if ssh_interface is not None:
+        found[ssh_interface] = "SSH comes in by {}"
+    before = -1
+    while len(found) != before:
+        before = len(found)
+        for link in links:
+            if link.name in found and link.parent and link.parent not in found:
+                found[link.parent] = f"{found[link.name].format(link.name)}, which is on {{}}"
+            if link.master in found and link.name not in found:
+                found[link.name] = f"{found[link.master].format(link.master)}, to which {{}} belongs"
+    return found
 
 
 def natural(name: str) -> tuple[tuple[int, int | str], ...]:

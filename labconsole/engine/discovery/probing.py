@@ -79,6 +79,7 @@ async def probe(links: Mapping[str, AgentLink], ports: Sequence[Port]) -> Probed
     target = bytes([2, *secrets.token_bytes(5)]).hex(":")
     refused: dict[Port, str] = {}
     not_undone: list[str] = []
+    problem: NodeError | None = None
     try:
         await together(_up(links[node], held) for node, held in by_node.items())
         speeds = await _carriers(links, by_node, any(not port.up for port in ports))
@@ -88,6 +89,9 @@ async def probe(links: Mapping[str, AgentLink], ports: Sequence[Port]) -> Probed
         )
         await together(_send(links[node], held, marks, target, refused) for node, held in by_node.items())
         heard = await _hear({node: links[node] for node in by_node}, marks)
+    except NodeError as exc:
+        problem = exc
+        raise
     finally:
         for node in by_node:
             with suppress(NodeError):  # its agent stops listening when it ends
@@ -97,6 +101,8 @@ async def probe(links: Mapping[str, AgentLink], ports: Sequence[Port]) -> Probed
                 not_undone += [f"{node}: {each}" for each in undone.failed]
             except NodeError as exc:
                 not_undone.append(f"{node}: {exc.message}: its agent undoes everything when it ends")
+        if problem is not None and not_undone:
+            raise NodeError(problem.node, f"{problem.message}; not put back: {'; '.join(not_undone)}") from problem
     told = {(port.node, port.interface): port for port in speeds}
     refused = {told[port.node, port.interface]: why for port, why in refused.items()}
     return Probed(speeds, heard, refused, not_undone)

@@ -43,7 +43,7 @@ def export(runs: ChosenRuns, wanted: str | None, out: Path | None) -> None:
     """
     suffix = out.suffix.removeprefix(".") if out is not None else ""
     name = wanted or (suffix if suffix in names() else DEFAULT)
-    exporter = _load(name)
+    exporter = load(name)
     if out is not None:
         _write(out, exporter.parts(runs))
         return
@@ -55,7 +55,8 @@ def export(runs: ChosenRuns, wanted: str | None, out: Path | None) -> None:
         sys.stdout.write(cast("str", part))
 
 
-def _load(name: str) -> Exporter:
+def load(name: str) -> Exporter:
+    """The module of a format. Raises ConfigError for a plug-in that cannot be used."""
     try:
         module = plugins.load(PACKAGE, name)
     except plugins.PluginError as exc:

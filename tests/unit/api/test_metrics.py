@@ -49,7 +49,7 @@ def test_means_intervals_and_counts_are_those_of_the_store(store_path):
     ((labels, value),) = found["labconsole_forwarding_bps"]
     assert labels == {
         "testbed": "wuerzburg", "plan": "made-up", "platform": "raw", "frame_size_bytes": "1000", "sources": "1",
-        "target": "100000000", "background": "none",
+        "includes_fcs": "false", "target": "100000000", "background": "none",
     }  # fmt: skip
     assert value == pytest.approx(mean.mean)
     assert found["labconsole_forwarding_ci_low_bps"][0][1] == pytest.approx(mean.ci_low)
@@ -110,7 +110,7 @@ def test_progress_keeps_the_last_trial_while_the_next_one_runs():
     metrics.seen(progress(3, None))
     found = samples(exposition(metrics))
     assert {each["state"]: value for each, value in found["labconsole_plan_trials"]} == {
-        "done": 3, "stored": 1, "left_out": 2, "left": 5,
+        "done": 3, "stored": 1, "left_out": 2, "left": 4,
     }  # fmt: skip
     assert found["labconsole_trial_loss_ratio"] == [({"plan": "nightly"}, 0.1)]
     assert found["labconsole_plan_left_seconds"] == [({"plan": "nightly"}, 5.0)]
@@ -148,3 +148,18 @@ def test_the_command_prints_them_once_and_ends_when_it_is_told_to(store_path):
             assert answer.status == 200
         serving.terminate()
         assert serving.wait(timeout=10) == 0
+
+
+def test_what_differs_in_conditions_is_not_averaged_and_the_newest_is_told(tmp_path):
+    path = tmp_path / "runs.sqlite"
+    with open_store(str(path)) as store:
+        import_records(store, set_ups_of([60.0, 60.0, 60.0], offered_mbps=100.0, kernel="6.1"))
+        newer = set_ups_of([40.0, 40.0, 40.0], 100, offered_mbps=100.0, kernel="6.6", plan_hash="another")
+        third = set_ups_of([50.0], 200, offered_mbps=100.0, includes_fcs=True, plan_hash="third")
+        for record in (*newer, *third):
+            record["set_up"]["id"] += record["plan"]["hash"]
+        import_records(store, [*newer, *third])
+        found = samples(exposition(StoreMetrics(store)))
+    told = {each["includes_fcs"]: value for each, value in found["labconsole_forwarding_bps"]}
+    assert told["false"] == pytest.approx(40e6, rel=0.01)
+    assert told["true"] == pytest.approx(50e6, rel=0.01)

@@ -161,13 +161,16 @@ def test_what_was_measured_after_a_baseline_was_set_is_not_of_it(lab, capsys):
         (["baseline", "set", "a/b", "nightly@main"], "is not a name"),
         (["baseline", "set", "main", "weekly"], "no run of this plan"),
         (["baseline", "set", "main", "nightly@main", "--testbed", "paris"], "no run of this plan"),
+        (["gate", "{stopping}", "--baseline", "main", "--occasion", "x"], "leaves out trials by what others came to"),
         (["baseline", "show", "mean"], "there is no baseline of this name"),
         (["baseline", "list", "main"], "takes no name"),
         (["baseline", "show", "main", "--testbed", "x"], "only valid with set"),
     ],
 )
 def test_what_makes_no_sense_is_said(lab, capsys, words, problem):
-    assert lab(*(word.format(plan=lab.plan) for word in words)) == 2
+    stopping = lab.plan.with_name("stopping.yaml")
+    stopping.write_text(lab.plan.read_text().replace("set_ups: 8\n", "") + "stop: {raising: {loss_ratio: 0.1}}\n")
+    assert lab(*(word.format(plan=lab.plan, stopping=stopping) for word in words)) == 2
     told = capsys.readouterr()
     assert problem in told.err
     assert "Traceback" not in told.err
@@ -263,6 +266,16 @@ def test_words_of_nodes_are_no_markdown(lab, capsys, tmp_path):
     lab.measure("today", [60, 120], seed=2, kernel="6.1\n\n![x](https://evil.example/p) @team <b>")
     lab.gate(capsys, "--occasion", "today", "--markdown", str(tmp_path / "gate.md"))
     text = (tmp_path / "gate.md").read_text()
-    assert "\\!\\[x\\](https://evil.example/p)" in text
+    assert "\\!\\[x\\](https:\u200b//evil.example/p)" in text
     assert "<b>" not in text.replace("\\<b\\>", "")
     assert " @team" not in text
+
+
+def test_a_name_that_means_two_measurements_is_told_with_what_tells_them_apart(lab, capsys):
+    lab.measure("main", [60, 120], seed=2, fingerprint="0123456789abcdef")
+    assert lab("baseline", "set", "both", "nightly@main") == 2
+    said = capsys.readouterr().err
+    assert "on wuerzburg (0123456789abcdef)" in said
+    assert "p, l, a" not in said
+    assert lab("baseline", "set", "one", "nightly@main", "--testbed", "0123456789abcdef") == 0
+    assert lab("baseline", "set", "other", str(lab.plan), "--occasion", "main", "--testbed", "7d3f9a11c0de4b52") == 0

@@ -52,7 +52,7 @@ def test_what_is_used_for_anything_is_left_alone_and_why_is_said():
         "eno1": "SSH comes in by it",
         "mgmt0": "the address 10.0.0.1 is on it",
         "uplink": "the route to default goes by it",
-        "eth4": "the address 10.1.0.1 is on brm, which it belongs to",
+        "eth4": "the address 10.1.0.1 is on brm, to which it belongs",
         "eth5": "it belongs to bond0",
     }
 
@@ -61,14 +61,16 @@ def test_who_carries_what_is_used_is_left_alone_and_so_is_a_bridges_port_that_is
     links = [
         link("eth0"), link("eth0.10", kind="vlan", parent="eth0"), link("eth1"), link("br0", kind="bridge"),
         link("br0.7", kind="vlan", parent="br0"), link("eth2", master="br0"), link("brl", kind="bridge"),
-        link("eth3", master="brl", up=False), link("eth4", kind="veth"),
+        link("eth3", master="brl", up=False), link("eth4", kind="veth"), link("br10", kind="bridge"),
+        link("eth5.10", kind="vlan", parent="eth5", master="br10"), link("eth5"),
     ]  # fmt: skip
-    ports, alone = sort_ports("uut", links, "eth0.10", {"br0.7": ["10.0.0.1"]}, [])
+    ports, alone = sort_ports("uut", links, "eth0.10", {"br0.7": ["10.0.0.1"], "br10": ["10.0.1.1"]}, [])
     assert names(ports) == ["uut/eth1", "uut/eth4"]
     assert {each.interface: each.why for each in alone} == {
         "eth0": "SSH comes in by eth0.10, which is on it",
-        "eth2": "the address 10.0.0.1 is on br0.7, which is on br0, which it belongs to",
+        "eth2": "the address 10.0.0.1 is on br0.7, which is on br0, to which it belongs",
         "eth3": "it is down in brl: setting it up might close a loop",
+        "eth5": "the address 10.0.1.1 is on br10, to which eth5.10 belongs, which is on it",
     }
 
 

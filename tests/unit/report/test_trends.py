@@ -16,14 +16,16 @@ from labconsole.store.open import open_store
 from support.report_runs import measured
 
 
-def stored(place: Path, results: Sequence[float], *, kernels: Sequence[str] | None = None, **how: Any) -> None:
+def stored(
+    place: Path, results: Sequence[float], *, kernels: Sequence[str] | None = None, offered: float = 100.0, **how: Any
+) -> None:
     """An occasion a day, each of three set-ups on a boot of its own."""
     records = []
     for day, mbps in enumerate(results):
         for block in (1, 2, 3):
             record = measured(
                 10 * day + block, mbps * (1 + 0.0005 * (block - 2)), block=block, set_up=f"{day}-{block}", boot=f"b{day}",
-                plan_hash=f"hash{day:04}", kernel=kernels[day] if kernels else "6.1", offered_mbps=100.0,
+                plan_hash=f"hash{day:04}", kernel=kernels[day] if kernels else "6.1", offered_mbps=offered,
                 started=f"2026-10-{day + 1:02}T01:{block:02}:00", **how,
             )  # fmt: skip
             record["plan"]["name"] = f"nightly@{day + 1:02}"
@@ -37,7 +39,7 @@ def stored(place: Path, results: Sequence[float], *, kernels: Sequence[str] | No
 
 def trend(place: Path, capsys: Any, *words: str) -> dict[str, Any]:
     capsys.readouterr()
-    assert main(["trend", "--store", str(place), "--json", *words, "nightly"]) == 0
+    assert main(["trend", "--store", str(place), "--json", "nightly", *words]) == 0
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
 
@@ -132,7 +134,25 @@ def test_an_occasion_that_is_not_complete_is_left_out_and_told(tmp_path, capsys)
     assert main(["trend", "--store", str(tmp_path / "s.sqlite"), "--json", "nightly"]) == 0
     told = capsys.readouterr()
     assert len(json.loads(told.out)["results"]) == 4
-    assert "nightly@05 is left out: 2 of its 3 trials have not been taken" in told.err
+    assert "nightly@05 is left out: 2 of its 3 set-ups are missing" in told.err
+
+
+def test_an_occasion_on_which_all_was_carried_tells_of_the_sender(tmp_path, capsys):
+    """A sender that slows down is no slower unit under test."""
+    stored(tmp_path / "s.sqlite", [95.0] * 4)
+    more = tmp_path / "more.sqlite"
+    stored(more, [80.0] * 8, offered=80.0)
+    with sqlite3.connect(more) as connection:
+        connection.execute("DELETE FROM runs WHERE plan_name <= 'nightly@04'")
+    assert main(["runs", "import", str(more), "--store", str(tmp_path / "s.sqlite")]) == 0
+    found = trend(tmp_path / "s.sqlite", capsys)
+    assert found["changes"] == []
+    assert found["why"] == "on some occasions all that was offered was forwarded: their rates are the sender's"
+
+
+def test_a_filter_makes_no_occasion_incomplete(tmp_path, capsys):
+    stored(tmp_path / "s.sqlite", [60.0] * 5, kernels=["6.1", "6.1", "6.1", "6.1", "6.6"])
+    assert len(trend(tmp_path / "s.sqlite", capsys, "kernel=6.1")["results"]) == 4
 
 
 def test_two_testbeds_of_one_name_used_by_turns_are_two_series(tmp_path, capsys):

@@ -94,10 +94,13 @@ def take(args: argparse.Namespace, kind: KindShown, factors: FactorsOfGuests) ->
     from labconsole.cli.dry_place import dry_place
 
     with ExitStack() as held:
-        return _take_into(args, kind, factors, dry_place(held, args.store) if args.dry_run else args.store)
+        place, write = dry_place(held, args.store) if args.dry_run else (args.store, True)
+        return _take_into(args, kind, factors, place, write=write)
 
 
-def _take_into(args: argparse.Namespace, kind: KindShown, factors: FactorsOfGuests, place: str | None) -> int:
+def _take_into(
+    args: argparse.Namespace, kind: KindShown, factors: FactorsOfGuests, place: str | None, *, write: bool
+) -> int:
     from labconsole.api.testbed import load_testbed, open_session
     from labconsole.cli.drive import drive, narrator
     from labconsole.cli.guests import guests_dry_run
@@ -107,7 +110,7 @@ def _take_into(args: argparse.Namespace, kind: KindShown, factors: FactorsOfGues
     from labconsole.model.identity import utc_now
     from labconsole.model.plan.of_guests import plan_of_guests
 
-    inventory, store = load_testbed(hosts_path(args.hosts), place)
+    inventory, store = load_testbed(hosts_path(args.hosts), place, write=write)
     plan = plan_of_guests(args.platforms, factors, inventory, set_ups=args.set_ups, repetitions=args.repetitions)
     session = open_session(inventory, store)
     with _told_by_option(kind.name):

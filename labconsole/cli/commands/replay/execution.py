@@ -22,7 +22,7 @@ from labconsole.cli.output import plain_lines
 from labconsole.cli.text.of_guests import kind_of
 from labconsole.cli.text.replay import ReplayScreen, now, outcome_json
 from labconsole.engine.execution.execution import PlanExecution
-from labconsole.engine.execution.progress import Outcome, Progress, StepProgress
+from labconsole.engine.execution.progress import ExecutionStatus, Outcome, Progress, StepProgress
 from labconsole.engine.execution.runner import PlanRunner
 from labconsole.engine.testbed import Testbed
 from labconsole.errors import Aborted, ConfigError, LabError
@@ -36,11 +36,12 @@ from labconsole.store.writing import RunStore
 def replay(args: argparse.Namespace) -> int:
     """Measure what is missing of every plan that was named, one after the other, holding the testbed once."""
     with ExitStack() as held:
-        return _replay_into(args, dry_place(held, args.store) if args.dry_run else args.store)
+        place, write = dry_place(held, args.store) if args.dry_run else (args.store, True)
+        return _replay_into(args, place, write=write)
 
 
-def _replay_into(args: argparse.Namespace, place: str | None) -> int:
-    inventory, store = load_testbed(hosts_path(args.hosts), place)
+def _replay_into(args: argparse.Namespace, place: str | None, *, write: bool) -> int:
+    inventory, store = load_testbed(hosts_path(args.hosts), place, write=write)
     session = open_session(inventory, store)
     read = [load_plan(path, inventory, also=session.check_background) for path in args.plan]
     plans = [meant(plan, args) for plan in read]
@@ -132,8 +133,9 @@ def _replay(
     try:
         with nullcontext() if args.metrics is None else served(args.metrics, "--metrics", metrics):
             status = drive(session, nodes, work, [narrator(args, quiet=True)], finish=runner.finish)
-    except LabError as exc:
-        told.ended(exc.exit_code, problem=str(exc))
+    except BaseException as exc:
+        status = exc.exit_code if isinstance(exc, LabError) else Aborted.exit_code
+        told.ended(status, problem=str(exc) or type(exc).__name__)
         raise
     told.ended(status)
     return status
@@ -148,8 +150,11 @@ class _Told:
     def ended(self, status: int, *, problem: str | None = None) -> None:
         if self._words is None:
             return
-        plans = [outcome_json(each, 0 if each.outcome.complete else 1) for each in self._executions]
-        complete = status == 0 and all(each.outcome.complete for each in self._executions)
+        through = [each.status is ExecutionStatus.DONE and each.outcome.complete for each in self._executions]
+        plans = [
+            outcome_json(each, 0 if done else status or 1) for each, done in zip(self._executions, through, strict=True)
+        ]
+        complete = status == 0 and all(through)
         notify(
             self._words,
             {
