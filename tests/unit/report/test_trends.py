@@ -169,3 +169,21 @@ def test_two_testbeds_of_one_name_used_by_turns_are_two_series(tmp_path, capsys)
     assert main(["trend", "--store", str(tmp_path / "s.sqlite"), "--json", "nightly"]) == 0
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert sorted(len(each["results"]) for each in found) == [4, 4]
+
+
+def test_a_report_on_several_occasions_has_them_as_a_figure_and_tables(tmp_path, capsys):
+    rng = np.random.default_rng(5)
+    results = [mean * (1 + 0.004 * rng.standard_normal()) for mean in [60.0] * 8 + [58.2] * 8]
+    stored(tmp_path / "s.sqlite", results, kernels=["6.1"] * 8 + ["6.6"] * 8)
+    out = tmp_path / "out"
+    assert main(["report", "--store", str(tmp_path / "s.sqlite"), "--out", str(out), "--formats", "svg,csv,md"]) == 0
+    assert {"trend.svg", "trends.csv", "changes.csv"} <= {path.name for path in out.iterdir()}
+    assert "kernel 6.1 → 6.6" in (out / "changes.csv").read_text()
+    capsys.readouterr()
+
+
+def test_a_report_on_one_occasion_has_none(tmp_path, capsys):
+    stored(tmp_path / "s.sqlite", [60.0])
+    out = tmp_path / "out"
+    assert main(["report", "--store", str(tmp_path / "s.sqlite"), "--out", str(out), "--formats", "csv"]) == 0
+    assert "trends.csv" not in {path.name for path in out.iterdir()}
