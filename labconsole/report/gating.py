@@ -24,6 +24,7 @@ from labconsole.report.words import asked_words, count, percent
 
 Outcome = Literal["passed", "worse", "undecided", "not measured"]
 
+UNMEASURED: Final = "it has not been measured"
 NOT_IN_BASELINE: Final = "the baseline has no such design point"
 
 
@@ -39,11 +40,11 @@ class JudgedPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """All points of a plan against its baseline, and the comparison that they were judged by."""
+    """All points of a plan against its baseline, and the comparison that they were judged by; None: no run is there."""
 
     judged: tuple[JudgedPoint, ...]
     margin_ratio: float
-    changes: Changes
+    changes: Changes | None
 
     @property
     def outcome(self) -> Outcome:
@@ -71,6 +72,12 @@ def judge(changes: Changes, asked: Sequence[FilePoint], margin_ratio: float) -> 
         )
         judged.append(JudgedPoint(point=words, outcome=outcome, detail=detail, change=change))
     return Gate(judged=tuple(judged), margin_ratio=margin_ratio, changes=changes)
+
+
+def unmeasured(asked: Sequence[FilePoint], margin_ratio: float) -> Gate:
+    """Where no run of the plan is there at all."""
+    judged = [JudgedPoint(point=asked_words(each), outcome="not measured", detail=UNMEASURED) for each in asked]
+    return Gate(judged=tuple(judged), margin_ratio=margin_ratio, changes=None)
 
 
 def _fall(change: Change, margin_ratio: float) -> tuple[float, float] | None:
@@ -128,7 +135,7 @@ def _refuse_alike(asked: Sequence[FilePoint]) -> None:
 
 def _lacking(taken: Coverage | None) -> str | None:
     if taken is None or not taken.taken:
-        return "it has not been measured"
+        return UNMEASURED
     places = taken.taken - taken.retaken
     if taken.planned is not None and places < taken.planned:
         return f"{places} of {taken.planned} trials have been taken: replay goes on where it ended"

@@ -75,7 +75,7 @@ def _judge(args: argparse.Namespace, plan: Plan, store: RunStore) -> Gate:
     from labconsole.model.record.summary import RunFilter
     from labconsole.report.changes import find_changes
     from labconsole.report.gathering import Wanted, file_points, gather_sides
-    from labconsole.report.gating import judge
+    from labconsole.report.gating import judge, unmeasured
     from labconsole.report.selection import parse_margin
 
     known = store.baselines()
@@ -102,7 +102,10 @@ def _judge(args: argparse.Namespace, plan: Plan, store: RunStore) -> Gate:
         plan_hash=baseline.plan_hash, testbed_fingerprint=baseline.testbed_fingerprint, until=baseline.set_at
     )
     of_plan = RunFilter(plan_hash=plan.hash(), testbed_fingerprint=baseline.testbed_fingerprint)
-    if not store.count(of_plan) and (elsewhere := store.list(RunFilter(plan_hash=plan.hash()), limit=1)):
+    if not store.count(of_plan):
+        elsewhere = store.list(RunFilter(plan_hash=plan.hash()), limit=1)
+        if not elsewhere:
+            return unmeasured(file_points([plan]), margin_ratio)
         raise ConfigError(
             f"{plan.name} was measured on testbed {elsewhere[0].testbed} ({elsewhere[0].testbed_fingerprint}), and "
             f"baseline {baseline.name} on {baseline.testbed} ({baseline.testbed_fingerprint})"

@@ -28,7 +28,8 @@ def lines(plan: str, baseline: str, gate: Gate) -> Iterator[str]:
     """A line a point, then the reservations and the verdict."""
     for each in gate.judged:
         yield f"{SHOWN[each.outcome]:12}  {each.point}: {each.detail}"
-    yield from list(sentences(gate.changes))[1:]
+    if gate.changes is not None:
+        yield from list(sentences(gate.changes))[1:]
     yield verdict(plan, baseline, gate)
 
 
@@ -37,8 +38,9 @@ def markdown(plan: str, baseline: str, gate: Gate) -> Iterator[str]:
     yield f"### {markdown_text(verdict(plan, baseline, gate))}"
     yield ""
     yield from (f"- **{each.outcome}**: {markdown_text(f'{each.point}: {each.detail}')}" for each in gate.judged)
-    yield ""
-    yield from to_markdown(gate.changes)
+    if gate.changes is not None:
+        yield ""
+        yield from to_markdown(gate.changes)
 
 
 def to_json(plan: str, baseline: str, gate: Gate) -> dict[str, Any]:
@@ -49,7 +51,7 @@ def to_json(plan: str, baseline: str, gate: Gate) -> dict[str, Any]:
         "outcome": gate.outcome,
         "margin_ratio": gate.margin_ratio,
         "judged": [{"point": each.point, "outcome": each.outcome, "detail": each.detail} for each in gate.judged],
-        "comparison": changes_json(gate.changes),
+        "comparison": None if gate.changes is None else changes_json(gate.changes),
     }
 
 

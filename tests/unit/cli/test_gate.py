@@ -151,7 +151,6 @@ def test_what_was_measured_after_a_baseline_was_set_is_not_of_it(lab, capsys):
     ("words", "problem"),
     [
         (["gate", "{plan}", "--baseline", "nowhere"], "there is no such baseline"),
-        (["gate", "{plan}", "--baseline", "main", "--occasion", "never"], "no saved run"),
         (["gate", "{plan}", "--baseline", "main", "--occasion", "main"], "measure it again with replay --occasion"),
         (["gate", "{plan}", "--baseline", "main", "--occasion", "a b"], "is not a name"),
         (["gate", "{plan}", "--baseline", "main", "--occasion", "x", "--margin", "200%"], "is not a valid margin"),
@@ -279,3 +278,16 @@ def test_a_name_that_means_two_measurements_is_told_with_what_tells_them_apart(l
     assert "p, l, a" not in said
     assert lab("baseline", "set", "one", "nightly@main", "--testbed", "0123456789abcdef") == 0
     assert lab("baseline", "set", "other", str(lab.plan), "--occasion", "main", "--testbed", "7d3f9a11c0de4b52") == 0
+
+
+def test_what_was_never_measured_is_told_for_every_point(lab, capsys, tmp_path):
+    for undecided, status in (("0", 1), ("1", 1), ("125", 125)):
+        told = lab.gate(
+            capsys, "--occasion", "never", "--undecided", undecided, "--junit", str(tmp_path / "gate.xml"),
+            "--markdown", str(tmp_path / "gate.md"),
+        )  # fmt: skip
+        assert (told[0], outcomes(told[1])) == (status, ["not measured", "not measured"])
+    assert len(ElementTree.parse(tmp_path / "gate.xml").findall(".//failure")) == 2
+    capsys.readouterr()
+    assert lab("gate", str(lab.plan), "--baseline", "main", "--occasion", "never") == 1
+    assert "NOT MEASURED  raw, 1000 B, 1 × 100 Mbit/s: it has not been measured" in capsys.readouterr().out
