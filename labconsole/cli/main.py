@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from contextlib import suppress
 
 from labconsole.cli import commands
 from labconsole.cli.output import complain
@@ -55,11 +56,37 @@ def main(argv: list[str] | None = None) -> int:
     command = commands.load(args.command)
     if command.about.draws:
         _set_up_logging(0)
-        return _run(command, args)
+        return _drawn(command, args)
     with harmless_output():
         _set_up_logging(args.verbose)
         return _run(command, args)
 
+
+TERMINAL_GONE = 128 + 1
+"""As a shell calls what SIGHUP ended."""
+
+
+def _drawn(command: commands.Command, args: argparse.Namespace) -> int:
+    """Run a command that draws. Where its terminal is gone, the threads that read and write there never end: the
+    interpreter would wait for them for good, and one of them turn on end of file as fast as it can.
+    """
+    import threading
+
+    status = TERMINAL_GONE
+    try:
+        status = _run(command, args)
+        return status
+    except OSError:  # even the complaint could not be written
+        return status
+    finally:
+        if any(thread.name.startswith(DRAWING) and not thread.daemon for thread in threading.enumerate()):
+            with suppress(OSError, ValueError):
+                sys.stdout.flush()
+            os._exit(status)
+
+
+DRAWING = "textual-"
+"""How the names of textual's threads begin."""
 
 PIPE_CLOSED = 128 + 13
 """As a shell calls what SIGPIPE ended."""

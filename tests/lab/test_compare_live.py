@@ -26,13 +26,13 @@ frame_sizes: [500]
 targets: [30Mbit]
 duration_s: 0.6
 repetitions: 1
-set_ups: 3
+set_ups: 4
 settle_s: 0
 drain_s: 0.2
-margin: 2%
+margin: 5%
 """
 
-BEFORE_BPS, AFTER_BPS = 20_000_000, 19_000_000
+BEFORE_BPS, AFTER_BPS = 20_000_000, 16_000_000
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def testbed(lab_home: Path) -> Iterator[lab.LabStatus]:
 
 @pytest.mark.alone
 def test_a_slower_queue_of_the_uut_is_gated_and_its_return_passes(testbed, tmp_path, monkeypatch):
-    """5 % less than before fails, naming the point; as much as before passes."""
+    """A fifth less than before fails, naming the point; as much as before passes."""
     monkeypatch.chdir(tmp_path)
     plan, store = tmp_path / "plans" / "nightly.yaml", tmp_path / "runs.sqlite"
     plan.parent.mkdir()
@@ -78,7 +78,7 @@ def test_a_slower_queue_of_the_uut_is_gated_and_its_return_passes(testbed, tmp_p
 
     found = labconsole("compare", "plan=nightly@main", "plan=nightly@slower", "--json", store=store)
     (point,) = json.loads(found.stdout)["points"]
-    assert point["change_ratio"] == pytest.approx(AFTER_BPS / BEFORE_BPS - 1, abs=0.005)
+    assert point["change_ratio"] == pytest.approx(AFTER_BPS / BEFORE_BPS - 1, abs=0.02)
 
     # A bundle of an occasion has the plan's file, and can be verified by whoever has it alone.
     bundle = tmp_path / "slower.tar.gz"

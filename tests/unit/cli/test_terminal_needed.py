@@ -40,3 +40,22 @@ def test_the_console_of_lines_needs_none_and_no_command() -> None:
     done = subprocess.run(command, input="", capture_output=True, text=True, cwd=ROOT, timeout=60)
     assert done.returncode == 2
     assert "nowhere.yaml" in done.stderr and "terminal" not in done.stderr
+
+
+def test_threads_of_a_terminal_that_is_gone_keep_nobody() -> None:
+    """As textual's reader: it never ends, and is no daemon."""
+    script = """
+import threading, time
+from labconsole.cli import main as program
+from labconsole.cli.commands import console
+
+def leave(args):
+    threading.Thread(target=time.sleep, args=(600,), name="textual-input").start()
+    {ending}
+
+console.run = leave
+raise SystemExit(program.main(["console"]))
+"""
+    for ending, status in (("return 3", 3), ("raise OSError(5, 'Input/output error')", 1)):
+        done = subprocess.run([sys.executable, "-c", script.format(ending=ending)], timeout=30, capture_output=True)
+        assert done.returncode == status
