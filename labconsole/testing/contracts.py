@@ -76,14 +76,13 @@ def check_units(module: ModuleType, store: str | Path) -> None:
     units = getattr(module, "UNITS", None)
     assert isinstance(units, tuple) and units, f"{module.__name__} has no tuple UNITS"
     assert all(isinstance(unit, ReportUnit) for unit in units), "UNITS holds something else than ReportUnit"
-    ours = report_units(on_problem=lambda problem: None)
-    taken = {unit.name for unit in ours if unit not in units}
+    ours = report_units(outside=False)
+    taken = {unit.name for unit in ours}
     for unit in units:
         assert unit.name not in taken, f"there is a unit {unit.name} already"
         taken.add(unit.name)
     with open_store(str(store), write=False) as opened:
-        every = [*(unit for unit in ours if unit not in units), *units]
-        made = gather(ReportRequest(), opened, every, place=str(store), on_unreadable=lambda problem: None)
+        made = gather(ReportRequest(), opened, [*ours, *units], place=str(store), on_unreadable=lambda problem: None)
     for unit in units:
         for part in unit.parts(made.material):
             assert isinstance(part, Figure | Table | Findings | MethodNote), (

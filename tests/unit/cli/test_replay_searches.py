@@ -127,7 +127,7 @@ def test_what_no_search_could_be_set_up_for_is_told_before_the_replay_ends_with_
     script: Any = Script()
     script.before = lambda number: "refused"
     monkeypatch.setattr(execution, "drive", lambda session, nodes, work, *_, **__: asyncio.run(work(session)))
-    args = argparse.Namespace(json=True, take_over=False, verbose=0, retake=False)
+    args = argparse.Namespace(json=True, take_over=False, verbose=0, retake=False, notify=None, metrics=None)
     with pytest.raises(LabError, match="the guest does not boot"):
         execution._replay(args, script, [searching()], [None])
     last = json.loads(capsys.readouterr().out.splitlines()[-1])
