@@ -9,7 +9,7 @@ TEST_PACKAGES := $(DEMO_PACKAGES) openssh-server openssh-client ethtool tmux pro
 SCREENSHOT_PACKAGES := $(DEMO_PACKAGES) openssh-client ethtool librsvg2-bin pngquant fonts-dejavu-core
 BENCH_PACKAGES := $(TEST_PACKAGES) netsniff-ng tshark wireshark-common
 
-.PHONY: demo test quick wheel test-platforms bench screenshots soak validate evaluation clean packages-demo packages-test packages-bench packages-screenshots
+.PHONY: demo test quick wheel site test-platforms bench screenshots soak validate evaluation clean packages-demo packages-test packages-bench packages-screenshots
 
 demo: packages-demo $(VENV)/.installed
 	$(BIN)/labconsole demo
@@ -81,6 +81,10 @@ $(VENV)/.installed-test: pyproject.toml | $(VENV)/bin/python
 wheel: $(VENV)/bin/python
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 	@rm -rf build
+
+# The documentation to browse: build/site/index.html
+site: $(VENV)/.installed-test
+	$(BIN)/python -m sphinx -q -W --keep-going -d build/doctrees -c docs . build/site
 
 clean:
 	rm -rf $(VENV)

@@ -5,16 +5,12 @@ They are computed on the operator's machine from what it knows anyway: nothing i
 
 from __future__ import annotations
 
-import ipaddress
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 from labconsole.engine.execution.progress import Progress
-from labconsole.errors import ConfigError
 from labconsole.measure.admission import admit
 from labconsole.measure.groups import is_search_trial
 from labconsole.model.record.summary import RunSummary
@@ -24,7 +20,6 @@ from labconsole.store.reading import StoredRuns
 if TYPE_CHECKING:
     from prometheus_client.core import GaugeMetricFamily
 
-PORT: Final = 9477
 POINT_LABELS: Final = (
     "testbed", "plan", "platform", "frame_size_bytes", "includes_fcs", "sources", "target", "background",
 )  # fmt: skip
@@ -145,58 +140,3 @@ class PlanMetrics:
                 if value is not None:
                     gauge.add_metric((plan,), value)
         return list(families.values())
-
-
-def _require() -> None:
-    if find_spec("prometheus_client") is None:
-        raise ConfigError("metrics need another package; run: pip install 'labconsole[metrics]'")
-
-
-def exposition(*collectors: Any) -> str:
-    """All of them as text in OpenMetrics' format. Raises ConfigError without the package for it."""
-    _require()
-    from prometheus_client import CollectorRegistry
-    from prometheus_client.openmetrics.exposition import generate_latest
-
-    registry = CollectorRegistry()
-    for each in collectors:
-        registry.register(each)
-    text: bytes = generate_latest(registry)  # type: ignore[no-untyped-call]
-    return text.decode()
-
-
-def loopback(address: str, key: str) -> tuple[str, int]:
-    """``127.0.0.1:9477``, or a port alone. Raises ConfigError on what others could reach."""
-    host, _, port = address.rpartition(":")
-    host = host.strip("[]") or "127.0.0.1"
-    allowed = f"an address of this machine alone, such as 127.0.0.1:{PORT}"
-    try:
-        number = int(port)
-        own = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host).is_loopback
-    except ValueError:
-        number, own = -1, False
-    if not own or not 0 <= number <= 65535:
-        raise ConfigError("is not a loopback address", key=key, value=address, allowed=allowed)
-    return ("127.0.0.1" if host == "localhost" else host), number
-
-
-@contextmanager
-def served(address: str, key: str, *collectors: Any) -> Iterator[int]:
-    """Meanwhile a server tells them to who asks at this address; gives its port. Raises ConfigError."""
-    _require()
-    from prometheus_client import CollectorRegistry, start_http_server
-
-    host, port = loopback(address, key)
-    registry = CollectorRegistry()
-    for each in collectors:
-        registry.register(each)
-    try:
-        server, thread = start_http_server(port, addr=host, registry=registry)
-    except OSError as exc:
-        raise ConfigError(f"cannot listen there: {exc.strerror or exc}", key=key, value=address) from None
-    try:
-        yield server.server_port
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

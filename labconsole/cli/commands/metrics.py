@@ -23,14 +23,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Its options."""
     add_common(parser, "--store")
     parser.add_argument(
-        "--listen", default="127.0.0.1:9477", metavar="HOST:PORT", help="loopback address (default: 127.0.0.1:9477)"
-    )
+        "--listen", default="127.0.0.1:9477", metavar="WHERE",
+        help="loopback address, or unix:PATH for a socket that only you can open (default: 127.0.0.1:9477)",
+    )  # fmt: skip
     parser.add_argument("--once", action="store_true", help="print them once instead of serving them")
 
 
 def run(args: argparse.Namespace) -> int:
     """0 when it is told to end."""
-    from labconsole.api.metrics import StoreMetrics, exposition, served
+    from labconsole.api.metrics import StoreMetrics
+    from labconsole.api.metrics_server import exposition, served
     from labconsole.store.open import open_store
 
     with open_store(args.store, write=False) as store:
@@ -40,9 +42,8 @@ def run(args: argparse.Namespace) -> int:
             return 0
         ending = {signal.SIGINT, signal.SIGTERM}
         signal.pthread_sigmask(signal.SIG_BLOCK, ending)
-        with served(args.listen, "--listen", metrics) as port:
-            host = args.listen.rpartition(":")[0] or "127.0.0.1"
-            complain(f"metrics of {store.name} at http://{host}:{port}/metrics")
+        with served(args.listen, "--listen", metrics) as place:
+            complain(f"metrics of {store.name}: {place}")
             ended = signal.sigwait(ending)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ending)
     return 0 if ended == signal.SIGTERM else 130

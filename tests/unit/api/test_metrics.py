@@ -2,6 +2,7 @@
 
 import json
 import re
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -12,7 +13,8 @@ from typing import Any
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from labconsole.api.metrics import OF_PLANS, OF_POINTS, PlanMetrics, StoreMetrics, exposition, loopback, served
+from labconsole.api.metrics import OF_PLANS, OF_POINTS, PlanMetrics, StoreMetrics
+from labconsole.api.metrics_server import exposition, loopback, served
 from labconsole.errors import ConfigError
 from labconsole.measure.statistics.set_ups import mean_over_set_ups
 from labconsole.store.exchange.importing import import_records
@@ -79,11 +81,12 @@ def test_an_empty_store_is_served_too(tmp_path):
 def test_it_is_served_on_loopback_and_nowhere_else(store_path):
     with (
         open_store(str(store_path), write=False) as store,
-        served("127.0.0.1:0", "--listen", StoreMetrics(store)) as port,
+        served("127.0.0.1:0", "--listen", StoreMetrics(store)) as place,
     ):
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+        with urllib.request.urlopen(place, timeout=5) as answer:
             assert b"labconsole_runs{" in answer.read()
-        with pytest.raises(ConfigError, match="cannot listen there"), served(f"127.0.0.1:{port}", "--listen"):
+        taken = place.removeprefix("http://").partition("/")[0]
+        with pytest.raises(ConfigError, match="cannot listen there"), served(taken, "--listen"):
             pass
     assert loopback("localhost:1", "--listen") == ("127.0.0.1", 1)
     assert loopback("[::1]:9", "--listen") == ("::1", 9)
@@ -91,6 +94,38 @@ def test_it_is_served_on_loopback_and_nowhere_else(store_path):
     for address in ("0.0.0.0:9477", "192.0.2.1:9477", "lab:9477", "127.0.0.1:x", "127.0.0.1:70000", ""):
         with pytest.raises(ConfigError, match="is not a loopback address"):
             loopback(address, "--listen")
+
+
+def test_it_is_served_on_a_socket_of_its_owner_alone(store_path, tmp_path):
+    path = tmp_path / "metrics.sock"
+    with (
+        open_store(str(store_path), write=False) as store,
+        served(f"unix:{path}", "--listen", StoreMetrics(store)) as place,
+    ):
+        assert path.stat().st_mode & 0o777 == 0o600
+        told = subprocess.run([*place.split(), "--silent", "--max-time", "5"], capture_output=True, check=True).stdout
+        assert b"labconsole_runs{" in told
+        with pytest.raises(ConfigError, match="cannot listen there"), served(f"unix:{path}", "--listen"):
+            pass
+    assert not path.exists()
+
+
+def test_a_socket_that_was_left_is_taken_over_and_nothing_else_is(tmp_path):
+    left = tmp_path / "left.sock"
+    with socket.socket(socket.AF_UNIX) as ended:
+        ended.bind(str(left))
+    with served(f"unix:{left}", "--listen"):
+        pass
+    kept = tmp_path / "notes.txt"
+    kept.write_text("kept")
+    for place, words in (
+        (f"unix:{kept}", "cannot listen there"),
+        (f"unix:{tmp_path}/no/such/place", "cannot listen there"),
+        ("unix:metrics.sock", "is not a whole path"),
+    ):
+        with pytest.raises(ConfigError, match=words), served(place, "--listen"):
+            pass
+    assert kept.read_text() == "kept"
 
 
 def test_progress_keeps_the_last_trial_while_the_next_one_runs():

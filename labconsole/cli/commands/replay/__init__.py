@@ -46,8 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "on its standard input",
     )  # fmt: skip
     parser.add_argument(
-        "--metrics", metavar="HOST:PORT", help="meanwhile serve the plans' progress for Prometheus, on loopback"
-    )
+        "--metrics", metavar="WHERE",
+        help="meanwhile serve the plans' progress for Prometheus, at a loopback address or unix:PATH",
+    )  # fmt: skip
     add_shared(parser, "--drop-reasons", "--packet-times")
     parser.add_argument(
         "--telemetry", action="store_true",

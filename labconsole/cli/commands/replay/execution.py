@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
-from labconsole.api.metrics import PlanMetrics, served
+from labconsole.api.metrics import PlanMetrics
+from labconsole.api.metrics_server import served
 from labconsole.api.plan_files import held_for, refuse_twice
 from labconsole.api.testbed import load_testbed, open_session
 from labconsole.cli.commands.replay.choice import chosen_points, meant

@@ -1,0 +1,145 @@
+"""Metrics served on this machine alone: on a loopback address, or on a Unix socket that only its owner may open."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+import socketserver
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
+from pathlib import Path
+from threading import Thread
+from typing import Any, Final
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+
+from labconsole.errors import ConfigError
+
+PORT: Final = 9477
+UNIX: Final = "unix:"
+ALLOWED: Final = f"an address of this machine alone, such as 127.0.0.1:{PORT} or {UNIX}/run/labconsole.sock"
+
+
+def exposition(*collectors: Any) -> str:
+    """All of them as text in OpenMetrics' format. Raises ConfigError without the package for it."""
+    _require()
+    from prometheus_client.openmetrics.exposition import generate_latest
+
+    text: bytes = generate_latest(_registry(collectors))  # type: ignore[no-untyped-call]
+    return text.decode()
+
+
+@contextmanager
+def served(address: str, key: str, *collectors: Any) -> Iterator[str]:
+    """Meanwhile a server tells them to who asks at this address; gives what to ask. Raises ConfigError."""
+    _require()
+    with _listening(address, key, _registry(collectors)) as (server, place):
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
+        thread.start()
+        try:
+            yield place
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def loopback(address: str, key: str) -> tuple[str, int]:
+    """``127.0.0.1:9477``, or a port alone. Raises ConfigError on what others could reach."""
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]") or "127.0.0.1"
+    try:
+        number = int(port)
+        own = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host).is_loopback
+    except ValueError:
+        number, own = -1, False
+    if not own or not 0 <= number <= 65535:
+        raise ConfigError("is not a loopback address", key=key, value=address, allowed=ALLOWED)
+    return ("127.0.0.1" if host == "localhost" else host), number
+
+
+def _require() -> None:
+    if find_spec("prometheus_client") is None:
+        raise ConfigError("metrics need another package; run: pip install 'labconsole[metrics]'")
+
+
+def _registry(collectors: tuple[Any, ...]) -> Any:
+    from prometheus_client import CollectorRegistry
+
+    registry = CollectorRegistry()
+    for each in collectors:
+        registry.register(each)
+    return registry
+
+
+class _Quiet(WSGIRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        """Requests are not written to stderr, where a replay tells how far it is."""
+
+
+class _Server(socketserver.ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+
+class _Server6(_Server):
+    address_family = socket.AF_INET6
+
+
+class _FromSocket(_Quiet):
+    def setup(self) -> None:
+        self.client_address = ("unix", 0)  # who asks on a Unix socket has no address
+        super().setup()
+
+    def address_string(self) -> str:
+        return "unix"
+
+
+class _UnixServer(_Server):
+    address_family = socket.AF_UNIX
+
+    def server_bind(self) -> None:
+        before = os.umask(0o177)
+        try:
+            socketserver.TCPServer.server_bind(self)
+        finally:
+            os.umask(before)
+        self.server_name, self.server_port = "localhost", 0
+        self.setup_environ()
+
+
+@contextmanager
+def _listening(address: str, key: str, registry: Any) -> Iterator[tuple[WSGIServer, str]]:
+    from prometheus_client import make_wsgi_app
+
+    try:
+        if address.startswith(UNIX):
+            path = Path(address.removeprefix(UNIX))
+            if not path.is_absolute():
+                raise ConfigError("is not a whole path", key=key, value=address, allowed=ALLOWED)
+            _forsaken(path)
+            server: WSGIServer = _UnixServer(str(path), _FromSocket)  # type: ignore[arg-type]
+            place = f"curl --unix-socket {path} http://localhost/metrics"
+        else:
+            path = None
+            host, port = loopback(address, key)
+            server = (_Server6 if ":" in host else _Server)((host, port), _Quiet)
+            place = f"http://{f'[{host}]' if ':' in host else host}:{server.server_port}/metrics"
+    except OSError as exc:
+        raise ConfigError(f"cannot listen there: {exc.strerror or exc}", key=key, value=address) from None
+    server.set_app(make_wsgi_app(registry))
+    try:
+        yield server, place
+    finally:
+        server.server_close()
+        if path is not None:
+            path.unlink(missing_ok=True)
+
+
+def _forsaken(path: Path) -> None:
+    """Remove a socket that nobody listens on any more; whatever else is there stays, and binding is refused."""
+    if not path.is_socket():
+        return
+    with socket.socket(socket.AF_UNIX) as asked, suppress(ConnectionRefusedError):
+        asked.connect(str(path))
+        return
+    path.unlink()
