@@ -9,7 +9,10 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from labconsole.model.record.extension import read_extension
+from labconsole.model.record.kernel_drops import EXTENSION, DropsTold
 from labconsole.model.record.run import RunRecord
+from labconsole.units import format_count
 
 
 class DropCause(NamedTuple):
@@ -91,7 +94,7 @@ CAUSES: dict[tuple[str, str | None], DropCause] = {
 
 def kernel_doubt(record: RunRecord) -> str | None:
     """Why the kernel's words are missing or may be too few, where it was asked; None: it was not, or they are all."""
-    told = record.extensions.get("kernel_drops")
+    told = record.extensions.get(EXTENSION)
     if told is None:
         return None
     refused = told.get("refused")
@@ -102,6 +105,22 @@ def kernel_doubt(record: RunRecord) -> str | None:
     return None
 
 
+def elsewhere_words(record: RunRecord) -> list[str]:
+    """What the kernel dropped at no hop of a stream, the most first, a line each."""
+    told = read_extension(record.extensions, EXTENSION, DropsTold)
+    rows = () if told is None else told.elsewhere
+    words = []
+    for row in sorted(rows, key=lambda row: -row.packets):
+        place = row.interface or "an interface that is gone"
+        place += f" in {row.namespace}" if row.namespace else ""
+        whose = "test packets of no stream" if row.stream is None else f"packets of {row.stream}"
+        label = f"kernel.{row.reason or 'NOT_TOLD'}" + (f"@{row.function}" if row.function else "")
+        cause = cause_of(label)
+        meant = f": {cause.happened} ({cause.look})" if cause else ""
+        words.append(f"{format_count(row.packets)} {whose} off the way, at {place}: {label}{meant}")
+    return words
+
+
 _KERNELS = re.compile(r"(?!(?:.+\.)?nft\.)(?:.+\.)?kernel\.([A-Za-z0-9_]+)(?:@(.+))?")
 """Behind an interface's name at most, and no rule of a firewall, whose table may have any name."""
 
@@ -109,6 +128,12 @@ _KERNELS = re.compile(r"(?!(?:.+\.)?nft\.)(?:.+\.)?kernel\.([A-Za-z0-9_]+)(?:@(.
 def is_kernels(label: str) -> bool:
     """Whether a counter in the ledger is the kernel's word for dropped packets."""
     return _KERNELS.fullmatch(label) is not None
+
+
+def function_of(label: str) -> str | None:
+    """In which the kernel dropped the packets of such a counter; None: it does not say, or it is no word of its."""
+    told = _KERNELS.fullmatch(label)
+    return None if told is None else told[2]
 
 
 def cause_of(label: str) -> DropCause | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from labconsole.model.record.kernel_drops import EXTENSION, VERSION
 from labconsole.model.record.run import Figures, Reason, StreamRecord
 from labconsole.verdict.observed import KernelWitness, TrialObservations
 from labconsole.verdict.reasons import reason
@@ -23,8 +24,6 @@ _BEFORE_THE_RECEIVER = ("veth_xmit",)
 _NO_LOSS = ("pktgen_", "tpacket_rcv", "packet_rcv")
 """Functions of the generator, which gives back its own reference to a packet where the packet went, and of captures,
 which throw away their own when they have no room."""
-
-VERSION = 1
 
 
 def drops_of(kernel: KernelWitness | None, stream: int) -> list[KernelDrop]:
@@ -141,4 +140,4 @@ def extension(seen: TrialObservations, ways: Sequence[Sequence[Place]], uut: str
         told |= {name: value for name, value in kernel.drops.to_wire().items() if name != "rows"}
         told |= {"complete": complete(kernel.drops), "estimated_cost_ns": cost_ns(kernel, kernel.drops)}
         told["elsewhere"] = list(_elsewhere(seen, kernel.drops, ways, uut))
-    return {"kernel_drops": told}
+    return {EXTENSION: told}

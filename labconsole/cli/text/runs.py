@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from labconsole.measure.drop_causes import cause_of, is_kernels, kernel_doubt
+from labconsole.measure.drop_causes import cause_of, elsewhere_words, is_kernels, kernel_doubt
 from labconsole.measure.ledger_picture import ledger_rows
 from labconsole.measure.packet_times import number_words, packet_times, quantiles_of, refusal, times_by_word
 from labconsole.measure.processor_words import HEADINGS, processor_rows, processor_sentences
@@ -142,7 +142,7 @@ def kernel_lines(record: RunRecord, *, with_counts: bool) -> list[str]:
         cause = cause_of(name)
         meant = f": {cause.happened} ({cause.look})" if cause else ""
         lines.append(f"  {'kernel':<8} {of_hop} {name} {count(packets)}{meant}")
-    return lines
+    return lines + [f"  {'kernel':<8} {words}" for words in elsewhere_words(record)]
 
 
 def background_lines(load: Background) -> list[str]:

@@ -5,20 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from labconsole.measure.recompute import packet_times, telemetry
+from labconsole.measure.recompute import kernel_drops, packet_times, telemetry
 from labconsole.measure.recompute.counts import contradicting_counts, flows
 from labconsole.measure.recompute.derived import recompute
 from labconsole.measure.recompute.discrepancy import Discrepancy, against
+from labconsole.measure.recompute.kernel_drops import contradicting_drops
 from labconsole.measure.recompute.setting import contradicting_setting
 from labconsole.measure.recompute.telemetry import contradicting_telemetry
 from labconsole.measure.recompute.verdict import Weights, rejudge
 from labconsole.measure.recompute.verdict import unjudged as unjudged_verdict
-from labconsole.model.record.packet_times import EXTENSION
+from labconsole.model.record.kernel_drops import EXTENSION as KERNEL_DROPS
+from labconsole.model.record.packet_times import EXTENSION as PACKET_TIMES
 from labconsole.model.record.run import RunRecord
 from labconsole.model.record.telemetry import EXTENSION as TELEMETRY
 
-KNOWN_EXTENSIONS: dict[str, Callable[[Any], bool]] = {EXTENSION: packet_times.known}
-"""Of streams: those whose meaning this version knows, with what says so of one."""
+Known = dict[str, Callable[[Any], bool]]
+"""Extensions whose meaning this version knows, with what says so of one."""
+
+OF_STREAMS: Known = {PACKET_TIMES: packet_times.known}
+OF_RUNS: Known = {TELEMETRY: telemetry.known, KERNEL_DROPS: kernel_drops.known}
 
 
 def examine(record: RunRecord, weights: Weights) -> Iterator[Discrepancy]:
@@ -28,6 +33,7 @@ def examine(record: RunRecord, weights: Weights) -> Iterator[Discrepancy]:
         lambda: contradicting_counts(record),
         lambda: contradicting_setting(record),
         lambda: contradicting_telemetry(record),
+        lambda: contradicting_drops(record),
         lambda: rejudge(record, weights),
     )
     for check in checks:
@@ -42,8 +48,10 @@ def unjudged(record: RunRecord) -> Iterator[str]:
     yield from unjudged_verdict(record)
     if record.requested.frame_size_bytes is None:
         yield "what follows from the frame size, which is a mix"
-    held = [each for _, stream in flows(record) for each in stream.extensions.items()]
-    unknown = {name for name, told in held if name not in KNOWN_EXTENSIONS or not KNOWN_EXTENSIONS[name](told)}
-    judged = {TELEMETRY} if telemetry.known(record.extensions.get(TELEMETRY)) else set()
-    for name in sorted({*record.extensions, *unknown} - judged):
+    of_streams = [each for _, stream in flows(record) for each in stream.extensions.items()]
+    for name in sorted(_unknown(record.extensions.items(), OF_RUNS) | _unknown(of_streams, OF_STREAMS)):
         yield f"the extension {name[:80]}"
+
+
+def _unknown(held: Iterable[tuple[str, Any]], known: Known) -> set[str]:
+    return {name for name, told in held if name not in known or not known[name](told)}

@@ -14,6 +14,7 @@ from labconsole.measure.packet_times import packet_times
 from labconsole.measure.recompute.counts import flows
 from labconsole.measure.recompute.discrepancy import Discrepancy, against
 from labconsole.measure.recompute.evidence import hop_of, limit_of, lost_at_sink, number, wrong_figures
+from labconsole.measure.recompute.kernel_drops import doubts_due
 from labconsole.measure.recompute.sides import rate_left_open
 from labconsole.model.record.run import RunRecord, StreamRecord
 
@@ -110,6 +111,7 @@ def _due(record: RunRecord) -> Iterator[Due]:
     yield from _surroundings(record)
     yield from _foreign(record)
     yield from _background(record)
+    yield from doubts_due(record)
 
 
 def _any(code: str, shown: list[str], otherwise: str) -> Due:

@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from labconsole.measure.drop_causes import elsewhere_words
+from labconsole.measure.recompute.record import examine, unjudged
+from labconsole.model.record.verdict_codes import WEIGHT
 from labconsole.verdict.kernel_drops import hop_of, label
 from labconsole.verdict.observed import KernelWitness
 from labconsole.verdict.way import Place
@@ -114,3 +117,64 @@ def test_a_kernel_that_does_not_say_leaves_the_run_as_it_is(inventory):
     run = record(inventory, seen)
     assert run.extensions["kernel_drops"]["refused"] == {"code": "no_permission", "message": "for root only"}
     assert run.verdict == record(inventory, observe(inventory)).verdict
+
+
+def disputed(run: Any) -> str:
+    """What verify says of the kernel's word."""
+    told = [repr(each) for each in examine(run, WEIGHT)]
+    return "; ".join(each for each in told if "kernel_drops" in each or "tracing_cost" in each)
+
+
+def test_verify_finds_nothing_in_what_was_recorded(inventory):
+    uut_in, uut_out = ports(inventory)
+    lost = {"uut_out": SENT - 30, "arrived": SENT - 30}
+    explained = (row(uut_in, 10), row(uut_out, 20, reason="QDISC_DROP", function="__dev_queue_xmit"))
+    for seen in (
+        told(observe(inventory, **lost), *explained),
+        told(observe(inventory, **lost), row(uut_in, 31)),
+        told(observe(inventory, **lost), row("br0", 31)),
+        told(observe(inventory, **lost), row(uut_in, 31, function=None)),
+        told(observe(inventory), row(uut_in, 50, function="veth_xmit", reason="NOT_SPECIFIED")),
+        told(observe(inventory), row(uut_in, 3, stream=None), ended_early=True),
+        told(observe(inventory), asked="on", looked_packets=100_000),
+    ):
+        assert disputed(record(inventory, seen)) == ""
+    refused = observe(inventory)
+    refused.kernel = KernelWitness(asked="auto", budget_ns=10_000_000, refused=("no_permission", "for root only"))
+    run = record(inventory, refused)
+    assert disputed(run) == "" and "the extension kernel_drops" not in unjudged(run)
+
+
+@pytest.mark.parametrize(
+    ("rows", "counted", "changes", "words"),
+    [
+        ((("br0", 6),), {}, {"elsewhere": ()}, "kernel_drops_disagree is present"),
+        ((("br0", 5),), {}, {"elsewhere": 6}, "kernel_drops_disagree is missing"),
+        ((), {"missed_packets": 1}, {"complete": True}, "extensions.kernel_drops.complete"),
+        ((), {"looked_packets": 100_000}, {"asked": "on"}, "tracing_cost is missing"),
+        ((("br0", 5),), {}, {"elsewhere": -1}, "extensions.kernel_drops.elsewhere"),
+        ((("br0", 5),), {}, {"elsewhere": "s9"}, "is none of the streams"),
+    ],
+)
+def test_verify_names_what_does_not_follow(inventory, rows, counted, changes, words):
+    seen = told(observe(inventory, uut_out=SENT - 5, arrived=SENT - 5), *(row(*each) for each in rows), **counted)
+    run = record(inventory, seen)
+    assert disputed(run) == ""
+    extension = {**run.extensions["kernel_drops"], **changes}
+    found = run.extensions["kernel_drops"]["elsewhere"]
+    if isinstance(changes.get("elsewhere"), int):
+        extension["elsewhere"] = [{**each, "packets": changes["elsewhere"]} for each in found]
+    elif isinstance(changes.get("elsewhere"), str):
+        extension["elsewhere"] = [{**each, "stream": changes["elsewhere"]} for each in found]
+    assert words in disputed(run.model_copy(update={"extensions": {"kernel_drops": extension}}))
+
+
+def test_what_was_dropped_off_the_way_is_told_to_people(inventory):
+    seen = told(observe(inventory), row("br0", 2000), row(None, 1, stream=9, function="ip_error", reason=None))
+    name = inventory.streams[0].name
+    assert elsewhere_words(record(inventory, seen)) == [
+        f"2\u2009000 packets of {name} off the way, at br0: kernel.NETFILTER_DROP@nft_do_chain: a firewall rule dropped it "
+        "(nft list ruleset, iptables-save -c)",
+        "1 test packets of no stream off the way, at an interface that is gone: kernel.NOT_TOLD@ip_error: a route "
+        "forbids it (ip route: blackhole, unreachable, prohibit)",
+    ]

@@ -13,7 +13,7 @@ from typing import Any
 from rich.cells import cell_len
 
 from labconsole.measure.comparison import Pair
-from labconsole.measure.drop_causes import kernel_doubt
+from labconsole.measure.drop_causes import elsewhere_words, kernel_doubt
 from labconsole.measure.ledger_picture import ledger_rows
 from labconsole.model.design_point import target_words
 from labconsole.model.record.note import RunNote
@@ -165,6 +165,10 @@ def packets_page(record: RunRecord, width: int) -> list[Row]:
     doubt = kernel_doubt(record)
     if doubt is not None:
         rows += [*field("kernel", doubt, width, "warn"), []]
+    for place, words in enumerate(elsewhere_words(record)[:MOST_ROWS]):
+        rows += field("kernel" if not place and doubt is None else "", words, width)
+    if rows and rows[-1]:
+        rows.append([])
     for stream in record.streams:
         rows += _stream(stream, width)
         rows.append([])

@@ -1,0 +1,82 @@
+"""Whether what the unit under test's kernel is said to have dropped can be true, beside what was lost there. Pure.
+
+What another version of the program wrote is not judged, and unjudged says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from labconsole.measure.drop_causes import function_of, is_kernels
+from labconsole.measure.recompute.discrepancy import Discrepancy, against
+from labconsole.measure.recompute.extensions import of_version, readable
+from labconsole.model.record.extension import read_extension
+from labconsole.model.record.kernel_drops import EXTENSION, VERSION, DropsAsked, DropsTold
+from labconsole.model.record.run import RunRecord, StreamRecord
+
+COST_RATIO = 0.01
+"""Of a processor over the trial, beyond which counting that was asked for may have moved what was measured."""
+
+BEFORE, BEHIND = ("generator", "source_nic"), ("sink_nic", "capture")
+"""Hops that are not the unit under test's. What was dropped up to there never got into it."""
+
+
+def known(told: Any) -> bool:
+    """Whether this version can judge it."""
+    return of_version(told, VERSION)
+
+
+def contradicting_drops(record: RunRecord) -> Iterator[Discrepancy]:
+    """What of the extension cannot be."""
+    told, where = record.extensions.get(EXTENSION), f"extensions.{EXTENSION}"
+    if told is None or not known(told):
+        return
+    if "counted_ns" not in told:
+        yield from readable(where, told, DropsAsked, DropsAsked)[1]
+        return
+    drops, problems = readable(where, told, DropsTold, DropsTold)
+    yield from problems
+    if drops is None:
+        return
+    left_out = drops.unlisted_packets + drops.missed_packets + drops.unreadable_packets
+    if drops.complete == (drops.ended_early or left_out > 0):
+        says = f"does not agree with {left_out} packets that were left out and ended_early {drops.ended_early}"
+        yield against(f"{where}.complete", says)
+    names = {stream.name for stream in (*record.streams, *_second(record))}
+    for place, row in enumerate(drops.elsewhere):
+        if row.stream is not None and row.stream not in names:
+            yield against(f"{where}.elsewhere.{place}.stream", "is none of the streams of this run", row.stream[:80])
+
+
+def doubts_due(record: RunRecord) -> Iterator[tuple[str, bool, str]]:
+    """Of both doubts that rest on it: the code, whether it has to be there, and what the record shows."""
+    drops = read_extension(record.extensions, EXTENSION, DropsTold)
+    if drops is None:
+        return
+    share = drops.estimated_cost_ns / (record.requested.duration_s * 1e9)
+    asked = f"counting, {drops.asked}, took {share:.2%} of a processor"
+    yield "tracing_cost", drops.asked == "on" and share > COST_RATIO, asked
+    if record.failure is not None or any(reason.code == "aborted" for reason in record.verdict.reasons):
+        return
+    found = [*_more_than_lost((*record.streams, *_second(record)), drops)]
+    nothing = "the kernel dropped no more of any stream than was lost in the unit under test"
+    yield "kernel_drops_disagree", bool(found), "; ".join(found) or nothing
+
+
+def _second(record: RunRecord) -> Sequence[StreamRecord]:
+    return () if record.background is None else record.background.streams
+
+
+def _more_than_lost(streams: Sequence[StreamRecord], drops: DropsTold) -> Iterator[str]:
+    for stream in streams:
+        off_way = [row for row in drops.elsewhere if row.stream == stream.name]
+        hops = [hop for hop in stream.ledger if hop.hop not in BEFORE]
+        told = {(hop.hop, name): n for hop in hops for name, n in hop.drops.items() if is_kernels(name)}
+        labels = [name for hop in stream.ledger for name in hop.drops if is_kernels(name)]
+        nameless = any(row.function is None for row in off_way) or any(function_of(name) is None for name in labels)
+        if nameless or stream.uut_lost_packets is None or all(hop.hop in BEHIND for hop in hops):
+            continue  # without the functions' names it is not known which are losses
+        dropped = sum(told.values()) + sum(row.packets for row in off_way)
+        if dropped > max(stream.uut_lost_packets, 0):
+            yield f"{stream.name}: the kernel dropped {dropped} of it, and {stream.uut_lost_packets} were lost there"

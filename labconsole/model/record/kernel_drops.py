@@ -1,0 +1,64 @@
+"""What the unit under test's kernel tells of the packets it dropped, beside the ledger's rows: an extension of a run.
+
+``extensions["kernel_drops"]`` of a run whose ``drop_reasons`` are not off. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
+
+from labconsole.model.strict import StrictModel
+
+EXTENSION = "kernel_drops"
+VERSION: Final = 1
+
+Count = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
+Word = Annotated[str, Field(max_length=400)]
+
+
+class DroppedElsewhere(StrictModel):
+    """Test packets that were dropped at no hop of a stream. ``namespace`` "": the node's own. None of ``interface``:
+    it is gone; of ``stream``: they were none's; of ``reason`` and ``function``: this kernel does not say.
+    """
+
+    namespace: Word
+    interface: Word | None
+    stream: Word | None
+    reason: Word | None
+    function: Word | None
+    packets: Count
+
+
+class WhyNotSaid(StrictModel):
+    """A word and a sentence."""
+
+    code: Word
+    message: Word
+
+
+class DropsAsked(StrictModel):
+    """How the kernel was asked. It did not answer, and ``refused`` says why unless the node was lost."""
+
+    version: Literal[1] = VERSION
+    asked: Word
+    budget_ns: Count | None
+    mode: Word | None = None
+    tells_reasons: bool | None = None
+    refused: WhyNotSaid | None = None
+
+
+class DropsTold(DropsAsked):
+    """And what it said. ``complete``: from begin to end; where it is not, counts are lower bounds."""
+
+    passed_packets: Count
+    looked_packets: Count
+    unreadable_packets: Count
+    unlisted_packets: Count
+    missed_packets: Count
+    counted_ns: Count
+    ended_early: bool
+    complete: bool
+    estimated_cost_ns: Count
+    elsewhere: tuple[DroppedElsewhere, ...]
