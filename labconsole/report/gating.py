@@ -17,7 +17,8 @@ from labconsole.measure.maximum import REACHED_LOSS_RATIO
 from labconsole.measure.statistics.effects import SIGNIFICANCE, fall_p, holm
 from labconsole.measure.statistics.set_ups import set_up_means
 from labconsole.report.change_tables import design_words
-from labconsole.report.changes import NOTHING_LOST, OFFERED_LESS, Change, Changes
+from labconsole.report.changes import Change, Changes
+from labconsole.report.compared_effect import NOTHING_LOST, OFFERED_LESS
 from labconsole.report.points import PointSummary
 from labconsole.report.sample import Coverage, FilePoint, coverage
 from labconsole.report.words import asked_words, count, percent
