@@ -13,7 +13,7 @@ from labconsole.report.changes import Changes, Side
 from labconsole.report.compared_effect import OVER
 from labconsole.report.measured_points import MeasuredPoint, pooled
 from labconsole.report.quantity_changes import QuantityChange
-from labconsole.report.words import UNKNOWN, bounds_words, count, number, p_words, with_interval
+from labconsole.report.words import UNKNOWN, bounds_words, count, number, p_words, percent, with_interval
 
 _SIDE: Final = ("mean", "ci_low", "ci_high", "set_ups", "boots", "trials", "bound")
 COLUMNS: Final = (
@@ -54,6 +54,8 @@ def results(changes: Changes) -> Iterator[str]:
         yield f"Of {record_kinds()[kind].plural} {_many(len(own))} on both sides: {told}."
     for kind, names in changes.quantities.factors.items():
         yield f"Compared by {', '.join(names)}: {record_kinds()[kind].plural}."
+    if changes.margin_ratio is not None and not changes.changes and changes.quantities.changes:
+        yield f"The margin is {percent(changes.margin_ratio)}."
 
 
 def reservations(side: Side, name: str) -> Iterator[str]:
