@@ -1,4 +1,4 @@
-"""What a side of a comparison is called by, the runs that it means, and what two sides differ by."""
+"""What a side of a comparison is called by, what it means of runs and other trials, and what two sides differ by."""
 
 from __future__ import annotations
 
@@ -59,11 +59,13 @@ def compared(
 
     Raises ConfigError and StoreError.
     """
+    from labconsole.experiments.measured import measured_kinds
     from labconsole.report.changes import find_changes
     from labconsole.report.gathering import gather_sides
     from labconsole.report.selection import parse_margin
 
-    margin_ratio = parse_margin(margin)
+    margin_ratio, kinds = parse_margin(margin), measured_kinds()
     with ExitStack() as opened:
         sides = [open_side(opened, word, store, also) for word in (before, after)]
-        return find_changes(*gather_sides(sides[0], sides[1], on_unreadable=on_unreadable), margin_ratio)
+        found = gather_sides(sides[0], sides[1], kinds, on_unreadable=on_unreadable)
+        return find_changes(*found, margin_ratio, kinds)

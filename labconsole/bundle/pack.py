@@ -251,7 +251,7 @@ def _plans(
         every = [plan, *on_occasions_of(plan, facts.plans.values())]
         own = {each.hash() for each in every}.union(*(each.telemetry_hashes for each in every))
         means_none = (facts.plans.keys() | facts.step_hashes).isdisjoint(
-            own.union(plan.search_hashes, plan.step_hashes)
+            own.union(*(each.search_hashes + each.step_hashes for each in every))
         )
         if (path not in asked and means_none) or key in found.values():
             continue

@@ -215,14 +215,16 @@ def _origins(found: Unpacked, store: RunStore, tell: Tell) -> None:
                 if real != key:
                     tell(f"{name}: means plan {real}, not {key} as the manifest says")
                 _points(plan, [run for run in summaries if run.plan_hash == real], name, tell)
-                for other in (plan, *on_occasions_of(plan, (run.plan_name for run in summaries))):
+                names = [*(run.plan_name for run in summaries), *(each.plan.name for each in others)]
+                for other in (plan, *on_occasions_of(plan, names)):
                     there.add(other.hash())
+                    own = [each for each in others if each.plan.plan_hash == other.hash()]
+                    _trials_of_guests(other, own, name, tell)
                     if other is not plan:
                         _points(other, [run for run in summaries if run.plan_hash == other.hash()], name, tell)
                     for also in other.telemetry_hashes:
                         there.add(also)
                         _points(other.for_telemetry(), [run for run in summaries if run.plan_hash == also], name, tell)
-                _trials_of_guests(plan, [each for each in others if each.plan.plan_hash == real], name, tell)
     except ConfigError as exc:
         tell(_inside(found, exc))
     said = " ".join(_words(found.manifest.get("missing")))

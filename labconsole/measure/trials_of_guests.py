@@ -72,15 +72,30 @@ class PointOfHypervisor(Protocol):
     def hypervisor(self) -> str: ...
 
 
+class Repeatable(Protocol):
+    """What is taken once more where it failed."""
+
+    @property
+    def started_at(self) -> str: ...
+    @property
+    def status(self) -> str: ...
+
+
+S = TypeVar("S", bound=Repeatable)
 T = TypeVar("T", bound=TrialOfGuests)
 K = TypeVar("K", bound=PointOfHypervisor)
 
 
 def newest_trials(every: Iterable[T]) -> list[T]:
     """Of the trials that a plan knows by one hash the last that can be stood behind, or else the last."""
-    found: dict[tuple[str, str], T] = {}
+    return newest_of(every, lambda record: (record.testbed_fingerprint, record.plan.hash))
+
+
+def newest_of(every: Iterable[S], place: Callable[[S], Hashable]) -> list[S]:
+    """The same of all that have one ``place``."""
+    found: dict[Hashable, S] = {}
     for record in sorted(every, key=lambda each: each.started_at):
-        key = record.testbed_fingerprint, record.plan.hash
+        key = place(record)
         if key not in found or record.status == "done" or found[key].status != "done":
             found[key] = record
     return list(found.values())
@@ -265,10 +280,14 @@ class Blocks(Generic[T]):
         the one before it reversed, and one block of four or more may have lost its turn. True of fewer than three
         blocks, of which nothing is claimed.
         """
-        first, second = self._begun(ours), self._begun(theirs)
-        before = [first[block] < second[block] for block in first if block in second]
-        rarer = min(before.count(True), before.count(False))
-        return len(before) < MINIMUM_BLOCKS or rarer * FEWER_ORDER_SHARE >= len(before)
+        return taken_by_turns(self._begun(ours), self._begun(theirs))
+
+    def placed(self, record: T) -> tuple[Block | None, Hashable, str]:
+        """Of one of them: its block (None: its boot is not known), of which turns its own is one, and when that was
+        first begun.
+        """
+        *turns, _ = place = self._place[id(record)]
+        return self._of[id(record)], tuple(turns), self._first[place]
 
     def _begun(self, records: Iterable[T]) -> dict[Any, str]:
         found = {}
@@ -276,6 +295,13 @@ class Blocks(Generic[T]):
             *block, _ = place = self._place[id(record)]
             found[tuple(block)] = self._first[place]
         return found
+
+
+def taken_by_turns(first: Mapping[Any, str], second: Mapping[Any, str]) -> bool:
+    """Whether two kinds of trials were taken in an order that was drawn; of each block when the first was begun."""
+    before = [first[block] < second[block] for block in first if block in second]
+    rarer = min(before.count(True), before.count(False))
+    return len(before) < MINIMUM_BLOCKS or rarer * FEWER_ORDER_SHARE >= len(before)
 
 
 def _geometric(values: Sequence[float]) -> float:

@@ -9,7 +9,10 @@ from typing import Any, Final
 from labconsole.contracts.report import Cell, Table
 from labconsole.measure.comparison import Pair
 from labconsole.measure.statistics.effects import digits_to_tell
-from labconsole.report.changes import Change, Changes, Scope, Side
+from labconsole.report import quantity_tables
+from labconsole.report.changes import Change, Changes, Side
+from labconsole.report.compared_effect import OVER
+from labconsole.report.measured_points import MeasuredPoint
 from labconsole.report.points import PointSummary
 from labconsole.report.tables import markdown_text
 from labconsole.report.tables import to_markdown as table_as_markdown
@@ -35,9 +38,6 @@ COLUMNS: Final = (
     "change_ratio", "change_ci_low_ratio", "change_ci_high_ratio", "at_least", "over", "p", "adjusted_p",
     "equivalence_p", "smallest_effect_ratio", "word", "why",
 )  # fmt: skip
-OVER: Final[dict[Scope | None, str]] = {
-    "blocks": "blocks of both", "boots": "boots", "set-ups": "set-ups", None: UNKNOWN,
-}  # fmt: skip
 
 
 def changes_table(changes: Changes) -> Table:
@@ -75,11 +75,18 @@ def differences_table(changes: Changes) -> Table | None:
 
 def sentences(changes: Changes) -> Iterator[str]:
     """What may be said, and with which reservations."""
-    yield _result(changes)
+    if changes.changes or not changes.quantities.changes:
+        yield _result(changes)
+    yield from quantity_tables.results(changes)
+    yield from reservations(changes)
+
+
+def reservations(changes: Changes) -> Iterator[str]:
+    """What to bear in mind beside the results."""
     if changes.factors:
         yield f"Compared by {', '.join(name.removesuffix('_bps').removesuffix('_s') for name in changes.factors)}."
     if "set-ups" in changes.scopes:
-        held = [each for each in changes.changes if each.scope == "set-ups"]
+        held = [each for each in changes.every if each.scope == "set-ups"]
         boots = [
             max(_boots(point) for point in side) for side in zip(*((c.before, c.after) for c in held), strict=True)
         ]
@@ -92,10 +99,13 @@ def sentences(changes: Changes) -> Iterator[str]:
         yield "Nothing else that is known of runs, nodes and platforms differs."
     for side, name in ((changes.before, "before"), (changes.after, "after")):
         yield from _reservations(side, name)
+        yield from quantity_tables.reservations(side, name)
     for points, name in ((changes.only_before, "before"), (changes.only_after, "after")):
         if points:
             some = "; ".join(asked_words(point.design) for point in points[:3]) + ("; …" if len(points) > 3 else "")
             yield f"Only {name}: {count(len(points), 'design point')} ({some})."
+    yield from quantity_tables.only(changes.quantities.only_before, "before")
+    yield from quantity_tables.only(changes.quantities.only_after, "after")
 
 
 def _result(changes: Changes) -> str:
@@ -155,7 +165,7 @@ def _lost(point: PointSummary) -> str:
 
 
 def _over_words(change: Change) -> str:
-    if change.effect is None:
+    if change.effect is None or change.scope is None:
         return UNKNOWN
     if change.scope == "blocks":
         return f"{change.effect.blocks} {OVER['blocks']}"
@@ -175,7 +185,7 @@ def _finding(change: Change, changes: Changes) -> str:
     return f"{change.word}{more}"
 
 
-def _boots(point: PointSummary) -> int:
+def _boots(point: PointSummary | MeasuredPoint) -> int:
     return len(set(point.boots.values()) - {None})
 
 
@@ -199,13 +209,21 @@ def _side(point: PointSummary) -> tuple[Cell, ...]:
     )  # fmt: skip
 
 
+def tables(changes: Changes) -> Iterator[Table]:
+    """Those that have a row."""
+    if changes.changes:
+        yield changes_table(changes)
+    for table in (quantity_tables.quantities_table(changes), differences_table(changes)):
+        if table is not None:
+            yield table
+
+
 def to_markdown(changes: Changes) -> Iterator[str]:
     """The sentences as a list, then the tables."""
     yield from (f"- {markdown_text(sentence)}" for sentence in sentences(changes))
-    for table in (changes_table(changes) if changes.changes else None, differences_table(changes)):
-        if table is not None:
-            yield ""
-            yield table_as_markdown(table, foreign=True).rstrip("\n")
+    for table in tables(changes):
+        yield ""
+        yield table_as_markdown(table, foreign=True).rstrip("\n")
 
 
 def to_json(changes: Changes) -> dict[str, Any]:
@@ -219,6 +237,9 @@ def to_json(changes: Changes) -> dict[str, Any]:
         "points": [dict(zip(COLUMNS, _cells(each), strict=True)) for each in changes.changes],
         "only_before": [asked_words(point.design) for point in changes.only_before],
         "only_after": [asked_words(point.design) for point in changes.only_after],
+        "quantities": quantity_tables.to_objects(changes),
+        "only_before_quantities": [f"{each.words}: {each.quantity.name}" for each in changes.quantities.only_before],
+        "only_after_quantities": [f"{each.words}: {each.quantity.name}" for each in changes.quantities.only_after],
         "differences": [_difference(pair) for pair in changes.differences],
         "sentences": list(sentences(changes)),
     }

@@ -15,41 +15,38 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple
 
+from labconsole.contracts.measured import MeasuredKind, MeasuredTrial
 from labconsole.measure.admission import Admission
 from labconsole.measure.comparison import Pair, different
 from labconsole.measure.groups import CONDITIONS, ONE_SET_UP, conditions_of
 from labconsole.measure.maximum import REACHED_LOSS_RATIO
-from labconsole.measure.statistics.effects import (
-    MINIMUM_BLOCKS,
-    Effect,
-    Word,
-    equivalence_p,
-    holm,
-    paired_effect,
-    smallest_effect_of,
-    unpaired_effect,
-    word,
-)
+from labconsole.measure.statistics.effects import MINIMUM_BLOCKS, paired_effect
 from labconsole.measure.statistics.set_ups import set_up_means
 from labconsole.model.design_point import FrameSize
-from labconsole.report.comparisons import UNKNOWN_BOOTS, blocks_in_one_go, means_of_boots
+from labconsole.report.compared_effect import (
+    LOSS_UNKNOWN,
+    NOTHING_LOST,
+    OFFERED_LESS,
+    ComparedEffect,
+    Found,
+    Scope,
+    in_family,
+    over_boots_or_set_ups,
+    told,
+)
+from labconsole.report.comparisons import blocks_in_one_go
 from labconsole.report.digest import Digest
 from labconsole.report.drawn_order import Drawn, drawn, why_not_drawn
+from labconsole.report.measured_points import MeasuredPoint, differing_conditions, points_of
 from labconsole.report.points import PointSummary, make_points
+from labconsole.report.quantity_changes import MatchedQuantities, QuantityChange, match_quantities
 from labconsole.report.sample import KeptRuns
-
-Scope = Literal["blocks", "boots", "set-ups"]
 
 POOLED: Final = tuple(name for name in CONDITIONS if name not in ("duration", "method"))
 SAID: Final = ("labconsole_version", "observe", "sender", "witness", "flow control")
 """Of all runs of a side, beside their conditions and what nodes and platforms are."""
 
 NO_SET_UPS: Final = "runs without blocks on one side: how far set-ups differ is not known"
-FEW_SET_UPS: Final = "fewer than 3 set-ups a side"
-SHARED_BOOTS: Final = "some boots of the machine are on both sides, and the others may differ"
-NOTHING_LOST: Final = "both sides forwarded all that they were offered"
-LOSS_UNKNOWN: Final = "what the unit under test lost is not known"
-OFFERED_LESS: Final = "one side forwarded all that it was offered, which is less than the other one forwarded"
 
 
 class DesignKey(NamedTuple):
@@ -77,10 +74,18 @@ class Side:
     missing_set_ups: int = 0
     """Of its plans, whatever a filter leaves of them; of plans without blocks none is known."""
 
+    trials: tuple[MeasuredTrial, ...] = ()
+    """Of other kinds than runs, of each the newest of those with one meaning."""
+
     @property
     def points(self) -> list[PointSummary]:
         """Every design point of the runs that enter."""
         return make_points(self.kept.entered, POOLED, self.admission.stretches)
+
+    @property
+    def quantities(self) -> list[MeasuredPoint]:
+        """What its other trials measured, point by point."""
+        return points_of(self.trials)
 
     @property
     def pooled(self) -> list[str]:
@@ -94,29 +99,12 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """One design point on both sides. ``effect``: after / before - 1 of the forwarding rate, ``why`` there is none.
-
-    ``bound``: one side forwarded all that it was offered, so that the difference is at least this. ``adjusted_p``,
-    ``equivalence_adjusted_p``: in the family of all points that are compared. ``smallest_ratio``: the smallest change
-    that this row would have shown with 80 % power at 0.05.
-    """
+class Change(ComparedEffect):
+    """One design point on both sides. ``effect``: of the forwarding rate."""
 
     key: DesignKey
     before: PointSummary
     after: PointSummary
-    effect: Effect | None
-    scope: Scope | None
-    why: str | None
-    bound: bool = False
-    adjusted_p: float | None = None
-    equivalence_adjusted_p: float | None = None
-    smallest_ratio: float | None = None
-
-    @property
-    def word(self) -> Word:
-        """What may be said of it."""
-        return word(self.adjusted_p, self.equivalence_adjusted_p)
 
     @property
     def change_ratio(self) -> float | None:
@@ -129,7 +117,8 @@ class Change:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
     """All that two sides show. ``factors``: those that are compared. ``only_before``, ``only_after``: points that the
-    other side lacks. ``differences``: what else is not alike: testbeds, nodes, platforms, versions.
+    other side lacks. ``quantities``: the same of trials that are no runs. ``differences``: what else is not alike:
+    testbeds, nodes, platforms, versions.
     """
 
     before: Side
@@ -138,6 +127,7 @@ class Changes:
     changes: tuple[Change, ...]
     only_before: tuple[PointSummary, ...]
     only_after: tuple[PointSummary, ...]
+    quantities: MatchedQuantities
     differences: tuple[Pair, ...]
     margin_ratio: float | None
     size: int
@@ -145,16 +135,28 @@ class Changes:
     @property
     def scopes(self) -> frozenset[Scope]:
         """What the effects are over."""
-        return frozenset(each.scope for each in self.changes if each.scope is not None)
+        return frozenset(each.scope for each in self.every if each.scope is not None)
+
+    @property
+    def every(self) -> tuple[Change | QuantityChange, ...]:
+        """All that is one family."""
+        return *self.changes, *self.quantities.changes
 
 
-def find_changes(before: Side, after: Side, margin_ratio: float | None, *, across_factors: bool = True) -> Changes:
-    """``before`` and ``after`` share no run. ``margin_ratio``: None, what all their plans declare.
+def find_changes(
+    before: Side, after: Side, margin_ratio: float | None, kinds: Sequence[MeasuredKind] = (), *,
+    across_factors: bool = True,
+) -> Changes:  # fmt: skip
+    """``before`` and ``after`` share no run and no trial. ``margin_ratio``: None, what all their plans declare.
 
-    ``across_factors``: whether points match that differ in a factor with one value on either side.
+    ``kinds``: of the trials that are no runs. ``across_factors``: whether points match that differ in a factor with one
+    value on either side.
     """
     if margin_ratio is None:
         declared = {each.margin_ratio for side in (before, after) for each in side.digest.facts.values()}
+        declared |= {
+            trial.margin_ratio for side in (before, after) for trial in side.trials if trial.values and trial.planned
+        }
         margin_ratio = declared.pop() if len(declared) == 1 else None
     points = before.points, after.points
     factors = _compared_factors(*points) if across_factors else ()
@@ -165,12 +167,24 @@ def find_changes(before: Side, after: Side, margin_ratio: float | None, *, acros
         if key in theirs and len(held) == len(theirs[key]) == 1
     ]
     matched = {id(point) for each in changes for point in (each.before, each.after)}
+    quantities = match_quantities(
+        before.quantities, after.quantities,
+        {kind.kind.name: kind.compared if across_factors else () for kind in kinds},
+        one_place=before.place == after.place,
+    )  # fmt: skip
+    family = in_family([*changes, *quantities.changes], margin_ratio)
+    own, others = family[: len(changes)], family[len(changes) :]
+    quantities = replace(
+        quantities,
+        changes=tuple(replace(each, **said._asdict()) for each, said in zip(quantities.changes, others, strict=True)),
+    )
     return Changes(
-        before=before, after=after, factors=factors, changes=_family(changes, margin_ratio),
+        before=before, after=after, factors=factors,
+        changes=tuple(replace(each, **said._asdict()) for each, said in zip(changes, own, strict=True)),
         only_before=tuple(point for point in points[0] if id(point) not in matched),
         only_after=tuple(point for point in points[1] if id(point) not in matched),
-        differences=tuple(differences(before, after)),
-        margin_ratio=margin_ratio, size=sum(each.effect is not None for each in changes),
+        quantities=quantities, differences=tuple(differences(before, after)), margin_ratio=margin_ratio,
+        size=sum(each.effect is not None for each in (*changes, *quantities.changes)),
     )  # fmt: skip
 
 
@@ -222,9 +236,7 @@ def _bound(before: PointSummary, after: PointSummary) -> tuple[bool, str | None]
     return True, OFFERED_LESS if more.rate_bps.mean < less.rate_bps.mean else None
 
 
-def _effect(
-    before: PointSummary, after: PointSummary, sides: tuple[Side, Side]
-) -> tuple[Effect | None, Scope | None, str | None]:
+def _effect(before: PointSummary, after: PointSummary, sides: tuple[Side, Side]) -> Found:
     """Over the highest level that both have enough of; or why over none."""
     if ONE_SET_UP in before.values_bps or ONE_SET_UP in after.values_bps:
         return None, None, NO_SET_UPS
@@ -238,45 +250,12 @@ def _effect(
         if why is not None:
             return None, None, why
         one, other = ({block: means[block] for block in shared} for means in (ours, theirs))
-        return _told(paired_effect(one, other, packets=packets), "blocks")
-    boots = [means_of_boots(ours, after.boots), means_of_boots(theirs, before.boots)]
-    if min(map(len, boots)) >= MINIMUM_BLOCKS:
-        if boots[0].keys() & boots[1].keys():
-            return None, None, SHARED_BOOTS
-        return _told(unpaired_effect(list(boots[0].values()), list(boots[1].values()), packets=packets), "boots")
-    if min(len(ours), len(theirs)) < MINIMUM_BLOCKS:
-        return None, None, FEW_SET_UPS
-    if None in (*after.boots.values(), *before.boots.values()):
-        return None, None, UNKNOWN_BOOTS
-    return _told(unpaired_effect(list(ours.values()), list(theirs.values()), packets=packets), "set-ups")
+        return told(paired_effect(one, other, packets=packets), "blocks")
+    return over_boots_or_set_ups(ours, theirs, (after.boots, before.boots), packets)
 
 
 def _drawn(side: Side) -> Drawn:
     return drawn(side.kept.entered, side.admission.begun, side.digest.facts)
-
-
-def _told(effect: Effect, scope: Scope) -> tuple[Effect | None, Scope | None, str | None]:
-    return (effect, scope, None) if effect.absent is None else (None, None, effect.absent)
-
-
-def _family(changes: Sequence[Change], margin_ratio: float | None) -> tuple[Change, ...]:
-    """With their p values adjusted. Equivalence is tested where both rates are the unit under test's own."""
-    effects = {place: each.effect for place, each in enumerate(changes) if each.effect is not None}
-    p_values = {place: effect.p for place, effect in effects.items() if effect.p is not None}
-    adjusted = dict(zip(p_values, holm(list(p_values.values())), strict=True))
-    alike: dict[int, float] = {}
-    for place in adjusted:
-        p = None if margin_ratio is None or changes[place].bound else equivalence_p(effects[place], margin_ratio)
-        if p is not None:
-            alike[place] = p
-    alike = dict(zip(alike, holm(list(alike.values())), strict=True))
-    return tuple(
-        replace(
-            each, adjusted_p=adjusted.get(place), equivalence_adjusted_p=alike.get(place),
-            smallest_ratio=smallest_effect_of(effects[place]) if place in adjusted else None,
-        )
-        for place, each in enumerate(changes)
-    )  # fmt: skip
 
 
 def differences(before: Side, after: Side) -> list[Pair]:
@@ -293,12 +272,9 @@ def differences(before: Side, after: Side) -> list[Pair]:
         (name, ", ".join(sorted(theirs.said.get(name, {}))), ", ".join(sorted(ours.said.get(name, {}))))
         for name in SAID
     ]
+    found = [*differing_conditions(before.trials, after.trials, told), *found]
     of_runs = [
         Pair("Runs", name, one_of or None, other_of or None) for name, one_of, other_of in words
-        if one_of != other_of and (name, one_of, other_of) not in told
+        if one_of != other_of and (name, one_of, other_of) not in told and before.kept.entered and after.kept.entered
     ]  # fmt: skip
     return [*of_runs, *found]
-
-
-def _said(digest: Digest, name: str) -> str:
-    return ", ".join(sorted(digest.said.get(name, {})))

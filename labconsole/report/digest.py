@@ -247,11 +247,7 @@ class Digest:
             held = self.influences.setdefault((kind, node), Influence())
             held.runs, held.detail = held.runs + 1, detail
         environment = record["environment"]
-        for name, said in (environment.get("nodes") or {}).items():
-            if isinstance(said, dict):
-                facts = self.nodes.setdefault(name, SeenFacts())
-                facts.add(said.get("facts") or {})
-                facts.add({key: value for key, value in said.items() if key != "facts"})
+        self.see_nodes(environment.get("nodes") or {})
         attested = environment.get("platform")
         if isinstance(attested, dict):
             name = record["requested"]["platform"] + (", with a second guest" if record["background"] else "")
@@ -262,6 +258,14 @@ class Digest:
             self._say("calibration", f"{calibration.get('id')} of {calibration.get('finished_at')}")
         else:
             self._say("calibration", "none")
+
+    def see_nodes(self, nodes: Json) -> None:
+        """What a record says of its nodes; also one that is no run, or that enters nothing else."""
+        for name, said in nodes.items():
+            if isinstance(said, dict):
+                facts = self.nodes.setdefault(name, SeenFacts())
+                facts.add(said.get("facts") or {})
+                facts.add({key: value for key, value in said.items() if key != "facts"})
 
     def _reasons(self, shows: partial[Evidence], reasons: list[Json]) -> None:
         for each in reasons:

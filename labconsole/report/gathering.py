@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
+from labconsole.contracts.measured import MeasuredKind
 from labconsole.errors import ConfigError, StoreError
 from labconsole.measure.admission import Admission, admit
 from labconsole.measure.groups import is_search_trial
@@ -24,6 +26,7 @@ from labconsole.report.assembly import Report, assemble
 from labconsole.report.changes import Side
 from labconsole.report.digest import Digest
 from labconsole.report.evaluation import evaluate
+from labconsole.report.gathering_trials import gather_trials, see_trials
 from labconsole.report.material import Unit
 from labconsole.report.planned_trials import OF_TRIALS, noted_plans, planned_trials, selected, trials_of
 from labconsole.report.reference import load_reference
@@ -75,7 +78,8 @@ def gather(
 
 class Wanted(NamedTuple):
     """Runs of a store that are to be compared with others. ``words``: what the user calls them; ``place``: the store's
-    name. ``query``: asks for factors and conditions alone, by what ``wanted`` lets pass.
+    name. ``query``: asks for factors and conditions alone, by what ``wanted`` lets pass. ``trials``: which are meant of
+    those that are no runs, where ``where`` does not say it.
     """
 
     words: str
@@ -83,6 +87,7 @@ class Wanted(NamedTuple):
     store: RunStore
     where: RunFilter
     query: Query
+    trials: RunFilter | None = None
 
 
 def wanted(request: ReportRequest, store: RunStore, *, place: str, words: str) -> Wanted:
@@ -92,15 +97,22 @@ def wanted(request: ReportRequest, store: RunStore, *, place: str, words: str) -
     return Wanted(words, place, store, where, query)
 
 
-def gather_sides(before: Wanted, after: Wanted, *, on_unreadable: Callable[[StoreError], None]) -> tuple[Side, Side]:
-    """Both out of their stores. Raises ConfigError where one has no runs, and where both have the same.
+def gather_sides(
+    before: Wanted, after: Wanted, kinds: Sequence[MeasuredKind] = (), *, on_unreadable: Callable[[StoreError], None]
+) -> tuple[Side, Side]:
+    """Both out of their stores, with what other kinds measured. Raises ConfigError where one has nothing, and where
+    both have the same.
 
-    Trials of searches enter nothing.
+    Trials of searches enter nothing by themselves.
     """
-    sides = _side(before, on_unreadable), _side(after, on_unreadable)
+    sides = _side(before, kinds, on_unreadable), _side(after, kinds, on_unreadable)
     shared = sides[0].kept.run_ids & sides[1].kept.run_ids
+    noun = "run"
+    if not shared:
+        ids = [frozenset(trial.id for trial in side.trials) for side in sides]
+        shared, noun = ids[0] & ids[1], "trial"
     if shared:
-        many = f"{len(shared)} run{'' if len(shared) == 1 else 's'}"
+        many = f"{len(shared)} {noun}{'' if len(shared) == 1 else 's'}"
         raise ConfigError(f"{many} would be on both sides, such as {min(shared)}: {before.words} and {after.words}")
     return sides
 
@@ -157,18 +169,21 @@ def _base(plan_name: str | None) -> str:
     return (plan_name or "").partition(AT)[0]
 
 
-def _side(asked: Wanted, on_unreadable: Callable[[StoreError], None]) -> Side:
+def _side(asked: Wanted, kinds: Sequence[MeasuredKind], on_unreadable: Callable[[StoreError], None]) -> Side:
     store, where = asked.store, asked.where
     stored = store.list()
-    meant = [
-        run for run in asked.query.select(stored if where == RunFilter() else store.list(where))
-        if not is_search_trial(run)
-    ]  # fmt: skip
-    if not meant:
+    chosen = asked.query.select(stored if where == RunFilter() else store.list(where))
+    meant = [run for run in chosen if not is_search_trial(run)]
+    trials = gather_trials(
+        store, where if asked.trials is None else asked.trials, asked.query, kinds, stored,
+        {run.run_id for run in chosen},
+    )  # fmt: skip
+    if not meant and not trials:
         raise _no_runs(stored, store, f"{asked.place} ({asked.words})", by_file=where.plan_hash is not None)
     kept = sample(meant, admission := admit(stored, {run.run_id for run in meant}))
     digest = _digest_of_entered(store, where, kept, on_unreadable)
-    return _side_of(asked.words, asked.place, kept, admission, digest, stored)
+    see_trials(digest, trials)
+    return replace(_side_of(asked.words, asked.place, kept, admission, digest, stored), trials=trials)
 
 
 def _side_of(

@@ -3,44 +3,41 @@
 A point is *worse* where its forwarding rate is shown to have fallen by more than the margin (one-sided t at 5 %, with
 Holm's adjustment over all points, so that a gate fails without a cause in at most 5 % of cases), and *passes* where it
 is shown not to have (at 5 % without adjustment: that all points pass claims each of them). What is shown neither way is
-*undecided*, and is no pass.
+*undecided*, and is no pass. Quantities of searches and of guests are points of the same gate (gating_quantities.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
 
 from labconsole.errors import ConfigError
 from labconsole.measure.maximum import REACHED_LOSS_RATIO
-from labconsole.measure.statistics.effects import SIGNIFICANCE, fall_p, holm
+from labconsole.measure.statistics.effects import fall_p, holm
 from labconsole.measure.statistics.set_ups import set_up_means
 from labconsole.report.change_tables import design_words
-from labconsole.report.changes import NOTHING_LOST, OFFERED_LESS, Change, Changes
+from labconsole.report.changes import Change, Changes
+from labconsole.report.compared_effect import NOTHING_LOST, OFFERED_LESS
+from labconsole.report.gating_quantities import AskedTrials, falls_of_quantities, judge_quantities
+from labconsole.report.judged_points import (
+    NONE_ENTERS,
+    NOT_IN_BASELINE,
+    UNMEASURED,
+    JudgedPoint,
+    Outcome,
+    judged_by_fall,
+    unfinished_words,
+)
 from labconsole.report.points import PointSummary
 from labconsole.report.sample import Coverage, FilePoint, coverage
-from labconsole.report.words import asked_words, count, percent
-
-Outcome = Literal["passed", "worse", "undecided", "not measured"]
-
-UNMEASURED: Final = "it has not been measured"
-NOT_IN_BASELINE: Final = "the baseline has no such design point"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedPoint:
-    """One design point of the plan. ``detail``: the figures, or why there are none."""
-
-    point: str
-    outcome: Outcome
-    detail: str
-    change: Change | None = None
+from labconsole.report.words import asked_words, count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """All points of a plan against its baseline, and the comparison that they were judged by; None: no run is there."""
+    """All points of a plan against its baseline, and the comparison that they were judged by; None: nothing of it has
+    been measured.
+    """
 
     judged: tuple[JudgedPoint, ...]
     margin_ratio: float
@@ -53,30 +50,37 @@ class Gate:
         return min((each.outcome for each in self.judged), key=order.index)
 
 
-def judge(changes: Changes, asked: Sequence[FilePoint], margin_ratio: float) -> Gate:
-    """``asked``: the points of the plan, each of which has to pass."""
+def judge(
+    changes: Changes, asked: Sequence[FilePoint], margin_ratio: float, beside: Sequence[AskedTrials] = ()
+) -> Gate:
+    """``asked``, ``beside``: the points of the plan, each of which has to pass."""
     _refuse_alike(asked)
     point_of = {run.run_id: run.plan_point for run in changes.after.kept.entered}
     by_point = {point_of[each.after.run_ids[0]]: each for each in changes.changes}
     alone = {point_of[point.run_ids[0]] for point in changes.only_after}
     found = {each.point: each for each in coverage(changes.after.kept, changes.after.digest.planned, asked)}
     falls = {number: p for number, each in by_point.items() if (p := _fall(each, margin_ratio)) is not None}
-    adjusted = dict(zip(falls, holm([p[0] for p in falls.values()]), strict=True))
+    of_quantities = falls_of_quantities(changes, margin_ratio)
+    adjusted = holm([p[0] for p in (*falls.values(), *of_quantities.values())])
+    worse_p = dict(zip(falls, adjusted, strict=False))
     judged = []
     for point in asked:
         number = point.plan_point
         change = by_point.get(number)
         words = asked_words(point) if change is None else design_words(change)
         outcome, detail = _judge(
-            change, found.get(number), adjusted.get(number), falls, number, margin_ratio, alone=number in alone
+            change, found.get(number), worse_p.get(number), falls.get(number), margin_ratio, alone=number in alone
         )
         judged.append(JudgedPoint(point=words, outcome=outcome, detail=detail, change=change))
+    beside_p = dict(zip(of_quantities, adjusted[len(falls) :], strict=True))
+    judged += judge_quantities(changes, beside, of_quantities, beside_p, margin_ratio)
     return Gate(judged=tuple(judged), margin_ratio=margin_ratio, changes=changes)
 
 
-def unmeasured(asked: Sequence[FilePoint], margin_ratio: float) -> Gate:
-    """Where no run of the plan is there at all."""
-    judged = [JudgedPoint(point=asked_words(each), outcome="not measured", detail=UNMEASURED) for each in asked]
+def unmeasured(asked: Sequence[FilePoint], margin_ratio: float, beside: Sequence[AskedTrials] = ()) -> Gate:
+    """Where nothing of the plan has been measured at all."""
+    points = [*(asked_words(each) for each in asked), *(each.words for each in beside)]
+    judged = [JudgedPoint(point=words, outcome="not measured", detail=UNMEASURED) for words in points]
     return Gate(judged=tuple(judged), margin_ratio=margin_ratio, changes=None)
 
 
@@ -88,8 +92,7 @@ def _judge(
     change: Change | None,
     taken: Coverage | None,
     worse_p: float | None,
-    falls: Mapping[int | None, tuple[float, float]],
-    number: int,
+    fall: tuple[float, float] | None,
     margin_ratio: float,
     *,
     alone: bool,
@@ -98,22 +101,13 @@ def _judge(
     if lacking is not None:
         return "not measured", lacking
     if change is None:
-        return ("undecided", NOT_IN_BASELINE) if alone else ("not measured", "none of its trials enters a mean")
+        return ("undecided", NOT_IN_BASELINE) if alone else ("not measured", NONE_ENTERS)
     if change.why == NOTHING_LOST:
         return _carried(change, margin_ratio)
     dead = sum(not mean for mean in set_up_means(change.after.values_bps).values())
     if dead and all(set_up_means(change.before.values_bps).values()):
         return "worse", f"nothing was forwarded in {dead} of {count(change.after.set_ups, 'set-up')}"
-    if change.why is not None or worse_p is None:
-        return "undecided", change.why or "nothing can be tested"
-    figures = _figures(change, margin_ratio)
-    if worse_p <= SIGNIFICANCE:
-        return "worse", figures
-    if change.bound and _carries_all(change.before):
-        return "undecided", f"{figures}: the baseline lost nothing here, and may have had more to give"
-    if falls[number][1] <= SIGNIFICANCE:
-        return "passed", figures
-    return "undecided", figures
+    return judged_by_fall(change, fall, worse_p, margin_ratio, baseline_full=_carries_all(change.before))
 
 
 def _carries_all(point: PointSummary) -> bool:
@@ -138,7 +132,7 @@ def _lacking(taken: Coverage | None) -> str | None:
         return UNMEASURED
     places = taken.taken - taken.retaken
     if taken.planned is not None and places < taken.planned:
-        return f"{places} of {taken.planned} trials have been taken: replay goes on where it ended"
+        return unfinished_words(places, taken.planned)
     return None
 
 
@@ -148,13 +142,3 @@ def _carried(change: Change, margin_ratio: float) -> tuple[Outcome, str]:
     if after >= before / (1 + margin_ratio):
         return "passed", NOTHING_LOST
     return "undecided", OFFERED_LESS
-
-
-def _figures(change: Change, margin_ratio: float) -> str:
-    effect = change.effect
-    assert effect is not None and effect.change is not None
-    interval = ""
-    if effect.ci90_low is not None and effect.ci90_high is not None:
-        interval = f" (90 % interval {percent(effect.ci90_low, 2)} to {percent(effect.ci90_high, 2)})"
-    more = "" if not change.bound else ", where one side forwarded all that it was offered"
-    return f"{percent(effect.change, 2)}{interval}, margin {percent(margin_ratio, 2)}, over {change.scope}{more}"

@@ -15,7 +15,8 @@ from labconsole.contracts.report import Figure, Mark, Panel, PlottedCurve, Table
 from labconsole.measure.comparison import Pair
 from labconsole.measure.maximum import REACHED_LOSS_RATIO
 from labconsole.measure.trend import MINIMUM_RESULTS, Level, levels, smallest_step_ratio
-from labconsole.report.changes import LOSS_UNKNOWN, DesignKey, Side, design_key, differences
+from labconsole.report.changes import DesignKey, Side, design_key, differences
+from labconsole.report.compared_effect import LOSS_UNKNOWN
 from labconsole.report.points import PointSummary
 from labconsole.report.words import UNKNOWN, asked_words, number, percent
 

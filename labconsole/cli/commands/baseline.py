@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from labconsole.api.file_kinds import is_plan
 from labconsole.cli.commands import About
@@ -13,6 +13,7 @@ from labconsole.cli.output import json_line, plain_lines
 from labconsole.errors import ConfigError
 
 if TYPE_CHECKING:
+    from labconsole.model.plan.plan import Plan
     from labconsole.model.record.baseline import Baseline
     from labconsole.store.writing import RunStore
 
@@ -20,7 +21,7 @@ about = About(
     114,
     "name measurements that later ones are judged by",
     description="List the baselines of a store, set or move one to what is stored of a plan, or show where one has "
-    "been. A baseline is all runs of a plan on a testbed by the time it is set.",
+    "been. A baseline is all that was measured of a plan on a testbed by the time it is set.",
 )
 
 
@@ -77,6 +78,7 @@ def _refuse_strays(args: argparse.Namespace) -> None:
 
 
 def _set(store: RunStore, args: argparse.Namespace) -> Baseline:
+    from labconsole.measure.groups import is_search_trial
     from labconsole.model.identity import operator_name
     from labconsole.model.record.baseline import NAME, NAME_WORDS, Baseline
     from labconsole.model.record.summary import RunFilter
@@ -84,15 +86,22 @@ def _set(store: RunStore, args: argparse.Namespace) -> Baseline:
 
     if NAME.fullmatch(args.name) is None:
         raise ConfigError("is not a name", value=args.name, allowed=NAME_WORDS)
+    plan = None
     if is_plan(args.plan):
         from labconsole.api.plan_files import plan_on
 
-        where = RunFilter(plan_hash=plan_on(Path(args.plan), args.occasion, args.hosts).hash())
+        plan = plan_on(Path(args.plan), args.occasion, args.hosts)
+        where = RunFilter(plan_hash=plan.hash())
     elif args.occasion is not None:
         raise ConfigError("is for a plan's file; a plan's name has it after the @", key="--occasion")
     else:
         where = RunFilter(plan_name=args.plan)
-    runs = [run for run in store.list(where) if run.role != "telemetry" and run.plan_hash is not None]
+    runs = [
+        _Measured(run.plan_hash, run.plan_name or "", run.testbed, run.testbed_fingerprint)
+        for run in store.list(where)
+        if run.role != "telemetry" and run.plan_hash is not None and not is_search_trial(run)
+    ]
+    runs = runs or _trials(store, args.plan, plan)
     if args.testbed is not None:
         runs = [run for run in runs if args.testbed in (run.testbed, run.testbed_fingerprint)]
     if not runs:
@@ -108,13 +117,45 @@ def _set(store: RunStore, args: argparse.Namespace) -> Baseline:
         )  # fmt: skip
     ((plan_hash, fingerprint),) = meant
     newest = runs[0]
-    assert plan_hash is not None
     baseline = Baseline(
-        name=args.name, plan_name=newest.plan_name or "", plan_hash=plan_hash, testbed=newest.testbed,
+        name=args.name, plan_name=newest.plan_name, plan_hash=plan_hash, testbed=newest.testbed,
         testbed_fingerprint=fingerprint, author=operator_name(), set_at=now_utc(),
     )  # fmt: skip
     store.set_baseline(baseline)
     return baseline
+
+
+class _Measured(NamedTuple):
+    """What is stored of a plan, by what a baseline says of it."""
+
+    plan_hash: str
+    plan_name: str
+    testbed: str
+    testbed_fingerprint: str
+
+
+def _trials(store: RunStore, name: str, plan: Plan | None) -> list[_Measured]:
+    """Of a plan without runs, by its file or else by its name, what its searches and guests came to, newest first.
+
+    Raises ConfigError for searches by name alone, which do not say which plan they are of.
+    """
+    from labconsole.model.record.kinds import record_kinds
+    from labconsole.model.record.summary import RunFilter
+
+    where = RunFilter(plan_name=name)
+    if plan is not None:
+        where = RunFilter(plan_hash=[*plan.search_hashes, *plan.step_hashes])
+    found = []
+    for kind in record_kinds().values():
+        for record in store.experiments(kind, where):
+            of_plan = plan.hash() if plan is not None else getattr(record.plan, "plan_hash", None)
+            if of_plan is None:
+                raise ConfigError(
+                    f"{kind.plural} do not say which plan they are of: name the plan by its file", value=name
+                )
+            of = kind.columns(record)
+            found.append(_Measured(of_plan, of.plan_name or "", of.testbed, of.testbed_fingerprint))
+    return found
 
 
 def _tell(found: list[Baseline], args: argparse.Namespace) -> None:

@@ -15,7 +15,8 @@ about = About(
     112,
     "compare two sets of saved runs: what changed, by how much, and what else differs",
     description="Match the design points of two sets of saved runs and say of each how far its forwarding rate "
-    "changed, with intervals, Holm's adjustment and equivalence as in a report. Each side is a filter such as "
+    "changed, with intervals, Holm's adjustment and equivalence as in a report; of searches the loads that they found, "
+    "of jobs, starts, flows and routers their times, memory and rates. Each side is a filter such as "
     "'plan=nightly kernel=6.1.0', a plan file, a bundle, or another store.",
 )
 

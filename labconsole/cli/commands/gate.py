@@ -23,8 +23,9 @@ about = About(
     116,
     "judge a plan's runs against a baseline: exit status, JUnit and Markdown for CI",
     description="Compare what is stored of a plan, or of an occasion of it, with a baseline, and end with status 0 if "
-    "every design point is shown not to have fallen by more than the margin, with 1 if one is shown to have, or was "
-    "not measured. Nothing is measured: replay does that.",
+    "every design point is shown not to be worse by more than the margin, with 1 if one is shown to be, or was not "
+    "measured: in its forwarding rate, or in what its searches, jobs, starts, flows or routers come to. Nothing is "
+    "measured: replay does that.",
 )
 
 
@@ -35,11 +36,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--baseline", required=True, metavar="NAME", help="what it is compared with")
     parser.add_argument("--occasion", metavar="NAME", help="on which it was measured (default: without an occasion)")
     parser.add_argument(
-        "--margin", metavar="RATIO", help="largest fall that does not matter, such as 2%% (default: the plan's)"
-    )
+        "--margin", metavar="RATIO",
+        help="largest change for the worse that does not matter, such as 2%% (default: the plan's)",
+    )  # fmt: skip
     parser.add_argument(
         "--undecided", type=int, default=1, metavar="N",
-        help="exit status where a point is shown neither to have fallen nor not to: 0 lets it pass, 125 makes `git "
+        help="exit status where a point is shown neither to be worse nor not to be: 0 lets it pass, 125 makes `git "
         "bisect run` skip (default: 1)",
     )  # fmt: skip
     parser.add_argument("--junit", type=Path, metavar="FILE", help="write a test case a design point as JUnit XML")
@@ -71,11 +73,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _judge(args: argparse.Namespace, plan: Plan, store: RunStore) -> Gate:
+    from labconsole.experiments.measured import measured_kinds
     from labconsole.model.query import parse_query
     from labconsole.model.record.summary import RunFilter
     from labconsole.report.changes import find_changes
     from labconsole.report.gathering import Wanted, file_points, gather_sides
     from labconsole.report.gating import judge, unmeasured
+    from labconsole.report.gating_quantities import asked_trials
     from labconsole.report.selection import parse_margin
 
     known = store.baselines()
@@ -88,6 +92,9 @@ def _judge(args: argparse.Namespace, plan: Plan, store: RunStore) -> Gate:
             f"plan {plan.name} leaves out trials by what others came to (stop.raising, stop.lowering), and a gate "
             "needs every one of its points"
         )
+    asked, beside = file_points([plan]), asked_trials(plan)
+    if not asked and not beside:
+        raise ConfigError(f"plan {plan.name} asks for nothing that a gate judges: no points, no load goals")
     if plan.hash() == baseline.plan_hash:
         raise ConfigError(
             f"plan {plan.name} is what baseline {baseline.name} is of: measure it again with replay --occasion NAME, "
@@ -102,22 +109,43 @@ def _judge(args: argparse.Namespace, plan: Plan, store: RunStore) -> Gate:
         plan_hash=baseline.plan_hash, testbed_fingerprint=baseline.testbed_fingerprint, until=baseline.set_at
     )
     of_plan = RunFilter(plan_hash=plan.hash(), testbed_fingerprint=baseline.testbed_fingerprint)
-    if not store.count(of_plan):
-        elsewhere = store.list(RunFilter(plan_hash=plan.hash()), limit=1)
-        if not elsewhere:
-            return unmeasured(file_points([plan]), margin_ratio)
+    steps = [*plan.search_hashes, *plan.step_hashes]
+    places = _measured_on(store, plan.hash(), steps)
+    if not places:
+        return unmeasured(asked, margin_ratio, beside)
+    if baseline.testbed_fingerprint not in places:
+        fingerprint, testbed = next(iter(places.items()))
         raise ConfigError(
-            f"{plan.name} was measured on testbed {elsewhere[0].testbed} ({elsewhere[0].testbed_fingerprint}), and "
+            f"{plan.name} was measured on testbed {testbed} ({fingerprint}), and "
             f"baseline {baseline.name} on {baseline.testbed} ({baseline.testbed_fingerprint})"
         )
     words = f"{baseline.plan_name} (baseline {baseline.name})"
+    kinds = measured_kinds()
+    # Searches and trials of guests do not say which plan they are of but by its name, and by hashes of their own.
+    trials_of_baseline = RunFilter(
+        plan_name=baseline.plan_name, testbed_fingerprint=baseline.testbed_fingerprint, until=baseline.set_at
+    )
+    trials_of_plan = RunFilter(plan_hash=steps, testbed_fingerprint=baseline.testbed_fingerprint)
     before, after = gather_sides(
-        Wanted(words, place, store, of_baseline, everything),
-        Wanted(plan.name, place, store, of_plan, everything),
+        Wanted(words, place, store, of_baseline, everything, trials_of_baseline),
+        Wanted(plan.name, place, store, of_plan, everything, trials_of_plan),
+        kinds,
         on_unreadable=complain,
     )
-    found = find_changes(before, after, margin_ratio, across_factors=False)
-    return judge(found, file_points([plan]), margin_ratio)
+    found = find_changes(before, after, margin_ratio, kinds, across_factors=False)
+    return judge(found, asked, margin_ratio, beside)
+
+
+def _measured_on(store: RunStore, plan_hash: str, steps: list[str]) -> dict[str, str]:
+    """Testbeds on which anything of a plan was measured, by their fingerprints. ``steps``: hashes beside its own."""
+    from labconsole.model.record.kinds import record_kinds
+    from labconsole.model.record.summary import RunFilter
+
+    found = {run.testbed_fingerprint: run.testbed for run in store.list(RunFilter(plan_hash=plan_hash))}
+    for kind in record_kinds().values() if steps else ():
+        columns = map(kind.columns, store.experiments(kind, RunFilter(plan_hash=steps)))
+        found |= {each.testbed_fingerprint: each.testbed for each in columns}
+    return found
 
 
 def _write(path: Path, text: str, option: str) -> None:

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from labconsole.cli.text.tables import show_table
-from labconsole.report.change_tables import changes_table, differences_table, sentences
+from labconsole.report.change_tables import sentences, tables
 from labconsole.report.changes import Changes
 from labconsole.text.harmless import harmless, undisguised
 
@@ -18,6 +18,5 @@ def show(changes: Changes) -> None:
     console = Console(file=undisguised(sys.stdout), highlight=False, markup=False, emoji=False)
     for sentence in sentences(changes):
         console.print(Text(f"• {harmless(sentence)}"))
-    for table in (changes_table(changes) if changes.changes else None, differences_table(changes)):
-        if table is not None:
-            show_table(console, table, rest="--json lists all")
+    for table in tables(changes):
+        show_table(console, table, rest="--json lists all")

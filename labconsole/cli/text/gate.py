@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from labconsole.report.change_tables import sentences, to_markdown
+from labconsole.report.change_tables import reservations, to_markdown
 from labconsole.report.change_tables import to_json as changes_json
-from labconsole.report.gating import Gate, Outcome
+from labconsole.report.gating import Gate
+from labconsole.report.judged_points import Outcome
 from labconsole.report.tables import markdown_text
 from labconsole.text.harmless import harmless
 
@@ -29,7 +30,7 @@ def lines(plan: str, baseline: str, gate: Gate) -> Iterator[str]:
     for each in gate.judged:
         yield f"{SHOWN[each.outcome]:12}  {each.point}: {each.detail}"
     if gate.changes is not None:
-        yield from list(sentences(gate.changes))[1:]
+        yield from reservations(gate.changes)
     yield verdict(plan, baseline, gate)
 
 
@@ -56,7 +57,7 @@ def to_json(plan: str, baseline: str, gate: Gate) -> dict[str, Any]:
 
 
 def junit(plan: str, baseline: str, gate: Gate, *, undecided_passes: bool = False) -> str:
-    """A suite named after the plan, with a case for each design point; the undecided is skipped where it passes."""
+    """A suite named after the plan, with a case for each judgement; the undecided is skipped where it passes."""
     from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite
 
     suite = TestSuite(harmless(f"{plan} against {baseline}"))

@@ -33,7 +33,7 @@ class Boots:
         boots = plan.boots
 
         def hash_of(trial: BootTrial) -> str:
-            return boot_hash(boots.factors, trial, salt)
+            return boot_hash(boots.factors, trial, salt or boots.salt)
 
         return [
             of_plan(BootStep, plan, trial, hash_of, factors=boots.factors, store=self._store)

@@ -36,7 +36,7 @@ class Flows:
         flows = plan.flows
 
         def hash_of(trial: FlowTrial) -> str:
-            return flow_hash(flows.factors, trial, salt)
+            return flow_hash(flows.factors, trial, salt or flows.salt)
 
         return [
             of_plan(FlowStep, plan, trial, hash_of, factors=flows.factors, store=self._store)

@@ -34,7 +34,7 @@ class Jobs:
         jobs = plan.jobs
 
         def hash_of(trial: JobTrial) -> str:
-            return job_hash(jobs.factors, trial, salt)
+            return job_hash(jobs.factors, trial, salt or jobs.salt)
 
         return [
             of_plan(JobStep, plan, trial, hash_of, factors=jobs.factors, store=self._store)

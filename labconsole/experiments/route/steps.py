@@ -33,7 +33,7 @@ class Routes:
         routes = plan.routes
 
         def hash_of(trial: RouteTrial) -> str:
-            return route_hash(routes.factors, trial, salt)
+            return route_hash(routes.factors, trial, salt or routes.salt)
 
         return [
             of_plan(RouteStep, plan, trial, hash_of, factors=routes.factors, store=self._store)

@@ -36,7 +36,7 @@ class LoadSearches:
             LoadSearch(
                 search=plan.search,
                 configuration=configuration,
-                hash=search_hash(plan.search, configuration, salt),
+                hash=search_hash(plan.search, configuration, salt or plan.salt),
                 plan_name=plan.name,
                 seed=plan.seed,
                 store=self._store,

@@ -69,7 +69,7 @@ class PlannedBoots(PlannedCrews[BootFactors, BootPoint]):
 
     def hash_of(self, trial: CrewTrial[BootPoint]) -> str:
         """See boot_hash()."""
-        return boot_hash(self.factors, trial)
+        return boot_hash(self.factors, trial, self.salt)
 
 
 def boot_points(factors: BootFactors, platforms: Sequence[str]) -> tuple[BootPoint, ...]:

@@ -102,6 +102,8 @@ class PlannedCrews(ABC, Generic[F, P]):
     repetitions: int
     seed: int
     listed: bool = False
+    salt: str = ""
+    """Makes trials that mean something else than any before: those of an occasion."""
 
     @property
     @abstractmethod

@@ -268,7 +268,7 @@ class PlannedFlows(PlannedCrews[FlowFactors, FlowPoint]):
 
     def hash_of(self, trial: CrewTrial[FlowPoint]) -> str:
         """See flow_hash()."""
-        return flow_hash(self.factors, trial)
+        return flow_hash(self.factors, trial, self.salt)
 
 
 def flow_points(factors: FlowFactors, platforms: Sequence[str]) -> tuple[FlowPoint, ...]:

@@ -199,7 +199,7 @@ class PlannedJobs(PlannedCrews[JobFactors, JobPoint]):
 
     def hash_of(self, trial: CrewTrial[JobPoint]) -> str:
         """See job_hash()."""
-        return job_hash(self.factors, trial)
+        return job_hash(self.factors, trial, self.salt)
 
 
 def _told(disk_mib: int | None) -> list[int]:

@@ -2,7 +2,8 @@
 
 A plan that is measured already is done: replaying it takes nothing. Whoever asks whether something changed since
 measures the same points once more, under a name for the occasion. Name and hash of the plan have it, so that resuming,
-places and set-ups are those of one occasion; the points keep their numbers and their order.
+places and set-ups are those of one occasion; the points keep their numbers and their order. Searches, and what guests
+do, have it in the hashes that they are found again by.
 """
 
 from __future__ import annotations
@@ -20,27 +21,17 @@ AT: Final = "@"
 
 
 def on_occasion(plan: Plan, occasion: str) -> Plan:
-    """The plan with runs of its own. Raises ConfigError for what is no name, and where more than trials of forwarding
-    are asked for.
-    """
+    """The plan with runs of its own. Raises ConfigError for what is no name."""
     if NAME.fullmatch(occasion) is None:
         raise ConfigError("is not a name", key="--occasion", value=occasion, allowed=NAME_WORDS)
-    if not _has_occasions(plan):
-        raise ConfigError(
-            f"plan {plan.name} asks for more than trials of forwarding, and only those are measured by occasion",
-            key="--occasion", value=occasion,
-        )  # fmt: skip
-    return replace(plan, name=f"{plan.name}{AT}{occasion}", occasion=occasion)
-
-
-def _has_occasions(plan: Plan) -> bool:
-    return plan.of_guests is None and plan.search is None and plan.grid
+    found = replace(plan, name=f"{plan.name}{AT}{occasion}", occasion=occasion)
+    return found if found.of_guests is None else replace(found, of_guests=replace(found.of_guests, salt=found.salt))
 
 
 def on_occasions_of(plan: Plan, plan_names: Iterable[str | None]) -> list[Plan]:
     """The plan on every occasion that these names, as records have them, tell of."""
     told = {occasion for name in plan_names if name and (occasion := occasion_of(name)) is not None}
-    return [on_occasion(plan, occasion) for occasion in sorted(told)] if _has_occasions(plan) else []
+    return [on_occasion(plan, occasion) for occasion in sorted(told)]
 
 
 def occasion_of(plan_name: str) -> str | None:

@@ -263,9 +263,16 @@ class Plan:
         return len(self.searches) + (len(self.of_guests.trials) if self.of_guests is not None else 0)
 
     @property
+    def salt(self) -> str:
+        """What makes its searches, and what guests do, mean those of its occasion alone; empty without one."""
+        return self.name if self.occasion is not None else ""
+
+    @property
     def search_hashes(self) -> tuple[str, ...]:
         """By which the trials of the searches find their place, each search its own."""
-        return tuple(search_hash(self.search, each) for each in self.searches) if self.search is not None else ()
+        if self.search is None:
+            return ()
+        return tuple(search_hash(self.search, each, self.salt) for each in self.searches)
 
     @property
     def telemetry_hashes(self) -> tuple[str, ...]:

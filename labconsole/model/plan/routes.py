@@ -161,7 +161,7 @@ class PlannedRoutes(PlannedCrews[RouteFactors, RoutePoint]):
 
     def hash_of(self, trial: CrewTrial[RoutePoint]) -> str:
         """See route_hash()."""
-        return route_hash(self.factors, trial)
+        return route_hash(self.factors, trial, self.salt)
 
 
 def route_points(factors: RouteFactors, platforms: Sequence[str]) -> tuple[RoutePoint, ...]:

@@ -11,6 +11,7 @@ import pytest
 
 from labconsole.api.plan_files import plan_on
 from labconsole.cli.main import main
+from labconsole.experiments.kinds import kinds
 from labconsole.store.exchange.importing import import_records
 from labconsole.store.open import open_store
 from support.report_runs import measured
@@ -189,13 +190,17 @@ def test_a_store_of_before_there_were_baselines_is_read_and_gets_them(tmp_path, 
     assert "main: made-up on wuerzburg, set by" in capsys.readouterr().out
 
 
-def test_plans_of_more_than_forwarding_trials_have_no_occasions(tmp_path):
-    from labconsole.errors import ConfigError
-
-    with pytest.raises(ConfigError, match="only those are measured by occasion"):
-        plan_on(Path(__file__).parents[3] / "plans" / "quetier.yaml", "today", None)
-    with pytest.raises(ConfigError, match="only those are measured by occasion"):
-        plan_on(Path(__file__).parents[3] / "plans" / "rfc2544.yaml", "today", None)
+@pytest.mark.parametrize("name", ["quetier", "quetier-boot", "mattos-flow", "mattos-route", "rfc2544"])
+def test_searches_and_what_guests_do_are_of_their_occasion_alone(name):
+    """By the hashes that plans know them by, and by those of the steps that are taken and stored."""
+    path = Path(__file__).parents[3] / "plans" / f"{name}.yaml"
+    plans = [plan_on(path, occasion, None) for occasion in (None, "today", "tomorrow")]
+    hashes = [{*plan.search_hashes, *plan.step_hashes} for plan in plans]
+    assert len(set.union(*hashes)) == sum(map(len, hashes)) > 0
+    assert len({plan.hash() for plan in plans}) == 3
+    for plan, own in zip(plans, hashes, strict=True):
+        steps = [step for kind in kinds(None) for step in kind.steps(plan)]
+        assert {step.hash for step in steps} == own
 
 
 def test_a_platform_that_forwards_nothing_any_more_is_worse_and_not_undecided(lab, capsys):

@@ -1,0 +1,40 @@
+"""What a start of guests measures, for comparisons: how long it takes and what it uses, as in a report (summary.py).
+
+Every start is a replicate: its guests are started anew. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from labconsole.contracts.measured import MeasuredKind, MeasuredTrial, MeasuredValue, Quantity
+from labconsole.model.plan.boots import BootPoint
+from labconsole.model.record.boot import BootRecord
+from labconsole.model.record.kinds.boot import KIND
+from labconsole.model.record.summary import RunSummary
+from labconsole.report.measured_guests import TrialSaid, measured_of_guests
+
+STARTUP = Quantity(name="start-up time", unit="s", better="lower", shown_unit="s", places=3)
+MEMORY = Quantity(name="memory used", unit="bytes", better="lower", shown_unit="MiB", scale=2.0**20)
+
+
+def _trials(records: Sequence[BootRecord], runs: Mapping[str, RunSummary]) -> list[MeasuredTrial]:
+    return measured_of_guests(KIND.name, records, _said)
+
+
+def _said(record: BootRecord) -> TrialSaid:
+    asked = record.requested
+    memory = "" if asked.memory_mib is None else f", {asked.memory_mib} MiB each"
+    known = {STARTUP: record.startup_s, MEMORY: None if record.memory is None else record.memory.used_bytes}
+    return TrialSaid(
+        id=record.boot_id,
+        factors={
+            "platform": asked.platform, "start": asked.start, "guests": asked.guests, "memory_mib": asked.memory_mib,
+        },
+        words=BootPoint(0, asked.platform, asked.guests, asked.start).words() + memory,
+        values={quantity: MeasuredValue(float(value)) for quantity, value in known.items() if value is not None},
+        set_up=record.boot_id,
+    )  # fmt: skip
+
+
+MEASURED = MeasuredKind(kind=KIND, compared=("platform", "start", "guests", "memory_mib"), trials=_trials)

@@ -1,0 +1,62 @@
+"""What a trial of flows measures, for comparisons: what all guests together bring or read, as in a report. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from labconsole.contracts.measured import Bound, MeasuredKind, MeasuredTrial, MeasuredValue, Quantity
+from labconsole.experiments.flow.figures import HEADER_BYTES
+from labconsole.experiments.flow.summary import flow_key
+from labconsole.measure.maximum import REACHED_LOSS_RATIO
+from labconsole.model.record.flow import FlowRecord
+from labconsole.model.record.kinds.flow import KIND
+from labconsole.model.record.summary import RunSummary
+from labconsole.report.measured_guests import TrialSaid, measured_of_guests
+
+PAYLOAD = Quantity(name="payload of all guests", unit="bps", better="higher", shown_unit="Mbit/s", scale=1e6)
+FRAMES = Quantity(name="frames of all guests", unit="bps", better="higher", shown_unit="Mbit/s", scale=1e6)
+"""Of a ring, whose rates are those of frames at the guests' interfaces."""
+
+CONDITIONS = ("testbed_fingerprint", "kernel", "hypervisor")
+"""Of a point's key, what is no factor of its design."""
+
+
+def _trials(records: Sequence[FlowRecord], runs: Mapping[str, RunSummary]) -> list[MeasuredTrial]:
+    return measured_of_guests(KIND.name, records, _said)
+
+
+def _said(record: FlowRecord) -> TrialSaid:
+    key, quantity = flow_key(record), FRAMES if record.requested.pattern == "ring" else PAYLOAD
+    memory = "" if key.memory_mib is None else f", {key.memory_mib} MiB each"
+    where = {"same": ", one CPU for all", "own": ", a CPU for each", "any": ""}[key.cpu]
+    many = f"{key.guests} guest{'s' if key.guests > 1 else ''}"
+    return TrialSaid(
+        id=record.flow_id,
+        factors={name: value for name, value in key._asdict().items() if name not in CONDITIONS},
+        words=f"{key.platform}: {many}, {key.scenario}{where}, payload {key.payload_bytes} B{memory}",
+        values={} if record.sum_bps is None else {quantity: MeasuredValue(record.sum_bps, _bound(record))},
+        set_up=record.set_up.id,
+    )
+
+
+def _bound(record: FlowRecord) -> Bound:
+    """At least where all that there was room for came: guests that can do more could not have shown it."""
+    most_bps, came_bps = _most_bps(record), record.sum_bps
+    full = most_bps is not None and came_bps is not None and came_bps > (1 - REACHED_LOSS_RATIO) * most_bps
+    return "at least" if full else "exact"
+
+
+def _most_bps(record: FlowRecord) -> float | None:
+    """What link, limits and offers leave them together; None: nothing bounds it. A ring has no link in common."""
+    asked, ring = record.requested, record.requested.pattern == "ring"
+    of_frame = 1.0 if ring else asked.payload_bytes / (asked.payload_bytes + HEADER_BYTES)
+    held = asked.limits_bps
+    limits = [held[place % len(held)] * of_frame for place in range(asked.senders)] if held else []
+    if ring:
+        return sum(limits) if limits else None
+    offers = [float(asked.offered_bps * (asked.greedy if place == 0 else 1)) for place in range(asked.senders)]
+    each = [min(pair) for pair in zip(offers, limits, strict=True)] if limits else offers
+    return min(sum(each), record.line_bps)
+
+
+MEASURED = MeasuredKind(kind=KIND, compared=("platform", "cpu", "memory_mib"), trials=_trials)

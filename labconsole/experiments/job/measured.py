@@ -1,0 +1,64 @@
+"""What a trial of a job measures, for comparisons: the time of its copies, as in a report (points.py). Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+
+from labconsole.contracts.measured import MeasuredKind, MeasuredTrial, MeasuredValue, Quantity
+from labconsole.experiments.job.points import enters, mean_of, point_key, seconds_of, set_up_of
+from labconsole.experiments.job.shown import held, memory_of
+from labconsole.model.jobs import JOBS
+from labconsole.model.plan.jobs import JobPoint
+from labconsole.model.record.job import JobRecord
+from labconsole.model.record.kinds.job import KIND
+from labconsole.model.record.summary import RunSummary
+from labconsole.report.measured_guests import TrialSaid, measured_of_guests
+
+
+def _time(name: str) -> Quantity:
+    return Quantity(name=name, unit="s", better="lower", shown_unit="s", places=3)
+
+
+TIME = _time("time")
+FIRST, SECOND = _time("time of the copy in the first guest"), _time("time of the copies in the second guest")
+"""Of two guests with one and two copies, which are not of one kind."""
+
+
+def _trials(records: Sequence[JobRecord], runs: Mapping[str, RunSummary]) -> list[MeasuredTrial]:
+    return measured_of_guests(KIND.name, records, _said)
+
+
+def _said(record: JobRecord) -> TrialSaid:
+    asked, key = record.requested, point_key(record)
+    return TrialSaid(
+        id=record.job_id,
+        factors={
+            "platform": asked.platform, "job": asked.job, "size": asked.size, "command": asked.command,
+            "guests": asked.guests, "working": key.working, "cpu": asked.cpu, "crew": key.crew,
+        },
+        words=_words(record),
+        values=_values(record) if enters(record) else {},
+        set_up=set_up_of(record),
+        work=key.program,
+    )  # fmt: skip
+
+
+def _values(record: JobRecord) -> dict[Quantity, MeasuredValue]:
+    if record.requested.working == "one-two" and record.requested.guests > 1:
+        first, *others = seconds_of(record)
+        return {FIRST: MeasuredValue(first), SECOND: MeasuredValue(statistics.fmean(others))} if others else {}
+    return {TIME: MeasuredValue(mean_of(record))}
+
+
+def _words(record: JobRecord) -> str:
+    asked, key = record.requested, point_key(record)
+    words = f"{asked.platform}: {asked.job} ({asked.size}) in {asked.guests} guests"
+    if asked.job in JOBS:
+        working = "one" if asked.guests == 1 else asked.working
+        words = JobPoint(0, asked.platform, asked.job, asked.size, asked.guests, working, asked.cpu).words()
+    memory = [] if memory_of(key) is None else [f"{memory_of(key)} MiB each"]
+    return ", ".join([words, *held(key), *memory])
+
+
+MEASURED = MeasuredKind(kind=KIND, compared=("platform", "guests", "cpu", "crew"), trials=_trials)

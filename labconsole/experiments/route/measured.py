@@ -1,0 +1,44 @@
+"""What a trial of routers measures, for comparisons: what all of them forward together, as in a report. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from labconsole.contracts.measured import Bound, MeasuredKind, MeasuredTrial, MeasuredValue, Quantity
+from labconsole.experiments.route.points import lost_ratio, route_key, sum_pps
+from labconsole.measure.maximum import REACHED_LOSS_RATIO
+from labconsole.model.record.kinds.route import KIND
+from labconsole.model.record.route import RouteRecord
+from labconsole.model.record.summary import RunSummary
+from labconsole.report.measured_guests import TrialSaid, measured_of_guests
+
+FORWARDED = Quantity(name="forwarding rate", unit="pps", better="higher", shown_unit="kpackets/s", scale=1e3)
+OF_THE_POINT = (
+    "platform", "guests", "cpu", "routes", "destinations", "filters", "target_pps", "frame_bytes", "duration_s",
+    "memory_mib",
+)  # fmt: skip
+COMPARED = ("platform", "guests", "cpu", "routes", "destinations", "filters", "memory_mib")
+
+
+def _trials(records: Sequence[RouteRecord], runs: Mapping[str, RunSummary]) -> list[MeasuredTrial]:
+    return measured_of_guests(KIND.name, records, _said)
+
+
+def _said(record: RouteRecord) -> TrialSaid:
+    key, rate = route_key(record), sum_pps(record)
+    memory = "" if key.memory_mib is None else f", {key.memory_mib} MiB each"
+    return TrialSaid(
+        id=record.route_id,
+        factors={name: getattr(key, name) for name in OF_THE_POINT},
+        words=f"{key.platform}: {key.words}, {key.frame_bytes} B{memory}",
+        values={} if rate is None else {FORWARDED: MeasuredValue(rate, _bound(record))},
+        set_up=record.set_up.id,
+    )
+
+
+def _bound(record: RouteRecord) -> Bound:
+    lost = lost_ratio(record)
+    return "unknown" if lost is None else "at least" if lost < REACHED_LOSS_RATIO else "exact"
+
+
+MEASURED = MeasuredKind(kind=KIND, compared=COMPARED, trials=_trials)

@@ -1,0 +1,84 @@
+"""What a load search measures, for comparisons: of each goal the lower bound, the highest load that meets it. Pure.
+
+The replicate is the set-up that its trials were taken in: searches that a plan repeats without setting the platform up
+anew are of one. A bound moves in steps of the search's width, and every search may meet the same steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from labconsole.contracts.measured import Bound, MeasuredKind, MeasuredTrial, MeasuredValue, Quantity
+from labconsole.model.record.kinds.search import KIND
+from labconsole.model.record.search import SEARCH_FORMAT, GoalFound, Limit, SearchRecord
+from labconsole.model.record.summary import RunSummary
+from labconsole.report.words import percent
+
+BOUNDS: dict[Limit, Bound] = {
+    "uut": "exact", "generator": "at least", "instrument": "at least", "line_rate": "at least",
+    "below_minimum": "none", "undecided": "unknown",
+}  # fmt: skip
+"""What a lower bound says of the platform, by what set the upper one."""
+
+
+def _trials(records: Sequence[SearchRecord], runs: Mapping[str, RunSummary]) -> list[MeasuredTrial]:
+    return [_measured(record, [runs[id] for id in _run_ids(record) if id in runs]) for record in records]
+
+
+def _run_ids(record: SearchRecord) -> list[str]:
+    return [trial.run_id for trial in record.trials]
+
+
+def _measured(record: SearchRecord, own: Sequence[RunSummary]) -> MeasuredTrial:
+    asked = record.requested
+    values = {quantity_of(goal): _value(goal) for goal in record.goals if goal.complete}
+    left_out = (
+        "format 1 counts what was queued as forwarded" if record.format != SEARCH_FORMAT
+        else "not finished" if record.status != "done" or not values
+        else None
+    )  # fmt: skip
+    return MeasuredTrial(
+        kind=KIND.name, id=record.search_id, hash=record.plan.hash, plan_name=record.plan.name, status=record.status,
+        started_at=record.started_at, testbed=record.testbed, testbed_fingerprint=record.testbed_fingerprint,
+        emulated=record.emulated,
+        factors={
+            "platform": asked.platform, **asked.frame.columns(), "sources": asked.sources,
+            "background": asked.background,
+        },
+        words=asked.point().loadless_words(), values=values if left_out is None else {}, left_out=left_out,
+        set_up=_one(run.set_up for run in own), boot_id=_one(run.boot_id for run in own),
+        place=record.plan.repetition,
+        conditions={
+            "kernel": _one(run.uut_kernel for run in own), "hypervisor": _one(run.hypervisor for run in own),
+            "labconsole_version": record.labconsole_version, "generator": asked.generator, "observe": asked.observe,
+        },
+        nodes={}, run_ids=_run_ids(record),
+    )  # fmt: skip
+
+
+def quantity_of(goal: GoalFound) -> Quantity:
+    """The load that meets a goal; one that is no preset says what it asks for, so that it is compared with its like."""
+    words = f"load that meets {goal.goal}"
+    if goal.goal.endswith("(adjusted)"):
+        words += (
+            f": trials of {goal.trial_duration_s:g} s, {goal.duration_sum_s:g} s at a load, width "
+            f"{percent(goal.relative_width, 2)}"
+        )
+    return Quantity(name=words, unit="pps", better="higher", shown_unit="kpackets/s per source", scale=1e3, places=2)
+
+
+def _value(goal: GoalFound) -> MeasuredValue:
+    bound = BOUNDS[goal.limited_by]
+    known = goal.lower_bound_pps if bound != "none" else None
+    return MeasuredValue(known, bound, goal.relative_width)
+
+
+def _one(values: Iterable[str | None]) -> str | None:
+    """What all have in common; None: they differ, or it is not known of one."""
+    found = set(values)
+    return found.pop() if len(found) == 1 else None
+
+
+MEASURED = MeasuredKind(
+    kind=KIND, compared=("platform", "frame_size_bytes", "sources", "background"), trials=_trials
+)  # fmt: skip

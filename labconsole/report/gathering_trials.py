@@ -1,0 +1,74 @@
+"""The trials of a side of a comparison that are no runs: read from a store, and chosen as its runs are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence, Set
+from types import SimpleNamespace
+from typing import Final
+
+from labconsole.contracts.measured import MeasuredKind, MeasuredTrial
+from labconsole.model.query import Query
+from labconsole.model.record.summary import RunFilter, RunSummary
+from labconsole.report.digest import Digest
+from labconsole.report.measured_points import newest
+from labconsole.report.planned_trials import OF_TRIALS
+from labconsole.store.writing import RunStore
+
+CHOSEN_BY: Final = {
+    "testbed": "testbed", "testbed_fingerprint": "testbed_fingerprint", "plan_name": "plan_name", "plan_hash": "hash",
+}  # fmt: skip
+"""Of a filter that a store understands what such trials have, beside platform and time."""
+
+
+def gather_trials(
+    store: RunStore,
+    where: RunFilter,
+    query: Query,
+    kinds: Iterable[MeasuredKind],
+    stored: Sequence[RunSummary],
+    selected: Set[str],
+) -> tuple[MeasuredTrial, ...]:
+    """``stored``: every run of the store; ``selected``: the ids of those that a filter means. A search is meant where
+    one of its trials is, and what has no runs by what it has in common with them (``OF_TRIALS``), or not at all.
+    """
+    runs = {run.run_id: run for run in stored}
+    found: list[MeasuredTrial] = []
+    for kind in kinds:
+        found += kind.trials(store.experiments(kind.kind), runs)
+    by_others = any(term.field not in OF_TRIALS for term in query.terms)
+    tests = [term.test() for term in query.terms]
+    chosen = []
+    for trial in found:
+        if not _matches(trial, where):
+            continue
+        if trial.run_ids and query.terms:
+            if selected.isdisjoint(trial.run_ids):
+                continue
+        elif query.terms and (by_others or not all(test(_as_run(trial)) for test in tests)):
+            continue
+        chosen.append(trial)
+    return tuple(newest(chosen))
+
+
+def _matches(trial: MeasuredTrial, where: RunFilter) -> bool:
+    wishes = [(getattr(where, name), getattr(trial, own)) for name, own in CHOSEN_BY.items()]
+    wishes.append((where.platform, trial.factors["platform"]))
+    for wanted, has in wishes:
+        if wanted is not None and has not in ([wanted] if isinstance(wanted, str) else wanted):
+            return False
+    return where.until is None or trial.started_at < where.until
+
+
+def _as_run(trial: MeasuredTrial) -> SimpleNamespace:
+    return SimpleNamespace(
+        platform=trial.factors["platform"], testbed=trial.testbed, testbed_fingerprint=trial.testbed_fingerprint,
+        emulated=trial.emulated, plan_name=trial.plan_name, uut_kernel=trial.conditions.get("kernel") or "",
+        hypervisor=trial.conditions.get("hypervisor") or "",
+    )  # fmt: skip
+
+
+def see_trials(digest: Digest, trials: Iterable[MeasuredTrial]) -> None:
+    """Let a digest see what trials that enter say of their nodes, the oldest first."""
+    for trial in sorted(trials, key=lambda each: each.started_at):
+        if trial.values:
+            digest.see_nodes(trial.nodes)

@@ -1,0 +1,143 @@
+"""Whether searches, jobs, starts, flows and routers of a plan stand beside their baseline, by quantities. Pure.
+
+What is lower where less is better counts as higher: a job that takes longer has fallen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from labconsole.contracts.measured import MeasuredTrial
+from labconsole.measure.statistics.effects import fall_p
+from labconsole.model.plan.plan import Plan
+from labconsole.report.changes import Changes
+from labconsole.report.compared_effect import NOTHING_LOST, OFFERED_LESS
+from labconsole.report.judged_points import (
+    NONE_ENTERS,
+    NOT_IN_BASELINE,
+    UNMEASURED,
+    JudgedPoint,
+    Outcome,
+    judged_by_fall,
+    unfinished_words,
+)
+from labconsole.report.measured_points import MeasuredPoint, QuantityKey
+from labconsole.report.quantity_changes import QuantityChange
+
+NOT_KNOWN_ANY_MORE: Final = "the baseline has it, and no trial here that enters a mean"
+
+Falls = Mapping[QuantityKey, tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedTrials:
+    """A design point of a plan, with the hashes of its trials."""
+
+    kind: str
+    words: str
+    hashes: tuple[str, ...]
+
+
+def asked_trials(plan: Plan) -> list[AskedTrials]:
+    """What a plan asks for beside forwarding trials; of its searches those that look for a load."""
+    found = []
+    if plan.of_guests is not None:
+        at, noun = plan.of_guests.hashes_at, plan.of_guests.noun
+        found += [
+            AskedTrials(kind=noun, words=point.words(), hashes=tuple(at[point.index]))
+            for point in plan.of_guests.points
+        ]
+    if plan.search is not None and plan.search.load_goals:
+        of: dict[int, list[str]] = {}
+        words = {}
+        for configuration, key in zip(plan.searches, plan.search_hashes, strict=True):
+            of.setdefault(configuration.index, []).append(key)
+            words[configuration.index] = configuration.request.loadless_words()
+        found += [AskedTrials(kind="search", words=words[index], hashes=tuple(keys)) for index, keys in of.items()]
+    return found
+
+
+def falls_of_quantities(changes: Changes, margin_ratio: float) -> dict[QuantityKey, tuple[float, float]]:
+    """Of each, p of the claim that it is worse by more than the margin, and of the claim that it is not."""
+    found = {}
+    for change in changes.quantities.changes:
+        effect = change.effect
+        if effect is None:
+            continue
+        if change.key.quantity.better == "lower" and effect.mean_log is not None:
+            effect = replace(effect, mean_log=-effect.mean_log)
+        if (p := fall_p(effect, margin_ratio)) is not None:
+            found[change.key] = p
+    return found
+
+
+def judge_quantities(
+    changes: Changes,
+    asked: Sequence[AskedTrials],
+    falls: Falls,
+    worse_p: Mapping[QuantityKey, float],
+    margin_ratio: float,
+) -> list[JudgedPoint]:
+    """Every quantity of every point that is asked for; ``worse_p``: the first of ``falls``, adjusted."""
+    judged: list[JudgedPoint] = []
+    for point in asked:
+        hashes = frozenset(point.hashes)
+        own = [trial for trial in changes.after.trials if trial.kind == point.kind and trial.hash in hashes]
+        lacking = _lacking(own, point)
+        if lacking is not None:
+            judged.append(JudgedPoint(point=point.words, outcome="not measured", detail=lacking))
+            continue
+        factors = tuple(sorted(own[0].factors.items(), key=lambda factor: factor[0]))
+        judged += _judged(changes, (point.kind, factors), falls, worse_p, margin_ratio)
+    return judged
+
+
+def _judged(
+    changes: Changes,
+    point: tuple[str, tuple[tuple[str, object], ...]],
+    falls: Falls,
+    worse_p: Mapping[QuantityKey, float],
+    margin_ratio: float,
+) -> Iterator[JudgedPoint]:
+    """Every quantity of one point, those of the baseline alone as well."""
+
+    def here(key: QuantityKey) -> bool:
+        return (key.kind, key.factors) == point
+
+    for change in changes.quantities.changes:
+        if here(change.key):
+            outcome, detail = _outcome(change, falls.get(change.key), worse_p.get(change.key), margin_ratio)
+            yield JudgedPoint(point=_words(change.after), outcome=outcome, detail=detail, change=change)
+    for alone in changes.quantities.only_after:
+        if here(alone.key):
+            yield JudgedPoint(point=_words(alone), outcome="undecided", detail=NOT_IN_BASELINE)
+    for gone in changes.quantities.only_before:
+        if here(gone.key):
+            yield JudgedPoint(point=_words(gone), outcome="not measured", detail=NOT_KNOWN_ANY_MORE)
+
+
+def _words(point: MeasuredPoint) -> str:
+    return f"{point.words}: {point.quantity.name}"
+
+
+def _lacking(own: Sequence[MeasuredTrial], point: AskedTrials) -> str | None:
+    if not own:
+        return UNMEASURED
+    if len(own) < len(point.hashes):
+        return unfinished_words(len(own), len(point.hashes))
+    return None if any(trial.values for trial in own) else NONE_ENTERS
+
+
+def _outcome(
+    change: QuantityChange, fall: tuple[float, float] | None, worse_p: float | None, margin_ratio: float
+) -> tuple[Outcome, str]:
+    before, after = change.before, change.after
+    if "none" in after.bounds and "none" not in before.bounds:
+        dead = sum(value.bound == "none" for value in after.values)
+        return "worse", f"not even the lowest load met the goal in {dead} of {len(after.values)} searches"
+    if change.why == NOTHING_LOST and before.mean is not None and after.mean is not None:
+        as_much = after.mean.mean >= before.mean.mean / (1 + margin_ratio)
+        return ("passed", NOTHING_LOST) if as_much else ("undecided", OFFERED_LESS)
+    return judged_by_fall(change, fall, worse_p, margin_ratio, baseline_full=before.bounds == {"at least"})

@@ -1,0 +1,64 @@
+"""What a gate says of one design point, and the words that it has for every kind. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from labconsole.measure.statistics.effects import SIGNIFICANCE
+from labconsole.report.compared_effect import ComparedEffect
+from labconsole.report.words import percent
+
+Outcome = Literal["passed", "worse", "undecided", "not measured"]
+
+UNMEASURED: Final = "it has not been measured"
+NOT_IN_BASELINE: Final = "the baseline has no such design point"
+NONE_ENTERS: Final = "none of its trials enters a mean"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedPoint:
+    """One design point of the plan. ``detail``: the figures, or why there are none."""
+
+    point: str
+    outcome: Outcome
+    detail: str
+    change: ComparedEffect | None = None
+
+
+def judged_by_fall(
+    change: ComparedEffect,
+    fall: tuple[float, float] | None,
+    worse_p: float | None,
+    margin_ratio: float,
+    *,
+    baseline_full: bool,
+) -> tuple[Outcome, str]:
+    """By the p values that it is worse by more than the margin (adjusted: ``worse_p``), and that it is not.
+
+    ``baseline_full``: the baseline lost nothing of all that was offered.
+    """
+    if change.why is not None or worse_p is None or fall is None:
+        return "undecided", change.why or "nothing can be tested"
+    figures = _figures(change, margin_ratio)
+    if worse_p <= SIGNIFICANCE:
+        return "worse", figures
+    if change.bound and baseline_full:
+        return "undecided", f"{figures}: the baseline lost nothing here, and may have had more to give"
+    return ("passed" if fall[1] <= SIGNIFICANCE else "undecided"), figures
+
+
+def unfinished_words(taken: int, planned: int) -> str:
+    """Of a point that is not done."""
+    return f"{taken} of {planned} trials have been taken: replay goes on where it ended"
+
+
+def _figures(change: ComparedEffect, margin_ratio: float) -> str:
+    effect = change.effect
+    assert effect is not None
+    assert effect.change is not None
+    interval = ""
+    if effect.ci90_low is not None and effect.ci90_high is not None:
+        interval = f" (90 % interval {percent(effect.ci90_low, 2)} to {percent(effect.ci90_high, 2)})"
+    more = "" if not change.bound else ", where one side forwarded all that it was offered"
+    return f"{percent(effect.change, 2)}{interval}, margin {percent(margin_ratio, 2)}, over {change.scope}{more}"

@@ -1,0 +1,147 @@
+"""Quantities of one side of a comparison that are no forwarding rates, design point by design point. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from labconsole.contracts.measured import Bound, MeasuredTrial, MeasuredValue, Quantity, TrialTurn
+from labconsole.measure.comparison import Pair
+from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups, set_up_means
+from labconsole.measure.trials_of_guests import newest_of
+
+
+class QuantityKey(NamedTuple):
+    """What the same quantity of the same point on another side is found by."""
+
+    kind: str
+    quantity: Quantity
+    factors: tuple[tuple[str, Hashable], ...]
+
+    def without(self, names: Iterable[str]) -> QuantityKey:
+        """With these factors left open: by them sides are compared."""
+        left_open = frozenset(names)
+        return self._replace(factors=tuple(each for each in self.factors if each[0] not in left_open))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredPoint:
+    """One quantity at one design point: of trials that enter and have it."""
+
+    key: QuantityKey
+    trials: tuple[MeasuredTrial, ...]
+
+    @property
+    def quantity(self) -> Quantity:
+        return self.key.quantity
+
+    @property
+    def words(self) -> str:
+        """The point for people."""
+        return self.trials[0].words
+
+    @property
+    def values(self) -> list[MeasuredValue]:
+        """Of each trial."""
+        return [trial.values[self.quantity] for trial in self.trials]
+
+    @property
+    def bounds(self) -> set[Bound]:
+        """What its values say of the unit under test."""
+        return {value.bound for value in self.values}
+
+    @property
+    def mean(self) -> SetUpMean | None:
+        """Over set-ups; None: no value is known."""
+        held = self._by(lambda trial: trial.set_up)
+        return mean_over_set_ups(held) if held else None
+
+    @property
+    def set_up_means(self) -> dict[Hashable, float]:
+        """Of each set-up. Where one is not known (None) nothing may be said over them."""
+        return set_up_means(self._by(lambda trial: trial.set_up))
+
+    @property
+    def block_means(self) -> dict[Hashable, float]:
+        """Of each block that it was measured in."""
+        held = self._by(lambda trial: trial.block)
+        return set_up_means({block: values for block, values in held.items() if block is not None})
+
+    @property
+    def boots(self) -> dict[Hashable, str | None]:
+        """Of each set-up the boot of the unit under test."""
+        return {trial.set_up: trial.boot_id for trial in self.trials}
+
+    @property
+    def boot_count(self) -> int:
+        """How many are known."""
+        return len(set(self.boots.values()) - {None})
+
+    @property
+    def turns(self) -> dict[Hashable, str]:
+        """When it was first begun in each block."""
+        turns: list[TrialTurn] = [trial.turn for trial in self.trials if trial.turn is not None]
+        return {turn.of: turn.begun for turn in turns}
+
+    def seen(self, of: Callable[[MeasuredTrial], str | None]) -> set[str | None]:
+        """What its trials say."""
+        return {of(trial) for trial in self.trials}
+
+    def _by(self, of: Callable[[MeasuredTrial], Hashable]) -> dict[Hashable, list[float]]:
+        found: dict[Hashable, list[float]] = {}
+        for trial, (value, *_) in zip(self.trials, self.values, strict=True):
+            if value is not None:
+                found.setdefault(of(trial), []).append(value)
+        return found
+
+
+def newest(trials: Iterable[MeasuredTrial]) -> list[MeasuredTrial]:
+    """Of those with one meaning on one testbed the last that can be stood behind, or else the last."""
+    return newest_of(trials, lambda trial: (trial.kind, trial.testbed_fingerprint, trial.hash))
+
+
+def points_of(trials: Sequence[MeasuredTrial]) -> list[MeasuredPoint]:
+    """Every quantity of every point, in the order in which it was first measured."""
+    found: dict[QuantityKey, list[MeasuredTrial]] = {}
+    for trial in sorted(trials, key=lambda each: (each.started_at, each.id)):
+        factors = tuple(sorted(trial.factors.items(), key=lambda factor: factor[0]))
+        for quantity in trial.values:
+            found.setdefault(QuantityKey(trial.kind, quantity, factors), []).append(trial)
+    return [MeasuredPoint(key=key, trials=tuple(held)) for key, held in found.items()]
+
+
+def pooled(trials: Sequence[MeasuredTrial]) -> Mapping[str, list[str]]:
+    """By kind, the conditions that differ among those that enter, with their values."""
+    found: dict[str, list[str]] = {}
+    for kind in sorted({trial.kind for trial in trials}):
+        held = _conditions(kind, trials)
+        own = [f"{name} {', '.join(sorted(held[name]))}" for name in held if len(held[name]) > 1]
+        if own:
+            found[kind] = own
+    return found
+
+
+def differing_conditions(
+    before: Sequence[MeasuredTrial], after: Sequence[MeasuredTrial], told: Collection[tuple[str, object, object]]
+) -> list[Pair]:
+    """What trials that enter were measured under, where it is not alike on both sides; without what is ``told``."""
+    found = []
+    for kind in sorted({trial.kind for trial in before} & {trial.kind for trial in after}):
+        sides = [_conditions(kind, trials) for trials in (before, after)]
+        for name in dict.fromkeys(name for side in sides for name in side):
+            one, other = (", ".join(sorted(side.get(name, ()))) or None for side in sides)
+            if one != other and (name, one, other) not in told:
+                found.append(Pair(f"Trials of kind {kind}", name, one, other))
+    return found
+
+
+def _conditions(kind: str, trials: Sequence[MeasuredTrial]) -> dict[str, set[str]]:
+    """All values of each that occur."""
+    found: dict[str, set[str]] = {}
+    for trial in trials:
+        if trial.kind == kind and trial.values:
+            own = {"testbed": trial.testbed, "fingerprint": trial.testbed_fingerprint, **trial.conditions}
+            for name, value in own.items():
+                found.setdefault(name, set()).add(value or "unknown")
+    return found

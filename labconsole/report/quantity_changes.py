@@ -1,0 +1,181 @@
+"""What changed between two sides in quantities that are no forwarding rates: searches, jobs, starts, flows, routers.
+
+The same statistics as for runs (changes.py). Nothing is claimed where trials are of several testbeds or had other work,
+and where a value says less than what the unit under test can do. Pure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from labconsole.contracts.measured import MeasuredTrial
+from labconsole.measure.statistics.effects import MINIMUM_BLOCKS, paired_effect
+from labconsole.measure.trials_of_guests import NOT_DRAWN, taken_by_turns
+from labconsole.report.compared_effect import (
+    LOSS_UNKNOWN,
+    NOTHING_LOST,
+    OFFERED_LESS,
+    ComparedEffect,
+    Found,
+    over_boots_or_set_ups,
+    told,
+)
+from labconsole.report.measured_points import MeasuredPoint, QuantityKey
+
+UNKNOWN_SET_UPS: Final = "which set-ups the trials were taken in is not known"
+SEVERAL_TESTBEDS: Final = "the trials are of several testbeds"
+OTHER_WORK: Final = "the programs in the guests are not the same"
+NONE_REACHED: Final = "not even the lowest load met the goal"
+SOME_FULL: Final = "some trials lost nothing of all that could be offered, and others did"
+
+UNIFORM: Final = math.sqrt(12.0)
+"""The width of a uniform distribution in its standard deviations: where a bound lies within its step is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuantityChange(ComparedEffect):
+    """One quantity of one design point on both sides."""
+
+    key: QuantityKey
+    before: MeasuredPoint
+    after: MeasuredPoint
+
+    @property
+    def change_ratio(self) -> float | None:
+        """Of the replicates, or of the plain means where no effect may be told."""
+        if self.effect is not None and self.effect.change is not None:
+            return self.effect.change
+        before, after = self.before.mean, self.after.mean
+        return None if before is None or after is None or before.mean <= 0 else after.mean / before.mean - 1
+
+    @property
+    def better(self) -> bool | None:
+        """Which way it changed; None: not known."""
+        ratio = self.change_ratio
+        return None if not ratio else (ratio > 0) is (self.key.quantity.better == "higher")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatchedQuantities:
+    """``factors``: by kind, those that are compared. ``only_before``, ``only_after``: what the other side lacks."""
+
+    changes: tuple[QuantityChange, ...] = ()
+    factors: Mapping[str, tuple[str, ...]]
+    only_before: tuple[MeasuredPoint, ...] = ()
+    only_after: tuple[MeasuredPoint, ...] = ()
+
+
+def match_quantities(
+    before: Sequence[MeasuredPoint],
+    after: Sequence[MeasuredPoint],
+    compared: Mapping[str, Sequence[str]],
+    *,
+    one_place: bool,
+) -> MatchedQuantities:
+    """``compared``: by kind, the factors that sides may be compared by, where each has one value and not the same.
+
+    ``one_place``: both sides are of one store, so that blocks of one name are the same.
+    """
+    factors = {kind: found for kind, names in compared.items() if (found := _compared(kind, before, after, names))}
+    theirs, ours = (_by_key(points, factors) for points in (before, after))
+    changes = tuple(
+        _change(key, theirs[key][0], held[0], one_place)
+        for key, held in ours.items()
+        if key in theirs and len(held) == len(theirs[key]) == 1
+    )
+    matched = {id(point) for each in changes for point in (each.before, each.after)}
+    return MatchedQuantities(
+        changes=changes, factors=factors,
+        only_before=tuple(point for point in before if id(point) not in matched),
+        only_after=tuple(point for point in after if id(point) not in matched),
+    )  # fmt: skip
+
+
+def _compared(
+    kind: str, before: Sequence[MeasuredPoint], after: Sequence[MeasuredPoint], names: Sequence[str]
+) -> tuple[str, ...]:
+    sides = [[dict(point.key.factors) for point in points if point.key.kind == kind] for points in (before, after)]
+    found = []
+    for name in names:
+        values = [{each.get(name) for each in side} for side in sides]
+        if all(len(each) == 1 for each in values) and values[0] != values[1]:
+            found.append(name)
+    return tuple(found)
+
+
+def _by_key(
+    points: Sequence[MeasuredPoint], factors: Mapping[str, tuple[str, ...]]
+) -> dict[QuantityKey, list[MeasuredPoint]]:
+    found: dict[QuantityKey, list[MeasuredPoint]] = {}
+    for point in points:
+        found.setdefault(point.key.without(factors.get(point.key.kind, ())), []).append(point)
+    return found
+
+
+def _change(key: QuantityKey, before: MeasuredPoint, after: MeasuredPoint, one_place: bool) -> QuantityChange:
+    bound, why = _bound(before, after)
+    why = why or _why_not(before, after)
+    found: Found = (None, None, why) if why is not None else _effect(before, after, one_place)
+    effect, scope, why = found
+    return QuantityChange(key=key, before=before, after=after, effect=effect, scope=scope, why=why, bound=bound)
+
+
+def _why_not(before: MeasuredPoint, after: MeasuredPoint) -> str | None:
+    def seen(name: str) -> int:
+        return len(before.seen(lambda trial: _text(trial, name)) | after.seen(lambda trial: _text(trial, name)))
+
+    if seen("testbed_fingerprint") > 1:
+        return SEVERAL_TESTBEDS
+    if seen("work") > 1:
+        return OTHER_WORK
+    return UNKNOWN_SET_UPS if None in before.boots or None in after.boots else None
+
+
+def _text(trial: MeasuredTrial, name: str) -> str:
+    return str(getattr(trial, name))
+
+
+def _bound(before: MeasuredPoint, after: MeasuredPoint) -> tuple[bool, str | None]:
+    """Whether a difference is only a lower bound, and why there is none."""
+    sides = [before.bounds, after.bounds]
+    both = sides[0] | sides[1]
+    if "none" in both:
+        return False, NONE_REACHED
+    if "unknown" in both:
+        return False, LOSS_UNKNOWN
+    if any(len(side) > 1 for side in sides):
+        return False, SOME_FULL
+    if "at least" not in both:
+        return False, None
+    if both == {"at least"}:
+        return False, NOTHING_LOST
+    more, less = (before, after) if "at least" in sides[0] else (after, before)
+    assert more.mean is not None
+    assert less.mean is not None
+    return True, OFFERED_LESS if more.mean.mean < less.mean.mean else None
+
+
+def _effect(before: MeasuredPoint, after: MeasuredPoint, one_place: bool) -> Found:
+    packets = _steps(before, after)
+    one, other = after.block_means, before.block_means
+    shared = [block for block in one if block in other] if one_place else []
+    if len(shared) >= MINIMUM_BLOCKS:
+        if not taken_by_turns(after.turns, before.turns):
+            return None, None, NOT_DRAWN
+        ours, theirs = ({block: means[block] for block in shared} for means in (one, other))
+        return told(paired_effect(ours, theirs, packets=packets), "blocks")
+    return over_boots_or_set_ups(after.set_up_means, before.set_up_means, (after.boots, before.boots), packets)
+
+
+def _steps(before: MeasuredPoint, after: MeasuredPoint) -> float | None:
+    """How finely values are told, as the packets that a count would have; None: there are no steps that matter.
+
+    What every search may do alike is not averaged away: the deviation between replicates is taken to be at least so
+    large that their mean is no surer than one value within its step.
+    """
+    widths = [value.width_ratio for point in (before, after) for value in point.values if value.width_ratio]
+    many = max(len(before.set_up_means), len(after.set_up_means))
+    return UNIFORM / (max(widths) * math.sqrt(many)) if widths else None

@@ -1,0 +1,178 @@
+"""What two sides of a comparison show in searches, jobs, starts, flows and routers, as table, sentences, JSON. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from labconsole.contracts.report import Cell, Table
+from labconsole.measure.statistics.effects import digits_to_tell
+from labconsole.model.record.kinds import record_kinds
+from labconsole.report.changes import Changes, Side
+from labconsole.report.compared_effect import OVER
+from labconsole.report.measured_points import MeasuredPoint, pooled
+from labconsole.report.quantity_changes import QuantityChange
+from labconsole.report.words import UNKNOWN, bounds_words, count, number, p_words, percent, with_interval
+
+_SIDE: Final = ("mean", "ci_low", "ci_high", "set_ups", "boots", "trials", "bound")
+COLUMNS: Final = (
+    "kind", "quantity", "unit", "better", "point", "after_point", *(f"before_{name}" for name in _SIDE),
+    *(f"after_{name}" for name in _SIDE), "change_ratio", "change_ci_low_ratio", "change_ci_high_ratio", "at_least",
+    "over", "p", "adjusted_p", "equivalence_p", "smallest_effect_ratio", "word", "changed_for", "why",
+)  # fmt: skip
+
+
+def quantities_table(changes: Changes) -> Table | None:
+    """A row for each quantity of each design point that both sides have; None: there is none."""
+    found = changes.quantities.changes
+    if not found:
+        return None
+    return Table(
+        name="quantities",
+        title=f"Beside forwarding trials: {changes.after.words} against {changes.before.words}",
+        columns=COLUMNS,
+        rows=tuple(_cells(each) for each in found),
+        headings=(
+            "design point", "quantity", "before", "after", "change, %", "95 % interval, %", "over", "p, Holm",
+            "would have shown, %", "finding",
+        ),
+        shown=tuple(_shown(each) for each in found),
+        note="Means over set-ups; a change is after / before − 1, on the logarithm. Would have shown: the smallest "
+        "change that the row shows with 80 % power at 0.05.",
+    )  # fmt: skip
+
+
+def results(changes: Changes) -> Iterator[str]:
+    """A sentence for each kind that both sides have, and one where sides are compared by a factor."""
+    for kind in dict.fromkeys(each.key.kind for each in changes.quantities.changes):
+        own = [each for each in changes.quantities.changes if each.key.kind == kind]
+        words = Counter(
+            each.word + (f" ({changed_for(each)})" if each.word.startswith("different") else "") for each in own
+        )
+        told = ", ".join(f"{many} {name}" for name, many in sorted(words.items(), key=lambda item: (-item[1], item[0])))
+        yield f"Of {record_kinds()[kind].plural} {_many(len(own))} on both sides: {told}."
+    for kind, names in changes.quantities.factors.items():
+        yield f"Compared by {', '.join(names)}: {record_kinds()[kind].plural}."
+    if changes.margin_ratio is not None and not changes.changes and changes.quantities.changes:
+        yield f"The margin is {percent(changes.margin_ratio)}."
+
+
+def reservations(side: Side, name: str) -> Iterator[str]:
+    """What is averaged although it differs, and what enters nothing."""
+    for kind, conditions in pooled(side.trials).items():
+        yield f"{_plural(kind)} {name} are averaged although they differ: {'; '.join(conditions)}."
+    for kind in sorted({trial.kind for trial in side.trials}):
+        own = [trial for trial in side.trials if trial.kind == kind]
+        why = Counter(trial.left_out for trial in own if trial.left_out is not None)
+        if why:
+            reasons = ", ".join(f"{code} {many}" for code, many in why.most_common())
+            yield f"{sum(why.values())} of {count(len(own), 'trial')} {name} of kind {kind} enter no mean: {reasons}."
+
+
+def only(points: tuple[MeasuredPoint, ...], name: str) -> Iterator[str]:
+    """What the other side lacks."""
+    if points:
+        some = "; ".join(f"{each.words}: {each.quantity.name}" for each in points[:3])
+        yield f"Only {name}: {_many(len(points))} ({some}{'; …' if len(points) > 3 else ''})."
+
+
+def _many(quantities: int) -> str:
+    return "1 quantity" if quantities == 1 else f"{quantities} quantities"
+
+
+def _plural(kind: str) -> str:
+    return record_kinds()[kind].plural.capitalize()
+
+
+def changed_for(change: QuantityChange) -> str:
+    """better or worse."""
+    return UNKNOWN if change.better is None else "better" if change.better else "worse"
+
+
+def change_words(change: QuantityChange) -> str:
+    """The point of both sides; where a factor is compared, both."""
+    one, other = change.before.words, change.after.words
+    return one if one == other else f"{one} → {other}"
+
+
+def _shown(change: QuantityChange) -> tuple[str, ...]:
+    effect, ratio, small = change.effect, change.change_ratio, change.smallest_ratio
+    quantity = change.key.quantity
+    return (
+        change_words(change),
+        f"{quantity.name}, {quantity.shown_unit}",
+        _mean_words(change.before),
+        _mean_words(change.after),
+        UNKNOWN if ratio is None else number(100 * ratio, digits_to_tell(100 * ratio)),
+        UNKNOWN if effect is None else bounds_words(effect.ci_low, effect.ci_high),
+        _over_words(change),
+        p_words(change.adjusted_p),
+        UNKNOWN if small is None else number(100 * small, digits_to_tell(100 * small)),
+        _finding(change),
+    )
+
+
+def _mean_words(point: MeasuredPoint) -> str:
+    quantity, mean = point.quantity, point.mean
+    if mean is None:
+        return UNKNOWN
+    more = "≥ " if point.bounds == {"at least"} else ""
+    if mean.scope != "set-ups":  # of one set-up an interval would speak for no other
+        return more + number(mean.mean / quantity.scale, quantity.places)
+    return more + with_interval(mean, quantity.scale, quantity.places)
+
+
+def _over_words(change: QuantityChange) -> str:
+    if change.effect is None or change.scope is None:
+        return UNKNOWN
+    if change.scope == "blocks":
+        return f"{change.effect.blocks} {OVER['blocks']}"
+    sides = [change.before, change.after]
+    many = [point.boot_count if change.scope == "boots" else len(point.set_up_means) for point in sides]
+    return f"{many[0]} and {many[1]} {OVER[change.scope]}"
+
+
+def _finding(change: QuantityChange) -> str:
+    if change.why is not None:
+        return f"{change.word}: {change.why}"
+    if not change.word.startswith("different"):
+        return change.word
+    return f"{change.word} ({changed_for(change)}){', at least' if change.bound else ''}"
+
+
+def _cells(change: QuantityChange) -> tuple[Cell, ...]:
+    effect, quantity = change.effect, change.key.quantity
+    return (
+        change.key.kind, quantity.name, quantity.unit, quantity.better, change.before.words, change.after.words,
+        *_side(change.before), *_side(change.after), change.change_ratio,
+        *((None, None) if effect is None else (effect.ci_low, effect.ci_high)), change.bound, change.scope,
+        None if effect is None else effect.p, change.adjusted_p, change.equivalence_adjusted_p, change.smallest_ratio,
+        change.word, changed_for(change) if change.better is not None else None, change.why,
+    )  # fmt: skip
+
+
+def _side(point: MeasuredPoint) -> tuple[Cell, ...]:
+    mean, bounds = point.mean, ", ".join(sorted(point.bounds))
+    if mean is None:
+        return (None, None, None, 0, point.boot_count, 0, bounds)
+    known = mean.scope == "set-ups"
+    return (
+        mean.mean, mean.ci_low if known else None, mean.ci_high if known else None, mean.set_ups, point.boot_count,
+        mean.trials, bounds,
+    )  # fmt: skip
+
+
+def to_objects(changes: Changes) -> list[dict[str, Any]]:
+    """One for each row, with the exact values and the factors of the point."""
+    return [
+        {**dict(zip(COLUMNS, _cells(each), strict=True)), "factors": _plain(dict(each.before.key.factors))}
+        for each in changes.quantities.changes
+    ]
+
+
+def _plain(factors: Mapping[str, object]) -> dict[str, Any]:
+    return {
+        name: value if isinstance(value, (str, int, float, bool)) or value is None else str(value)
+        for name, value in factors.items()
+    }

@@ -1,0 +1,135 @@
+"""Two sides of a comparison of trials that are no runs: records of every kind, whose truth is known."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from labconsole.cli.main import main
+from labconsole.model.record.kind import ExperimentRecord
+from labconsole.model.record.kinds import record_kinds
+from labconsole.model.record.search import GoalFound, SearchRecord
+from labconsole.store.exchange.importing import import_records
+from labconsole.store.open import open_store
+from support.boot_records import started
+from support.flow_records import flow_record
+from support.job_records import taken
+from support.report_runs import measured
+from support.route_records import route_record
+from support.search_script import Script, make
+
+Records = list[ExperimentRecord]
+
+
+def around(mean: float, seed: int, many: int = 8, sd: float = 0.004) -> list[float]:
+    """So many values, normal, with this relative deviation."""
+    return list(mean * (1 + sd * np.random.default_rng(seed).standard_normal(many)))
+
+
+def of_side(record: Any, name: str, number: int, *, kernel: str = "6.1", boot: str | None = None) -> Any:
+    """The record as one of a plan of this name: with an id, a meaning, a set-up and a boot of its own."""
+    id_name = next(key for key in ("job_id", "boot_id", "flow_id", "route_id") if hasattr(record, key))
+    facts = {"boot_id": boot or f"boot-of-{name}", "kernel": kernel}
+    return record.model_copy(
+        update={
+            id_name: f"20260101T000000Z-{name}-{number}",
+            "plan": record.plan.model_copy(update={"name": name, "hash": f"{name}-{number}", "set_ups": 8}),
+            "environment": {"nodes": {"uut": {"facts": facts}}},
+            "set_up": record.set_up.model_copy(update={"id": f"{name}-{number}"}),
+        }
+    )
+
+
+def jobs(name: str, seconds: Sequence[float], **how: Any) -> Records:
+    """A trial of two guests in each block."""
+    return [of_side(taken([value, value], block=n), name, n, **how) for n, value in enumerate(seconds, 1)]
+
+
+def boots(name: str, seconds: Sequence[float], **how: Any) -> Records:
+    """A start of two guests in each block, which use 50 MiB."""
+    return [of_side(started(value, 50.0, guests=2, block=n), name, n, **how) for n, value in enumerate(seconds, 1)]
+
+
+def flows(name: str, packets: Sequence[float], **how: Any) -> Records:
+    """Two guests that bring this many packets together in each second."""
+    return [
+        of_side(
+            flow_record([[round(value / 2)] * 4, [round(value / 2)] * 4], block=n, flow_id=f"20260101T0000{n:02}Z-f"),
+            name, n, **how,
+        )
+        for n, value in enumerate(packets, 1)
+    ]  # fmt: skip
+
+
+def routes(name: str, packets: Sequence[float], *, lost: int = 4000, **how: Any) -> Records:
+    """A router that forwards this many packets in each 0.1 s, and loses some."""
+    return [
+        of_side(route_record([round(value)], lost_inside=[lost], block=n), name, n, **how)
+        for n, value in enumerate(packets, 1)
+    ]
+
+
+@cache
+def _search() -> SearchRecord:
+    script = Script()
+    make(script)
+    return script.store.searches[0]
+
+
+def goal(lower_pps: float | None, **changes: Any) -> GoalFound:
+    """NDR with this lower bound."""
+    known = {"goal": "ndr", "relative_width": 0.005, "lower_bound_pps": lower_pps, "limited_by": "uut"}
+    return _search().goals[0].model_copy(update=known | changes)
+
+
+def searches(
+    name: str, lower_pps: Sequence[float | None], *, kernel: str = "6.1", set_up: str | None = None,
+    fingerprint: str = "7d3f9a11c0de4b52", changes: Callable[[int], dict[str, Any]] = lambda number: {}, **of_goal: Any,
+) -> tuple[list[SearchRecord], list[dict[str, Any]]]:  # fmt: skip
+    """Searches with these lower bounds, each in a set-up of its own, and the run that each is made of."""
+    found = []
+    runs = []
+    for number, value in enumerate(lower_pps, 1):
+        first = sum(map(ord, name)) * 100 + number
+        run = measured(first, 60.0, block=None, kernel=kernel, boot=f"boot-of-{name}")
+        run["plan"] = {**run["plan"], "name": name, "hash": f"search-{name}-{number}"}
+        run["set_up"]["id"] = set_up or f"{name}-{number}"
+        run["testbed_fingerprint"] = fingerprint
+        runs.append(run)
+        record = _search()
+        found.append(
+            record.model_copy(
+                update={
+                    "search_id": f"20260101T000000Z-{name}-{number}", "testbed_fingerprint": fingerprint,
+                    "started_at": f"2026-01-01T00:00:{number:02}.000000Z",
+                    "plan": record.plan.model_copy(
+                        update={"name": name, "hash": f"search-{name}-{number}", "repetition": number}
+                    ),
+                    "trials": (record.trials[0].model_copy(update={"run_id": run["run_id"]}),),
+                    "goals": (goal(value, **of_goal),), **changes(number),
+                }
+            )
+        )  # fmt: skip
+    return found, runs
+
+
+def keep(place: Path, records: Iterable[ExperimentRecord], runs: Iterable[dict[str, Any]] = ()) -> None:
+    """Put them into a store."""
+    kinds = {kind.record: kind for kind in record_kinds().values()}
+    with open_store(str(place)) as store:
+        import_records(store, runs)
+        for record in records:
+            store.save_experiment(kinds[type(record)], record)
+
+
+def compared(place: Path, capsys: Any, *words: str) -> dict[str, Any]:
+    """What the command says of plans old and new, or of other sides, as JSON."""
+    capsys.readouterr()
+    assert main(["compare", "--store", str(place), "--json", *(words or ("plan=old", "plan=new"))]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found

@@ -1,0 +1,211 @@
+"""Baselines and gates of plans that have guests do something, or search, over records whose truth is known."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from labconsole.api.plan_files import plan_on
+from labconsole.cli.main import main
+from labconsole.model.plan.plan import Plan
+from support.boot_records import started
+from support.job_records import taken
+from support.measured_sides import around, keep, of_side, searches
+
+JOBS = """
+plan: nightly
+platforms: [lxc]
+job: {jobs: [{job: wait, size: 3}], guests: [2], working: [all], cpu: [any]}
+set_ups: 8
+margin: 2%
+"""
+BOOTS = """
+plan: nightly
+platforms: [uml]
+boot: {guests: [2], start: [hot]}
+set_ups: 8
+margin: 2%
+"""
+SEARCH = """
+plan: nightly
+platforms: [raw]
+frame_sizes: [1000]
+sources: [1]
+search: {goals: [ndr], repetitions: 8}
+margin: 2%
+"""
+
+
+class Nightly:
+    """A plan, and a store into which its occasions are put without measuring."""
+
+    def __init__(self, directory: Path, text: str) -> None:
+        self.plan, self.store = directory / "nightly.yaml", directory / "runs.sqlite"
+        self.plan.write_text(text)
+
+    def on(self, occasion: str) -> Plan:
+        return plan_on(self.plan, occasion, None)
+
+    def jobs(self, occasion: str, seconds: Sequence[float], codes: Sequence[str] = ()) -> None:
+        """A trial in each set-up."""
+        self._trials(occasion, [taken([each] * 2, block=n, codes=codes) for n, each in enumerate(seconds, 1)])
+
+    def boots(self, occasion: str, seconds: Sequence[float], mib: Sequence[float]) -> None:
+        """The same of starts."""
+        values = enumerate(zip(seconds, mib, strict=True), 1)
+        self._trials(occasion, [started(time, used, guests=2, block=n) for n, (time, used) in values])
+
+    def _trials(self, occasion: str, records: Sequence[Any]) -> None:
+        plan = self.on(occasion)
+        assert plan.of_guests is not None
+        hashes = {trial.block: key for trial, key in zip(plan.of_guests.trials, plan.of_guests.hashes, strict=True)}
+        found = []
+        for number, record in enumerate(records, 1):
+            own = of_side(record, f"{plan.name.replace('@', '-')}", number)
+            ref = own.plan.model_copy(
+                update={"name": plan.name, "hash": hashes[number], "plan_hash": plan.hash(), "block": number}
+            )
+            found.append(own.model_copy(update={"plan": ref}))
+        keep(self.store, found)
+
+    def searches(self, occasion: str, lower_pps: Sequence[float | None], **how: Any) -> None:
+        """One search in a set-up of its own after the other."""
+        plan = self.on(occasion)
+        found, runs = searches(f"nightly-{occasion}", lower_pps, **how)
+        keys = plan.search_hashes
+        named = [
+            each.model_copy(update={"plan": each.plan.model_copy(update={"name": plan.name, "hash": key})})
+            for each, key in zip(found, keys, strict=False)
+        ]
+        for run, key in zip(runs, keys, strict=False):
+            run["plan"] |= {"name": plan.name, "hash": key}
+        keep(self.store, named, runs)
+
+    def __call__(self, *words: str) -> int:
+        return main([words[0], "--store", str(self.store), *words[1:]])
+
+    def gate(self, capsys: Any, occasion: str, *words: str) -> tuple[int, list[tuple[str, str]]]:
+        capsys.readouterr()
+        status = self("gate", "--json", str(self.plan), "--baseline", "main", "--occasion", occasion, *words)
+        return status, [(each["outcome"], each["detail"]) for each in json.loads(capsys.readouterr().out)["judged"]]
+
+
+@pytest.fixture
+def guests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Nightly:
+    monkeypatch.chdir(tmp_path)
+    lab = Nightly(tmp_path, JOBS)
+    lab.jobs("main", around(4.0, 1))
+    assert lab("baseline", "set", "main", "nightly@main") == 0
+    return lab
+
+
+@pytest.fixture
+def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Nightly:
+    monkeypatch.chdir(tmp_path)
+    lab = Nightly(tmp_path, SEARCH)
+    lab.searches("main", around(30_000.0, 1))
+    assert lab("baseline", "set", "main", str(lab.plan), "--occasion", "main") == 0
+    return lab
+
+
+@pytest.mark.parametrize(
+    ("factor", "status", "outcome"), [(1.0, 0, "passed"), (0.9, 0, "passed"), (1.05, 1, "worse"), (1.019, 1, "undecided")]
+)  # fmt: skip
+def test_a_job_is_worse_where_it_takes_longer(
+    guests: Nightly, capsys: Any, factor: float, status: int, outcome: str
+) -> None:
+    guests.jobs("today", around(4.0 * factor, 2))
+    told, judged = guests.gate(capsys, "today")
+    assert (told, [each for each, _ in judged]) == (status, [outcome])
+    assert "margin 2.00 %, over set-ups" in judged[0][1]
+
+
+def test_junit_and_markdown_name_the_point_and_its_quantity(guests: Nightly, capsys: Any, tmp_path: Path) -> None:
+    guests.jobs("today", around(4.2, 2))
+    guests.gate(capsys, "today", "--junit", str(tmp_path / "g.xml"), "--markdown", str(tmp_path / "g.md"))
+    (case,) = ElementTree.parse(tmp_path / "g.xml").findall(".//testcase")
+    assert (case.get("name"), case.find("failure") is None) == ("lxc: wait (3 s) in all 2 guests: time", False)
+    assert (tmp_path / "g.md").read_text().startswith("### nightly@today against baseline main: worse (1 worse)")
+    assert guests("gate", str(guests.plan), "--baseline", "main", "--occasion", "today") == 1
+    assert "WORSE         lxc: wait (3 s) in all 2 guests: time: " in capsys.readouterr().out
+
+
+def test_what_is_not_measured_never_passes(guests: Nightly, capsys: Any) -> None:
+    assert guests.gate(capsys, "never", "--undecided", "0") == (1, [("not measured", "it has not been measured")])
+    guests.jobs("half", around(4.0, 2)[:5])
+    assert guests.gate(capsys, "half", "--undecided", "0") == (
+        1, [("not measured", "5 of 8 trials have been taken: replay goes on where it ended")],
+    )  # fmt: skip
+    guests.jobs("doubted", around(4.0, 2), codes=["clock_moved"])
+    assert guests.gate(capsys, "doubted", "--undecided", "125") == (
+        125, [("not measured", "none of its trials enters a mean")],
+    )  # fmt: skip
+
+
+def test_another_point_is_not_taken_for_the_baselines(guests: Nightly, capsys: Any) -> None:
+    guests.plan.write_text(JOBS.replace("working: [all]", "working: [one]"))
+    plan = guests.on("today")
+    assert plan.of_guests is not None
+    records = [taken([4.0], guests=2, working="one", block=n) for n in range(1, 9)]
+    guests._trials("today", records)
+    assert guests.gate(capsys, "today") == (1, [("undecided", "the baseline has no such design point")])
+
+
+def test_starts_have_a_judgement_of_time_and_one_of_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lab = Nightly(tmp_path, BOOTS)
+    lab.boots("main", around(2.0, 1), around(50.0, 3))
+    assert lab("baseline", "set", "main", "nightly@main") == 0
+    lab.boots("today", around(2.0, 2), around(55.0, 4))
+    status, judged = lab.gate(capsys, "today")
+    assert (status, [outcome for outcome, _ in judged]) == (1, ["passed", "worse"])
+
+
+@pytest.mark.parametrize(
+    ("mean", "limit", "status", "outcome"),
+    [
+        (30_000.0, "uut", 0, "passed"), (27_000.0, "uut", 1, "worse"), (33_000.0, "line_rate", 0, "passed"),
+        (None, "below_minimum", 1, "worse"),
+    ],
+)  # fmt: skip
+def test_searches_are_judged_by_the_load_that_they_find(
+    found: Nightly, capsys: Any, mean: float | None, limit: str, status: int, outcome: str
+) -> None:
+    found.searches("today", [None] * 8 if mean is None else around(mean, 2), limited_by=limit)
+    told, judged = found.gate(capsys, "today")
+    assert (told, [each for each, _ in judged]) == (status, [outcome])
+
+
+def test_searches_that_were_not_made_or_did_not_end_are_told(found: Nightly, capsys: Any) -> None:
+    found.searches("half", around(30_000.0, 2)[:3])
+    found.searches("early", around(30_000.0, 2), complete=False)
+    assert found.gate(capsys, "half")[1] == [
+        ("not measured", "3 of 8 trials have been taken: replay goes on where it ended")
+    ]
+    assert found.gate(capsys, "early")[1] == [("not measured", "none of its trials enters a mean")]
+
+
+def test_searches_do_not_say_their_plan_and_ask_for_its_file(found: Nightly, capsys: Any) -> None:
+    assert found("baseline", "set", "other", "nightly@main") == 2
+    assert "searches do not say which plan they are of: name the plan by its file" in capsys.readouterr().err
+
+
+def test_a_plan_without_a_load_goal_has_nothing_to_judge(found: Nightly, capsys: Any) -> None:
+    found.plan.write_text(SEARCH.replace("[ndr]", "[frame-loss]"))
+    assert found("gate", str(found.plan), "--baseline", "main", "--occasion", "today") == 2
+    assert "asks for nothing that a gate judges" in capsys.readouterr().err
+
+
+def test_another_testbed_is_no_ground_for_a_verdict(guests: Nightly, capsys: Any) -> None:
+    guests.plan.write_text(JOBS.replace("set_ups: 8", "set_ups: 2"))
+    records = [taken([4.0] * 2, block=n).model_copy(update={"testbed_fingerprint": "e" * 64}) for n in (1, 2)]
+    guests._trials("elsewhere", records)
+    assert guests("gate", str(guests.plan), "--baseline", "main", "--occasion", "elsewhere") == 2
+    assert f"was measured on testbed t ({'e' * 64})" in capsys.readouterr().err
