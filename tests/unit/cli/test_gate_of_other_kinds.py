@@ -63,7 +63,8 @@ class Nightly:
     def _trials(self, occasion: str, records: Sequence[Any]) -> None:
         plan = self.on(occasion)
         assert plan.of_guests is not None
-        hashes = {trial.block: key for trial, key in zip(plan.of_guests.trials, plan.of_guests.hashes, strict=True)}
+        trials: Sequence[Any] = plan.of_guests.trials
+        hashes = {trial.block: key for trial, key in zip(trials, plan.of_guests.hashes, strict=True)}
         found = []
         for number, record in enumerate(records, 1):
             own = of_side(record, f"{plan.name.replace('@', '-')}", number)
@@ -209,3 +210,17 @@ def test_another_testbed_is_no_ground_for_a_verdict(guests: Nightly, capsys: Any
     guests._trials("elsewhere", records)
     assert guests("gate", str(guests.plan), "--baseline", "main", "--occasion", "elsewhere") == 2
     assert f"was measured on testbed t ({'e' * 64})" in capsys.readouterr().err
+
+
+def test_a_bundle_takes_the_plan_of_an_occasion_along_and_knows_its_trials(
+    guests: Nightly, capsys: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "plans").mkdir()
+    (tmp_path / "plans" / "nightly.yaml").write_text(JOBS)
+    bundle = str(tmp_path / "b.tar.gz")
+    assert guests("report", "--plan", "nightly@main", "--bundle", bundle) == 0
+    capsys.readouterr()
+    main(["verify", bundle, "--json"])
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert lines[-1]["jobs"] == 8
+    assert not [line for line in lines if "plans" in str(line.get("difference", ""))]
