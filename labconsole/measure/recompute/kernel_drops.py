@@ -46,7 +46,7 @@ def contradicting_drops(record: RunRecord) -> Iterator[Discrepancy]:
     names = {stream.name for stream in (*record.streams, *_second(record))}
     for place, row in enumerate(drops.elsewhere):
         if row.stream is not None and row.stream not in names:
-            yield against(f"{where}.elsewhere.{place}.stream", "is none of the streams of this run", row.stream[:80])
+            yield against(f"{where}.elsewhere.{place}.stream", "is not one of the streams of this run", row.stream[:80])
 
 
 def doubts_due(record: RunRecord) -> Iterator[tuple[str, bool, str]]:

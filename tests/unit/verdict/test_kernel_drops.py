@@ -153,7 +153,7 @@ def test_verify_finds_nothing_in_what_was_recorded(inventory):
         ((), {"missed_packets": 1}, {"complete": True}, "extensions.kernel_drops.complete"),
         ((), {"looked_packets": 100_000}, {"asked": "on"}, "tracing_cost is missing"),
         ((("br0", 5),), {}, {"elsewhere": -1}, "extensions.kernel_drops.elsewhere"),
-        ((("br0", 5),), {}, {"elsewhere": "s9"}, "is none of the streams"),
+        ((("br0", 5),), {}, {"elsewhere": "s9"}, "is not one of the streams"),
     ],
 )
 def test_verify_names_what_does_not_follow(inventory, rows, counted, changes, words):
