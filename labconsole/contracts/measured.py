@@ -57,7 +57,7 @@ class MeasuredTrial:
     under, such as the kernel; None: not known. ``nodes``: facts of each, as its record has them.
 
     ``set_up``: the replicate, ``boot_id``: of the unit under test; None: not known. ``block``: by what it is paired,
-    ``turn``: its order there; None: by nothing. ``place``: which of the ``planned`` trials of its point it is.
+    ``turn``: its order there; None: by nothing. ``planned``: how many trials of its point its plan asks for.
 
     ``values``: empty where it enters nothing, and ``left_out`` says why. ``run_ids``: the runs that it is made of.
     """
@@ -79,7 +79,6 @@ class MeasuredTrial:
     boot_id: str | None
     block: Hashable | None = None
     turn: TrialTurn | None = None
-    place: Hashable = None
     planned: int | None = None
     work: str = ""
     conditions: Mapping[str, str | None]

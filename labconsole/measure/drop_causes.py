@@ -113,11 +113,12 @@ def elsewhere_words(record: RunRecord) -> list[str]:
     for row in sorted(rows, key=lambda row: -row.packets):
         place = row.interface or "an interface that is gone"
         place += f" in {row.namespace}" if row.namespace else ""
-        whose = "test packets of no stream" if row.stream is None else f"packets of {row.stream}"
+        noun = "packet" if row.packets == 1 else "packets"
+        whose = f"test {noun} of no stream" if row.stream is None else f"{noun} of {row.stream}"
         label = f"kernel.{row.reason or 'NOT_TOLD'}" + (f"@{row.function}" if row.function else "")
         cause = cause_of(label)
         meant = f": {cause.happened} ({cause.look})" if cause else ""
-        words.append(f"{format_count(row.packets)} {whose} off the way, at {place}: {label}{meant}")
+        words.append(f"{format_count(row.packets)} {whose}, off every stream's path, at {place}: {label}{meant}")
     return words
 
 

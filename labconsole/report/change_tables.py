@@ -11,8 +11,7 @@ from labconsole.measure.comparison import Pair
 from labconsole.measure.statistics.effects import digits_to_tell
 from labconsole.report import quantity_tables
 from labconsole.report.changes import Change, Changes, Side
-from labconsole.report.compared_effect import OVER
-from labconsole.report.measured_points import MeasuredPoint
+from labconsole.report.compared_effect import over_words
 from labconsole.report.points import PointSummary
 from labconsole.report.tables import markdown_text
 from labconsole.report.tables import to_markdown as table_as_markdown
@@ -88,7 +87,7 @@ def reservations(changes: Changes) -> Iterator[str]:
     if "set-ups" in changes.scopes:
         held = [each for each in changes.every if each.scope == "set-ups"]
         boots = [
-            max(_boots(point) for point in side) for side in zip(*((c.before, c.after) for c in held), strict=True)
+            max(point.boot_count for point in side) for side in zip(*((c.before, c.after) for c in held), strict=True)
         ]
         yield (
             f"Set-ups are of {count(boots[0], 'boot')} of the machine before and {boots[1]} after: a difference may be "
@@ -165,13 +164,8 @@ def _lost(point: PointSummary) -> str:
 
 
 def _over_words(change: Change) -> str:
-    if change.effect is None or change.scope is None:
-        return UNKNOWN
-    if change.scope == "blocks":
-        return f"{change.effect.blocks} {OVER['blocks']}"
-    sides = [change.before, change.after]
-    many = [_boots(point) if change.scope == "boots" else point.set_ups for point in sides]
-    return f"{many[0]} and {many[1]} {OVER[change.scope]}"
+    sides = change.before, change.after
+    return over_words(change, [point.boot_count for point in sides], [point.set_ups for point in sides])
 
 
 def _finding(change: Change, changes: Changes) -> str:
@@ -183,10 +177,6 @@ def _finding(change: Change, changes: Changes) -> str:
     elif change.bound and changes.margin_ratio is not None:
         more = ", one side forwarded all that it was offered"
     return f"{change.word}{more}"
-
-
-def _boots(point: PointSummary | MeasuredPoint) -> int:
-    return len(set(point.boots.values()) - {None})
 
 
 def _cells(change: Change) -> tuple[Cell, ...]:
@@ -204,7 +194,7 @@ def _cells(change: Change) -> tuple[Cell, ...]:
 def _side(point: PointSummary) -> tuple[Cell, ...]:
     rate = point.rate_bps
     return (
-        rate.mean, rate.ci_low, rate.ci_high, rate.set_ups, _boots(point), rate.trials,
+        rate.mean, rate.ci_low, rate.ci_high, rate.set_ups, point.boot_count, rate.trials,
         None if point.loss is None else point.loss.ratio,
     )  # fmt: skip
 

@@ -21,6 +21,7 @@ from labconsole.measure.statistics.effects import (
     word,
 )
 from labconsole.report.comparisons import UNKNOWN_BOOTS, means_of_boots
+from labconsole.report.words import UNKNOWN
 
 Scope = Literal["blocks", "boots", "set-ups"]
 Found = tuple[Effect | None, Scope | None, str | None]
@@ -54,6 +55,16 @@ class ComparedEffect:
     def word(self) -> Word:
         """What may be said of it."""
         return word(self.adjusted_p, self.equivalence_adjusted_p)
+
+
+def over_words(change: ComparedEffect, boots: Sequence[int], set_ups: Sequence[int]) -> str:
+    """What the effect is over, and how many of these either side has; before, then after."""
+    if change.effect is None or change.scope is None:
+        return UNKNOWN
+    if change.scope == "blocks":
+        return f"{change.effect.blocks} {OVER['blocks']}"
+    before, after = boots if change.scope == "boots" else set_ups
+    return f"{before} and {after} {OVER[change.scope]}"
 
 
 class InFamily(NamedTuple):

@@ -55,7 +55,7 @@ def _measured(kind: str, record: R, said: TrialSaid, blocks: Blocks[R]) -> Measu
         emulated=record.emulated, factors=said.factors, words=said.words,
         values=said.values if left_out is None else {}, left_out=left_out, set_up=said.set_up,
         boot_id=str(boot_id) if boot_id else None, block=block, turn=TrialTurn(turns, begun),
-        place=(record.plan.block, record.plan.repetition), planned=record.plan.set_ups * record.plan.repetitions,
+        planned=record.plan.set_ups * record.plan.repetitions,
         work=said.work,
         conditions={
             "kernel": uut_kernel(record) or None, "hypervisor": hypervisor(record) or None,

@@ -10,7 +10,7 @@ from labconsole.contracts.report import Cell, Table
 from labconsole.measure.statistics.effects import digits_to_tell
 from labconsole.model.record.kinds import record_kinds
 from labconsole.report.changes import Changes, Side
-from labconsole.report.compared_effect import OVER
+from labconsole.report.compared_effect import over_words
 from labconsole.report.measured_points import MeasuredPoint, pooled
 from labconsole.report.quantity_changes import QuantityChange
 from labconsole.report.words import UNKNOWN, bounds_words, count, number, p_words, percent, with_interval
@@ -124,13 +124,8 @@ def _mean_words(point: MeasuredPoint) -> str:
 
 
 def _over_words(change: QuantityChange) -> str:
-    if change.effect is None or change.scope is None:
-        return UNKNOWN
-    if change.scope == "blocks":
-        return f"{change.effect.blocks} {OVER['blocks']}"
-    sides = [change.before, change.after]
-    many = [point.boot_count if change.scope == "boots" else len(point.set_up_means) for point in sides]
-    return f"{many[0]} and {many[1]} {OVER[change.scope]}"
+    sides = change.before, change.after
+    return over_words(change, [point.boot_count for point in sides], [len(point.set_up_means) for point in sides])
 
 
 def _finding(change: QuantityChange) -> str:

@@ -47,7 +47,6 @@ def _measured(record: SearchRecord, own: Sequence[RunSummary]) -> MeasuredTrial:
         },
         words=asked.point().loadless_words(), values=values if left_out is None else {}, left_out=left_out,
         set_up=_one(run.set_up for run in own), boot_id=_one(run.boot_id for run in own),
-        place=record.plan.repetition,
         conditions={
             "kernel": _one(run.uut_kernel for run in own), "hypervisor": _one(run.hypervisor for run in own),
             "labconsole_version": record.labconsole_version, "generator": asked.generator, "observe": asked.observe,

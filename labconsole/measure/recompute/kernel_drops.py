@@ -79,4 +79,4 @@ def _more_than_lost(streams: Sequence[StreamRecord], drops: DropsTold) -> Iterat
             continue  # without the functions' names it is not known which are losses
         dropped = sum(told.values()) + sum(row.packets for row in off_way)
         if dropped > max(stream.uut_lost_packets, 0):
-            yield f"{stream.name}: the kernel dropped {dropped} of it, and {stream.uut_lost_packets} were lost there"
+            yield f"{stream.name}: the kernel dropped {dropped}, and the unit under test lost {stream.uut_lost_packets}"

@@ -1,6 +1,7 @@
 """A loop of its own for who has none, or has one that runs already."""
 
 import asyncio
+import signal
 import threading
 import time
 
@@ -32,14 +33,14 @@ def test_what_is_raised_is_raised():
 
 
 def test_an_interrupt_cancels_it_and_waits_until_it_has_cleaned_up():
-    import _thread
-
-    begun, cleaned = threading.Event(), threading.Event()
+    begun, cleaned, ended = threading.Event(), threading.Event(), threading.Event()
+    main = threading.get_ident()
 
     async def long() -> None:
         begun.set()
         try:
             await asyncio.sleep(60)
+            ended.set()
         finally:
             await asyncio.sleep(0.05)
             cleaned.set()
@@ -47,9 +48,13 @@ def test_an_interrupt_cancels_it_and_waits_until_it_has_cleaned_up():
     def interrupt() -> None:
         begun.wait(10)
         time.sleep(0.05)
-        _thread.interrupt_main()
+        signal.pthread_kill(main, signal.SIGINT)
 
-    threading.Thread(target=interrupt).start()
-    with pytest.raises(KeyboardInterrupt):
-        in_own_loop(long)
-    assert cleaned.is_set()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores interrupts
+    try:
+        threading.Thread(target=interrupt).start()
+        with pytest.raises(KeyboardInterrupt):
+            in_own_loop(long)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert cleaned.is_set() and not ended.is_set()

@@ -173,8 +173,8 @@ def test_what_was_dropped_off_the_way_is_told_to_people(inventory):
     seen = told(observe(inventory), row("br0", 2000), row(None, 1, stream=9, function="ip_error", reason=None))
     name = inventory.streams[0].name
     assert elsewhere_words(record(inventory, seen)) == [
-        f"2\u2009000 packets of {name} off the way, at br0: kernel.NETFILTER_DROP@nft_do_chain: a firewall rule dropped it "
+        f"2\u2009000 packets of {name}, off every stream's path, at br0: kernel.NETFILTER_DROP@nft_do_chain: a firewall rule dropped it "
         "(nft list ruleset, iptables-save -c)",
-        "1 test packets of no stream off the way, at an interface that is gone: kernel.NOT_TOLD@ip_error: a route "
+        "1 test packet of no stream, off every stream's path, at an interface that is gone: kernel.NOT_TOLD@ip_error: a route "
         "forbids it (ip route: blackhole, unreachable, prohibit)",
     ]
