@@ -11,7 +11,7 @@ from labconsole.measure.comparison import Pair
 from labconsole.measure.statistics.effects import digits_to_tell
 from labconsole.report import quantity_tables
 from labconsole.report.changes import Change, Changes, Side
-from labconsole.report.compared_effect import over_words
+from labconsole.report.compared_effect import boot_count, over_words
 from labconsole.report.points import PointSummary
 from labconsole.report.tables import markdown_text
 from labconsole.report.tables import to_markdown as table_as_markdown
@@ -87,7 +87,8 @@ def reservations(changes: Changes) -> Iterator[str]:
     if "set-ups" in changes.scopes:
         held = [each for each in changes.every if each.scope == "set-ups"]
         boots = [
-            max(point.boot_count for point in side) for side in zip(*((c.before, c.after) for c in held), strict=True)
+            max(boot_count(point.boots) for point in side)
+            for side in zip(*((c.before, c.after) for c in held), strict=True)
         ]
         yield (
             f"Set-ups are of {count(boots[0], 'boot')} of the machine before and {boots[1]} after: a difference may be "
@@ -165,7 +166,7 @@ def _lost(point: PointSummary) -> str:
 
 def _over_words(change: Change) -> str:
     sides = change.before, change.after
-    return over_words(change, [point.boot_count for point in sides], [point.set_ups for point in sides])
+    return over_words(change, [boot_count(point.boots) for point in sides], [point.set_ups for point in sides])
 
 
 def _finding(change: Change, changes: Changes) -> str:
@@ -194,7 +195,7 @@ def _cells(change: Change) -> tuple[Cell, ...]:
 def _side(point: PointSummary) -> tuple[Cell, ...]:
     rate = point.rate_bps
     return (
-        rate.mean, rate.ci_low, rate.ci_high, rate.set_ups, point.boot_count, rate.trials,
+        rate.mean, rate.ci_low, rate.ci_high, rate.set_ups, boot_count(point.boots), rate.trials,
         None if point.loss is None else point.loss.ratio,
     )  # fmt: skip
 

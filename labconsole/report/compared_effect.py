@@ -57,6 +57,11 @@ class ComparedEffect:
         return word(self.adjusted_p, self.equivalence_adjusted_p)
 
 
+def boot_count(boots: Mapping[Hashable, str | None]) -> int:
+    """How many boots of the unit under test are known among those of set-ups."""
+    return len(set(boots.values()) - {None})
+
+
 def over_words(change: ComparedEffect, boots: Sequence[int], set_ups: Sequence[int]) -> str:
     """What the effect is over, and how many of these either side has; before, then after."""
     if change.effect is None or change.scope is None:

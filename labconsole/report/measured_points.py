@@ -74,11 +74,6 @@ class MeasuredPoint:
         return {trial.set_up: trial.boot_id for trial in self.trials}
 
     @property
-    def boot_count(self) -> int:
-        """How many are known."""
-        return len(set(self.boots.values()) - {None})
-
-    @property
     def turns(self) -> dict[Hashable, str]:
         """When it was first begun in each block."""
         turns: list[TrialTurn] = [trial.turn for trial in self.trials if trial.turn is not None]

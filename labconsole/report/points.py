@@ -108,11 +108,6 @@ class PointSummary:
     blocks_of_runs: tuple[Hashable, ...]
 
     @property
-    def boot_count(self) -> int:
-        """How many boots of the unit under test are known."""
-        return len(set(self.boots.values()) - {None})
-
-    @property
     def frame(self) -> FrameSize:
         return self.design.frame
 

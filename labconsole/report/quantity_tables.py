@@ -10,7 +10,7 @@ from labconsole.contracts.report import Cell, Table
 from labconsole.measure.statistics.effects import digits_to_tell
 from labconsole.model.record.kinds import record_kinds
 from labconsole.report.changes import Changes, Side
-from labconsole.report.compared_effect import over_words
+from labconsole.report.compared_effect import boot_count, over_words
 from labconsole.report.measured_points import MeasuredPoint, pooled
 from labconsole.report.quantity_changes import QuantityChange
 from labconsole.report.words import UNKNOWN, bounds_words, count, number, p_words, percent, with_interval
@@ -125,7 +125,9 @@ def _mean_words(point: MeasuredPoint) -> str:
 
 def _over_words(change: QuantityChange) -> str:
     sides = change.before, change.after
-    return over_words(change, [point.boot_count for point in sides], [len(point.set_up_means) for point in sides])
+    return over_words(
+        change, [boot_count(point.boots) for point in sides], [len(point.set_up_means) for point in sides]
+    )
 
 
 def _finding(change: QuantityChange) -> str:
@@ -150,11 +152,11 @@ def _cells(change: QuantityChange) -> tuple[Cell, ...]:
 def _side(point: MeasuredPoint) -> tuple[Cell, ...]:
     mean, bounds = point.mean, ", ".join(sorted(point.bounds))
     if mean is None:
-        return (None, None, None, 0, point.boot_count, 0, bounds)
+        return (None, None, None, 0, boot_count(point.boots), 0, bounds)
     known = mean.scope == "set-ups"
     return (
-        mean.mean, mean.ci_low if known else None, mean.ci_high if known else None, mean.set_ups, point.boot_count,
-        mean.trials, bounds,
+        mean.mean, mean.ci_low if known else None, mean.ci_high if known else None, mean.set_ups,
+        boot_count(point.boots), mean.trials, bounds,
     )  # fmt: skip
 
 
