@@ -27,7 +27,7 @@ from labconsole.platforms.base.lifecycle import POLL_S
 from labconsole.platforms.base.named_starts import Named, NamedStarts, Stood, all_of
 from labconsole.platforms.base.options import GUEST_PLACE
 from labconsole.platforms.base.shell import RecordingShell, Shell
-from labconsole.wire.guests import GuestStarted
+from labconsole.wire.guests import MAX_WAIT_S, GuestStarted
 from labconsole.wire.session import Ping
 
 SETTLED_TRIES = 5
@@ -281,7 +281,7 @@ class NamedCrew(NamedStarts):
         self._shells.append(name)
         while True:
             try:
-                limit_s = max(1.0, deadline - self.now())
+                limit_s = min(MAX_WAIT_S, max(1.0, deadline - self.now()))
                 started = await start_all(shell.uut, {name: [*lead, "sh", "-c", LOOP]}, timeout_s=limit_s)
                 break
             except AgentError as exc:
