@@ -144,6 +144,25 @@ class StopGuest(Request[Done], op="guest.stop"):
     guest: Word
 
 
+class PromiseStop(Request[Done], op="guest.promise_stop"):
+    """A guest of an installed hypervisor is about to be started, which does not end with the agent.
+
+    Should this session end with the promise standing, its keeper runs ``ask``, for ``limit_s`` at most, and where that
+    fails, or there is none, ``kill``. A promise for the same guest takes the place of the one before.
+    """
+
+    guest: Word
+    ask: Optional[Words]
+    kill: Words
+    limit_s: Wait
+
+
+class StopKept(Request[Done], op="guest.stop_kept"):
+    """The guest was stopped, or is somebody else's: nothing is promised for it any more."""
+
+    guest: Word
+
+
 class GuestEnded(AgentEvent, kind="guest.ended"):
     """A guest ended by itself."""
 
