@@ -19,8 +19,8 @@ from labconsole.wire.execution import Execute
 _SHA256 = re.compile(r"^([0-9a-f]{64})\s", re.MULTILINE)
 _SWAPPED = re.compile(r"^pswp(?:in|out) (\d{1,20})$", re.MULTILINE)
 
-DID_NOT_COME = ("guest_silent", "guest_ended")
-"""An agent's words for a guest that was started and did not answer, or ended."""
+DID_NOT_COME = ("guest_silent", "guest_ended", "no_busybox")
+"""The codes of a guest that was started and did not answer, or ended, or cannot send a mark."""
 
 T = TypeVar("T")
 

@@ -44,9 +44,12 @@ class Stopping:
     def stop_for_another(self) -> None:
         """Somebody else has the node now. Not waited for: a guest that shuts down in order takes its time."""
         for entry in self._promised.values():
-            stopping = asyncio.get_running_loop().run_in_executor(None, undo.run, entry, undo.no_namespace)
-            stopping.add_done_callback(lambda _, number=entry["number"]: self._journal.done(number))
+            asyncio.get_running_loop().run_in_executor(None, self._stop, entry)
         self._promised.clear()
+
+    def _stop(self, entry: Dict[str, Any]) -> None:
+        undo.run(entry, undo.no_namespace)
+        self._journal.done(entry["number"])
 
     def close(self) -> None:
         """The keeper keeps what stands. Should it be gone, all that can be done in time is to ask."""

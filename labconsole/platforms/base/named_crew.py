@@ -22,7 +22,7 @@ from labconsole.network.change import NetworkChange
 from labconsole.platforms.base.crew import BRIDGE
 from labconsole.platforms.base.forwarding import restored_on_failure, shell_lines
 from labconsole.platforms.base.guest import GuestNic, State, as_interface, listed
-from labconsole.platforms.base.inside import LOOP, OPEN_S, ask_on_console, close_shell, guest_state, start_all
+from labconsole.platforms.base.inside import CREW_LOOP, OPEN_S, ask_on_console, close_shell, guest_state, start_all
 from labconsole.platforms.base.lifecycle import POLL_S
 from labconsole.platforms.base.named_starts import Named, NamedStarts, Stood, all_of
 from labconsole.platforms.base.options import GUEST_PLACE
@@ -282,7 +282,7 @@ class NamedCrew(NamedStarts):
         while True:
             try:
                 limit_s = min(MAX_WAIT_S, max(1.0, deadline - self.now()))
-                started = await start_all(shell.uut, {name: [*lead, "sh", "-c", LOOP]}, timeout_s=limit_s)
+                started = await start_all(shell.uut, {name: [*lead, "sh", "-c", CREW_LOOP]}, timeout_s=limit_s)
                 break
             except AgentError as exc:
                 if exc.code != "guest_ended" or each.guest not in self._started or self.now() >= deadline:

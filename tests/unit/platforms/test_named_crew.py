@@ -9,7 +9,7 @@ import pytest
 
 from labconsole.contracts.crew import CrewMember, CrewWanted
 from labconsole.errors import ConfigError, NodeError, NodeLost
-from labconsole.platforms.base.inside import LOOP
+from labconsole.platforms.base.inside import CREW_LOOP
 from labconsole.wire.guests import MAX_WAIT_S
 from support.named_guests import CrewNode, Inside
 from support.replayed_node import hurried
@@ -71,7 +71,7 @@ def test_a_guest_that_is_off_is_started_given_its_address_attested_and_stopped_a
     assert member.pid == (4711 if case.driver in PIDS else None)
     assert (crew.started_ns, member.ready_ns) == (1, 3)
     assert (inside.addresses, inside.up) == (["198.18.64.1/18"], True)
-    assert node.open["g1"][-3:] == ["sh", "-c", LOOP]
+    assert node.open["g1"][-3:] == ["sh", "-c", CREW_LOOP]
     if case.driver not in OWN_WAY:
         assert f"ssh -o BatchMode=yes root@{case.guest}" in node.open["g1"][2]
     assert crew.attestation["members"] == {"g1": case.guest}
