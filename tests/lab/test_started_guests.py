@@ -17,7 +17,7 @@ import pytest
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
 from support.changed_starts import inventory_of
-from support.live_lab import COMMAND, wait_until
+from support.live_lab import COMMAND, labconsole, wait_until
 
 pytestmark = [pytest.mark.alone, pytest.mark.platforms]
 
@@ -62,23 +62,13 @@ def made(lab_home: Path) -> Iterator[Path]:
     lab.down(name)
 
 
-@pytest.mark.parametrize(
-    ("driver", "tool", "program", "options", "last"),
-    [
-        ("libvirt", "virsh", VIRSH, {}, "shutdown one"),
-        ("xl", "xl", XL, {"guest_config": "/etc/xen/{guest}.cfg"}, "destroy one"),
-    ],
-    ids=["libvirt", "xl"],
-)
-@pytest.mark.parametrize("kind", ["boot", "job"])
-def test_a_console_that_is_killed_leaves_no_guest_running_that_it_has_started(
-    made: Path, tmp_path: Path, kind: str, driver: str, tool: str, program: str, options: dict[str, Any], last: str
-) -> None:
-    """Its way in leads nowhere, so that the console waits for it when it is killed."""
+def testbed(made: Path, tmp_path: Path, driver: str, tool: str, program: str, **options: Any) -> tuple[Path, Path]:
+    """The lab with a platform of such a program's guest: its directory on the UUT, and hosts.yaml. Its way in leads
+    nowhere.
+    """
     place = made.parent / tmp_path.name  # nodes have a /tmp of their own
     place.mkdir()
-    asked, state = place / "asked", place / "state"
-    state.write_text("shut off\n")
+    (place / "state").write_text("shut off\n")
     for name, text in ((tool, program), ("python", PYTHON)):
         (place / name).write_text(text.replace("DIRECTORY", str(place)))
         (place / name).chmod(0o755)
@@ -94,6 +84,36 @@ def test_a_console_that_is_killed_leaves_no_guest_running_that_it_has_started(
     data["platforms"]["installed"] = told
     hosts = tmp_path / "hosts.yaml"
     hosts.write_text(json.dumps(data))
+    return place, hosts
+
+
+def test_a_node_that_cannot_do_its_part_shows_in_the_exit_status_whatever_else_was_taken(
+    made: Path, tmp_path: Path
+) -> None:
+    place, hosts = testbed(made, tmp_path, "libvirt", "virsh", VIRSH)
+    (place / "state").write_text("paused\n")
+    argv = ["experiment", "job", "--platforms", "raw,installed", "--jobs", "wait", "--size", "1", "--json"]
+    done = labconsole(*argv, hosts=hosts, store=tmp_path / "store.sqlite")
+    assert done.returncode == 3, done.stderr
+    assert "guest one is paused; expected: running or stopped" in done.stderr
+    assert [json.loads(line)["job"]["requested"]["platform"] for line in done.stdout.splitlines()] == ["raw"]
+
+
+@pytest.mark.parametrize(
+    ("driver", "tool", "program", "options", "last"),
+    [
+        ("libvirt", "virsh", VIRSH, {}, "shutdown one"),
+        ("xl", "xl", XL, {"guest_config": "/etc/xen/{guest}.cfg"}, "destroy one"),
+    ],
+    ids=["libvirt", "xl"],
+)
+@pytest.mark.parametrize("kind", ["boot", "job"])
+def test_a_console_that_is_killed_leaves_no_guest_running_that_it_has_started(
+    made: Path, tmp_path: Path, kind: str, driver: str, tool: str, program: str, options: dict[str, Any], last: str
+) -> None:
+    """The console waits for its way in when it is killed."""
+    place, hosts = testbed(made, tmp_path, driver, tool, program, **options)
+    asked, state = place / "asked", place / "state"
     argv = {"boot": ["--start", "hot"], "job": ["--jobs", "wait", "--size", "1"]}[kind]
     store, said = str(tmp_path / "store.sqlite"), tmp_path / "said"
     with said.open("w") as written:
