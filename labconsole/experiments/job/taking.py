@@ -202,9 +202,9 @@ class JobTaking:
             disk = None if self._disk is None else self._disk.of(guest)
             lines.append(GuestLine(guest=guest, line=guest_line(command, pairs, crew.address, disk)))
         self._bench.stage.on_mark = self._watcher(senders) if live else None
-        start = StartMarks(marks=MARKS, interface=crew.stream.sink.interface, address=crew.address)
+        wanted = StartMarks(marks=MARKS, interface=crew.stream.sink.interface, address=crew.address)
         try:
-            async with marks_kept(crew.timekeeper, start) as kept:
+            async with marks_kept(crew.timekeeper, wanted) as kept:
                 answered = await unless_stopped(
                     self._bench.stage,
                     crew.uut.ask(
