@@ -42,7 +42,9 @@ SHOWN_EVERY_S = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BootSeen:
-    """What one start showed. ``set_up`` None: not all guests came; ``missing``: why, in sentences."""
+    """What one start showed. ``set_up`` None: not all guests came; ``missing``: why, in sentences. ``timekeeper`` None:
+    nothing was seen.
+    """
 
     observations: TrialObservations
     set_up: SetUp | None
@@ -52,7 +54,7 @@ class BootSeen:
     files: tuple[CachedFiles, ...] | None
     memory: MemoryUsed | None
     swapped_pages: int | None
-    timekeeper: TimekeeperSeen
+    timekeeper: TimekeeperSeen | None
     missing: tuple[str, ...]
     attestation: Environment
     environment: Environment
