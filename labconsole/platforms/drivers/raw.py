@@ -162,7 +162,7 @@ class RawDriver:
         """Processes depend on nothing."""
 
     async def prepare_crew(self, uut: AgentLink, wanted: CrewWanted) -> Crew:
-        """A shell of its own for each, all in one session as one user's processes are, at the address of the UUT's NIC."""
+        """A shell for each, all in one session as one user's processes are, with the address of the UUT's NIC."""
         started_ns = (await uut.ask(Ping())).monotonic_ns
         disks = CrewDisks(self.options.guest_disk, wanted.members, files=False)
         below = await disks.below(uut, "raw")
