@@ -70,7 +70,7 @@ EVALUATIONS = {
     ),
     "guests": Evaluation(
         document="evaluation-guests",
-        plans=("local-papers", "local-serve", "local-qemu", "local-boot"),
+        plans=("local-papers", "local-mattos", "local-serve", "local-qemu", "local-boot"),
         platforms="raw,lxc,uml,qemu-virtio",
         lab=("--jobs",),
         figures=(

@@ -86,7 +86,7 @@ def test_the_paper_stands_beside_what_was_found(store: str, tmp_path: Path) -> N
     assert {row["paper_platform"] for row in rows(mapped / "quetier-beside.csv")} == {"xen"}
     other = reported(store, tmp_path / "other", "--reference", "mattos")
     (row,) = rows(other / "mattos-beside.csv")
-    assert (row["platform"], row["paper_platform"]) == ("lxc", "all")
+    assert (row["platform"], row["paper_platform"], row["job_from"]) == ("lxc", "all", "Quétier et al., 3.1")
     assert row["finding"].startswith("different: +2")
 
 

@@ -268,7 +268,7 @@ def memory(material: Material) -> Table | None:
 
 
 def beside_paper(material: Material) -> Table | None:
-    """The paper's printed times (figure 2), for as many guests."""
+    """The paper's printed times (figure 2) beside the points with most guests here."""
     paper, names = material.paper, material.paper_names
     if paper is None or paper.name != PAPER:
         return None
@@ -280,9 +280,12 @@ def beside_paper(material: Material) -> Table | None:
     rows: list[tuple[Cell, ...]] = []
     shown: list[tuple[str, ...]] = []
     summary = summary_of(material)
+    most: dict[object, int] = {}
+    for each in summary.points:
+        most[each.key] = max(each.guests, most.get(each.key, 0))
     for each in summary.points:
         theirs = printed.get((names.get(each.key.platform, ""), each.key.start))
-        if theirs is None or each.startup_s is None:
+        if theirs is None or each.startup_s is None or each.guests != most[each.key]:
             continue
         guests, seconds = theirs
         rows.append((each.key.platform, each.key.start, each.guests, each.startup_s.mean, guests, seconds))
@@ -295,7 +298,8 @@ def beside_paper(material: Material) -> Table | None:
         rows=tuple(rows),
         headings=("platform", "start", "guests", "s", "paper's guests", "paper's s"),
         shown=tuple(shown),
-        note=paper.cited("figure 2"),
+        note=f"{paper.cited('figure 2')} Times of different numbers of guests do not compare: of each platform, "
+        "the most guests that were started here stand beside the paper's.",
         beside_paper=True,
     )
 
