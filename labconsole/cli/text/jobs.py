@@ -9,7 +9,7 @@ from labconsole.experiments.job.disk_verdict import mib_words
 from labconsole.experiments.job.points import PointKey, PointTimes
 from labconsole.experiments.job.shown import held, memory_of
 from labconsole.experiments.job.summary import GuestsCurve, JobsSummary
-from labconsole.measure.statistics.effects import SIGNIFICANCE, Effect
+from labconsole.measure.statistics.effects import Effect
 from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.model.jobs import JOBS
 from labconsole.model.record.job import CopySeen, DiskSeen, JobRecord
@@ -121,11 +121,9 @@ def summary_lines(summary: JobsSummary) -> list[str]:
         ("one guest works while others stand: how its time grows with their number", summary.one_works),
         ("all guests work: the slowest, as a line over their number", summary.all_work),
     ):
-        if any(each.fit is not None for each in curves):
+        if curves:
             lines.append(heading)
-            lines += [
-                f"  {_key_words(summary, each.key, guests=False)}: {_fit_words(each)}" for each in curves if each.fit
-            ]
+            lines += [f"  {_key_words(summary, each.key, guests=False)}: {_fit_words(each)}" for each in curves]
     if summary.isolation:
         lines.append("isolation: the first guest with one copy, the second with two, beside one that works alone")
         for found in summary.isolation:
@@ -144,14 +142,14 @@ def _key_words(summary: JobsSummary, key: PointKey, *, guests: bool = True) -> s
 
 def _fit_words(curve: GuestsCurve) -> str:
     fit = curve.fit
-    assert fit is not None
+    if fit is None:
+        return str(curve.word)
     word = "" if curve.word is None else f"{curve.word}; "
-    bounds = "" if fit.slope_low is None else f" ({fit.slope_low:+.4f} to {fit.slope_high:+.4f})"
-    p = fit.lack_of_fit_p
-    bent = "" if p is None or p > SIGNIFICANCE else f"; a line does not describe it (lack of fit, p = {p:.2g})"
+    bounds = "" if fit.slope.low is None else f" ({fit.slope.low:+.4f} to {fit.slope.high:+.4f})"
+    bent = "; a line does not describe it" if fit.bent else ""
     return (
-        f"{word}{fit.slope:+.4f} s per guest{bounds}, from {fit.constant:.3f} s ({fit.values} set-ups at {fit.places} "
-        f"numbers of guests){bent}"
+        f"{word}{fit.slope.mean:+.4f} s per guest{bounds}, from {fit.constant.mean:.3f} s ({fit.blocks} blocks at "
+        f"{fit.places} numbers of guests){bent}"
     )
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from labconsole.measure.statistics.repetitions import jain_index
-from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups, set_up_means
+from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
 from labconsole.measure.trials_of_guests import hypervisor, uut_kernel
 from labconsole.model.record.job import JobRecord
 
@@ -101,12 +101,8 @@ def mean_of(record: JobRecord) -> float:
     return statistics.fmean(seconds_of(record))
 
 
-def by_set_up(records: Sequence[JobRecord], value: Callable[[list[float]], float]) -> list[float]:
-    """Of each set-up the mean of its trials, of each of which ``value`` is taken."""
-    found: dict[str, list[float]] = {}
-    for record in records:
-        found.setdefault(set_up_of(record), []).append(value(seconds_of(record)))
-    return list(set_up_means(found).values())
+def slowest_of(record: JobRecord) -> float:
+    return max(seconds_of(record))
 
 
 def times_of(key: PointKey, every: Sequence[JobRecord], entered: Sequence[JobRecord]) -> PointTimes:

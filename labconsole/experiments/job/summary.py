@@ -11,23 +11,22 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Literal
 
 from labconsole.experiments.job.points import (
     PointKey,
     PointTimes,
-    by_set_up,
     enters,
     is_bare,
     mean_of,
     point_key,
     seconds_of,
     set_up_of,
+    slowest_of,
     times_of,
 )
 from labconsole.measure.statistics.effects import MINIMUM_BLOCKS, Effect, Word, equivalence_p, word
-from labconsole.measure.statistics.least_squares import Line, fit_line
+from labconsole.measure.statistics.line_in_blocks import FEW_BLOCKS, Absent, LineInBlocks
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
 from labconsole.measure.trials_of_guests import (
     NOT_DRAWN,
@@ -45,19 +44,8 @@ TWICE, THRICE = (1.8, 2.2), (2.7, 3.3)
 FLAT_RATIO, FLAT_GUESTS = 0.05, 100
 """A job that grows by less than so much of its time alone, over so many guests more, does not grow."""
 
-LEAST_NUMBERS = 3
-"""Of guests: through two every line goes."""
-
 Isolation = Literal["between guests", "between processes", "neither", "inconclusive", "too few blocks"]
-Growth = Literal[
-    "flat",
-    "grows",
-    "grows faster than linear",
-    "falls",
-    "inconclusive",
-    "too few numbers of guests",
-    "too many blocks took them in the same order",
-]
+Growth = Literal["flat", "grows", "grows faster than linear", "falls", "inconclusive"] | Absent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,14 +66,15 @@ class Overhead:
 class GuestsCurve:
     """One platform and job over the number of guests that stand; ``key``: of the fewest.
 
-    ``points``: in the order of their guests. ``alone_s``: on the bare host; None: not measured. ``fit``: a line through
-    the set-ups' means, of the slowest copy where all work. ``word``: how it grows, where one works.
+    ``points``: in the order of their guests. ``alone_s``: on the bare host; None: not measured. ``fit``: a line from
+    the slopes within blocks, of the slowest copy where all work; None: no block is complete. ``word``: how it grows,
+    where one works; where all work why the line has no intervals, None: it has.
     """
 
     key: PointKey
     points: tuple[PointTimes, ...]
     alone_s: float | None
-    fit: Line | None
+    fit: LineInBlocks | None
     word: Growth | None
 
 
@@ -220,41 +209,39 @@ def _curves(
         ordered = sorted(keys, key=lambda each: each.guests)
         if len(ordered) < 2:
             continue
-        values: list[tuple[float, float]] = []
-        for key in ordered:
-            of_set_ups = by_set_up(entered[key], max if all_work else statistics.fmean)
-            values += [(float(key.guests), value) for value in of_set_ups]
         base = bare.of(ordered[0])
         alone = points[base].seconds if base is not None else None
         first = points[ordered[0]].seconds
         alone_s = None if alone is None else alone.mean
-        fit = fit_line(values) if len({x for x, _ in values}) >= LEAST_NUMBERS else None
+        fit = blocks.line({key.guests: entered[key] for key in ordered}, slowest_of if all_work else mean_of)
         unit_s = alone_s if alone_s is not None else None if first is None else first.mean
-        drawn = all(blocks.drawn(entered[one], entered[other]) for one, other in pairwise(ordered))
+        absent = FEW_BLOCKS if fit is None else fit.absent
         found.append(
             GuestsCurve(
                 key=ordered[0],
                 points=tuple(points[key] for key in ordered),
                 alone_s=alone_s,
                 fit=fit,
-                word=None if all_work else growth(fit, unit_s) if drawn else NOT_DRAWN,
+                word=absent if all_work or absent or fit is None else growth(fit, unit_s),
             )
         )
     return tuple(found)
 
 
-def growth(fit: Line | None, alone_s: float | None) -> Growth:
+def growth(fit: LineInBlocks, alone_s: float | None) -> Growth:
     """How the time of one guest's job goes with the number of guests that stand beside it: by intervals."""
-    if fit is None or fit.slope_low is None or fit.slope_high is None or not alone_s:
-        return "too few numbers of guests"
+    low, high = fit.slope.low, fit.slope.high
+    if low is None or high is None or not alone_s:
+        return fit.absent or "inconclusive"
     allowed = FLAT_RATIO * alone_s / FLAT_GUESTS
-    if -allowed <= fit.slope_low and fit.slope_high <= allowed:
+    if -allowed <= low and high <= allowed:
         return "flat"
-    if fit.slope_high < 0:
+    if high < 0:
         return "falls"
-    if fit.slope_low <= 0:
+    if low <= 0:
         return "inconclusive"
-    return "grows faster than linear" if fit.bend_low is not None and fit.bend_low > 0 else "grows"
+    bend = None if fit.bend is None else fit.bend.low
+    return "grows faster than linear" if bend is not None and bend > 0 else "grows"
 
 
 def _isolations(entered: Mapping[PointKey, Sequence[JobRecord]], blocks: Blocks[JobRecord]) -> Iterable[IsolationFound]:

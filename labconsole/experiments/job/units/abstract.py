@@ -8,7 +8,6 @@ from typing import TypeVar
 from labconsole.experiments.job.points import PointKey
 from labconsole.experiments.job.shown import panel_words, resource_of, summary_of
 from labconsole.experiments.job.summary import GuestsCurve, JobsSummary
-from labconsole.measure.trials_of_guests import NOT_DRAWN
 from labconsole.report.abstracts import Concluded, KnownInterval, abstract_unit, apart, differ, each_words
 from labconsole.report.material import Material
 from labconsole.report.words import number
@@ -51,10 +50,9 @@ def _together(
 def _slope(curve: GuestsCurve) -> KnownInterval | None:
     """Of the time alone, with each guest."""
     fit, alone = curve.fit, curve.points[0].seconds
-    drawn = curve.word not in (NOT_DRAWN, None)
-    if not drawn or fit is None or fit.slope_low is None or fit.slope_high is None or alone is None or not alone.mean:
+    if fit is None or fit.slope.low is None or fit.slope.high is None or alone is None or not alone.mean:
         return None
-    return KnownInterval(*(each / alone.mean for each in (fit.slope, fit.slope_low, fit.slope_high)))
+    return KnownInterval(*(each / alone.mean for each in (fit.slope.mean, fit.slope.low, fit.slope.high)))
 
 
 def _words(curve: GuestsCurve, slope: KnownInterval | None) -> str:
