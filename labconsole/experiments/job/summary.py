@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from labconsole.experiments.job.link import HELD, held_by_link
 from labconsole.experiments.job.points import (
     PointKey,
     PointTimes,
@@ -44,14 +45,20 @@ TWICE, THRICE = (1.8, 2.2), (2.7, 3.3)
 FLAT_RATIO, FLAT_GUESTS = 0.05, 100
 """A job that grows by less than so much of its time alone, over so many guests more, does not grow."""
 
+GROWN = ("grows", "grows faster than linear")
+
 Isolation = Literal["between guests", "between processes", "neither", "inconclusive", "too few blocks"]
-Growth = Literal["flat", "grows", "grows faster than linear", "falls", "inconclusive"] | Absent
+NotDecided = Literal["held by the link"]
+"""Why times that are known say nothing of what runs the guests."""
+
+Growth = Literal["flat", "grows", "grows faster than linear", "falls", "inconclusive"] | Absent | NotDecided
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overhead:
     """By how much longer a job takes in one guest of so many than alone on the bare host: relative to that, and in
-    seconds. ``adjusted_p``: by Holm over all overheads; ``word``: what that says.
+    seconds. ``adjusted_p``: by Holm over all overheads; ``word``: what that says. Of times that say nothing of what
+    runs the guests there is no p, and ``word`` says why.
     """
 
     key: PointKey
@@ -59,7 +66,7 @@ class Overhead:
     effect: Effect
     added_s: SetUpMean | None
     adjusted_p: float | None
-    word: Word
+    word: Word | NotDecided
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +75,7 @@ class GuestsCurve:
 
     ``points``: in the order of their guests. ``alone_s``: on the bare host; None: not measured. ``fit``: a line from
     the slopes within blocks, of the slowest copy where all work; None: no block is complete. ``word``: how it grows,
-    where one works; where all work why the line has no intervals, None: it has.
+    where one works; where all work why the line has no intervals, or says nothing, None: neither.
     """
 
     key: PointKey
@@ -172,7 +179,7 @@ def _overheads(
     entered: Mapping[PointKey, Sequence[JobRecord]], bare: _Bare, blocks: Blocks[JobRecord], margin_ratio: float | None,
     family: Sequence[float],
 ) -> tuple[Overhead, ...]:  # fmt: skip
-    found: list[tuple[PointKey, PointKey, Effect, SetUpMean | None]] = []
+    found: list[tuple[PointKey, PointKey, Effect, SetUpMean | None, NotDecided | None]] = []
     for key in sorted(entered, key=in_order):
         base = bare.of(key)
         if key.working != "one" or not entered[key] or base is None or key.platform in bare.platforms:
@@ -181,14 +188,27 @@ def _overheads(
         added = {block: [value - theirs[block]] for block, value in ours.items() if block in theirs}
         effect = blocks.effect(entered[key], entered[base], mean_of)
         told = len(added) > 1 and effect.absent != NOT_DRAWN
-        found.append((key, base, effect, mean_over_set_ups(added) if told else None))
-    adjusted_p = adjusted([effect.p for _, _, effect, _ in found], family)
-    same = [None if margin_ratio is None else equivalence_p(effect, margin_ratio) for _, _, effect, _ in found]
+        why = _not_decided(entered[key], entered[base])
+        effect = effect if why is None else replace(effect, p=None)
+        found.append((key, base, effect, mean_over_set_ups(added) if told else None, why))
+    adjusted_p = adjusted([effect.p for _, _, effect, _, _ in found], family)
+    # Of two of which one is as fast as its link allows, nobody knows whether it could have been faster.
+    same = [
+        None
+        if margin_ratio is None or why is not None or held_by_link(entered[base]) or held_by_link(entered[key])
+        else equivalence_p(effect, margin_ratio)
+        for key, base, effect, _, why in found
+    ]
     equivalent = adjusted(same)
     return tuple(
-        Overhead(key=key, bare=base, effect=effect, added_s=added, adjusted_p=p, word=word(p, equal))
-        for (key, base, effect, added), p, equal in zip(found, adjusted_p, equivalent, strict=True)
+        Overhead(key=key, bare=base, effect=effect, added_s=added, adjusted_p=p, word=why or word(p, equal))
+        for (key, base, effect, added, why), p, equal in zip(found, adjusted_p, equivalent, strict=True)
     )
+
+
+def _not_decided(ours: Sequence[JobRecord], theirs: Sequence[JobRecord]) -> NotDecided | None:
+    """Why the times of two points say nothing of what either costs; None: they do."""
+    return HELD if held_by_link(ours) and held_by_link(theirs) else None
 
 
 def _curves(
@@ -216,13 +236,16 @@ def _curves(
         fit = blocks.line({key.guests: entered[key] for key in ordered}, slowest_of if all_work else mean_of)
         unit_s = alone_s if alone_s is not None else None if first is None else first.mean
         absent = FEW_BLOCKS if fit is None else fit.absent
+        grown = absent if all_work or absent or fit is None else growth(fit, unit_s)
+        # That it does not grow is no finding where the link sets the time; that it does all the same, is one.
+        held = absent is None and any(held_by_link(entered[key]) for key in ordered)
         found.append(
             GuestsCurve(
                 key=ordered[0],
                 points=tuple(points[key] for key in ordered),
                 alone_s=alone_s,
                 fit=fit,
-                word=absent if all_work or absent or fit is None else growth(fit, unit_s),
+                word=HELD if held and grown not in GROWN else grown,
             )
         )
     return tuple(found)

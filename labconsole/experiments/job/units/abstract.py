@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
+from labconsole.experiments.job.link import HELD
 from labconsole.experiments.job.points import PointKey
 from labconsole.experiments.job.shown import panel_words, resource_of, summary_of
 from labconsole.experiments.job.summary import GuestsCurve, JobsSummary
-from labconsole.report.abstracts import Concluded, KnownInterval, abstract_unit, apart, differ, each_words
+from labconsole.report.abstracts import NOT_BY_LINK, Concluded, KnownInterval, abstract_unit, apart, differ, each_words
 from labconsole.report.material import Material
 from labconsole.report.words import number
 
@@ -25,7 +26,10 @@ def _conclude(material: Material) -> Iterator[Concluded]:
         slopes = {name: _slope(curve) for name, curve in of.items()}
         flat = all(curve.word == "flat" for curve in of.values())
         words = {name: _words(curve, slopes[name]) for name, curve in of.items()}
-        held = "not confirmed" if flat else apart(slopes.values())
+        free = [slopes[name] for name, curve in of.items() if curve.word != HELD]
+        held = "not confirmed" if flat else apart(free)
+        if len(free) < len(of) and held == "not decided":
+            held = NOT_BY_LINK
         yield Concluded("the tools behave differently in overhead", about, each_words(words), held)
     isolated = [(each.key, each.word) for each in summary.isolation]
     for about, found in _together(summary, isolated, guests=True):
@@ -67,7 +71,7 @@ UNITS = (
         "quetier", "quetier-abstract-jobs", 168, _conclude,
         "Of platforms with guests. Overhead: by how much of its time alone one guest's job takes longer with each "
         "guest that stands beside it (job-guests); confirmed where the intervals of two platforms lie wholly apart, "
-        "not confirmed where all are flat. Isolation: who is kept apart (job-isolation); confirmed where two platforms "
-        "are of different classes, not confirmed where all are of one.",
+        "not confirmed where all are flat; what is held by the link decides nothing. Isolation: who is kept apart "
+        "(job-isolation); confirmed where two platforms are of different classes, not confirmed where all are of one.",
     ),
 )  # fmt: skip
