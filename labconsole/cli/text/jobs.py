@@ -6,7 +6,7 @@ import statistics
 
 from labconsole.cli.text.runs import DASH, reason_lines
 from labconsole.experiments.job.disk_verdict import mib_words
-from labconsole.experiments.job.points import PointKey, PointTimes
+from labconsole.experiments.job.points import PointKey, PointTimes, of_both_guests, uneven
 from labconsole.experiments.job.shown import held, memory_of
 from labconsole.experiments.job.summary import GuestsCurve, JobsSummary
 from labconsole.measure.statistics.effects import Effect
@@ -29,12 +29,15 @@ def job_words(record: JobRecord) -> str:
 
 
 def seconds_words(record: JobRecord) -> str:
-    """``3.214 s``, or of several copies mean, standard deviation and the slowest."""
+    """``3.214 s``, or of several copies mean, standard deviation and the slowest; of one and two copies each."""
     times = [copy.seconds for copy in record.copies if copy.seconds is not None]
     if not times:
         return DASH
     if any(copy.exit_status for copy in record.copies):
         return f"failed after {max(times):.3f} s"
+    if uneven(record):
+        first, second = (" and ".join(f"{each:.3f} s" for each in of) for of in of_both_guests(record))
+        return f"first guest {first or DASH}; second guest {second or DASH}"
     if len(times) == 1:
         return f"{times[0]:.3f} s"
     spread = f", sd {statistics.stdev(times):.3f} s, slowest {max(times):.3f} s"
@@ -157,7 +160,8 @@ def _means_words(found: PointTimes) -> str:
     """Of three copies that are not alike each."""
     if not found.apart:
         return _mean_words(found.seconds)
-    return f"one copy {_mean_words(found.apart[0])}; two {' and '.join(map(_mean_words, found.apart[1:]))}"
+    first, second = (" and ".join(map(_mean_words, of)) for of in found.of_both)
+    return f"first guest, one copy {first}; second guest, two {second}"
 
 
 def _mean_words(found: SetUpMean | None) -> str:

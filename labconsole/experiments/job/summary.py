@@ -9,7 +9,7 @@ Only valid trials enter, of each the newest. A set-up is one replicate: the mean
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -20,8 +20,8 @@ from labconsole.experiments.job.points import (
     enters,
     is_bare,
     mean_of,
+    of_both_guests,
     point_key,
-    seconds_of,
     set_up_of,
     slowest_of,
     times_of,
@@ -283,12 +283,12 @@ def _isolation(
     def of_crew(record: JobRecord) -> str:
         return set_up_of(record)
 
-    def times(copies: Callable[[list[float]], float]) -> Effect:
+    def times(guest: int) -> Effect:
         return blocks.effect(
-            records, of_one, lambda each: copies(seconds_of(each)), lambda each: mean_of(each), within=of_crew
+            records, of_one, lambda each: statistics.fmean(of_both_guests(each)[guest]), mean_of, within=of_crew
         )
 
-    one, two = times(lambda seconds: seconds[0]), times(lambda seconds: statistics.fmean(seconds[1:]))
+    one, two = times(0), times(1)
     return IsolationFound(key=key, first=one, second=two, word=_isolation_word(one, two))
 
 

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from labconsole.cli.text.jobs import summary_lines
+from labconsole.cli.text.jobs import seconds_words, summary_lines
 from labconsole.experiments.job.summary import summarize_jobs
 from labconsole.model.record.job import JobRecord
 from support.job_records import taken
@@ -249,6 +249,28 @@ def test_two_guests_with_one_and_two_copies_have_no_mean_and_no_overhead():
     summary = summarize_jobs([*bare, *trials(draw, lambda: [8.0, 12.0, 12.0], working="one-two")])
     assert not summary.overheads
     assert [each.seconds for each in summary.points if each.key.working == "one-two"] == [None]
+    (point,) = (each for each in summary.points if each.key.working == "one-two")
+    first, second = point.of_both
+    assert [round(each.mean) for each in first] == [8]
+    assert [round(each.mean) for each in second] == [12, 12]
+    (line,) = (each for each in summary_lines(summary) if "one-two" in each)
+    assert "first guest, one copy 7.9" in line
+    assert "second guest, two 11.9" in line
+
+
+def test_a_trial_of_one_and_two_copies_tells_both_guests_and_no_mean_of_them():
+    record = taken([2.0, 3.0, 3.2], working="one-two")
+    assert seconds_words(record) == "first guest 2.000 s; second guest 3.000 s and 3.200 s"
+    copies = (record.copies[0].model_copy(update={"seconds": None}), *record.copies[1:])
+    assert seconds_words(record.model_copy(update={"copies": copies})) == (
+        "first guest –; second guest 3.000 s and 3.200 s"
+    )
+
+
+def test_a_stored_trial_of_one_and_two_copies_that_lacks_one_does_not_enter():
+    record = taken([2.0, 3.0], working="one-two")
+    (point,) = summarize_jobs([record]).points
+    assert (point.apart, point.left_out) == ((), {"no time": 1})
 
 
 def test_a_valid_record_without_times_is_left_out_and_said():
