@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from labconsole.experiments.job.from_memory import FROM_MEMORY, any_from_memory
 from labconsole.experiments.job.link import HELD, held_by_link
 from labconsole.experiments.job.points import (
     PointKey,
@@ -37,6 +38,7 @@ from labconsole.measure.trials_of_guests import (
     newest_trials,
     with_points,
 )
+from labconsole.model.jobs import JOBS
 from labconsole.model.record.job import JobRecord
 
 TWICE, THRICE = (1.8, 2.2), (2.7, 3.3)
@@ -47,8 +49,10 @@ FLAT_RATIO, FLAT_GUESTS = 0.05, 100
 
 GROWN = ("grows", "grows faster than linear")
 
-Isolation = Literal["between guests", "between processes", "neither", "inconclusive", "too few blocks"]
-NotDecided = Literal["held by the link"]
+Isolation = Literal[
+    "between guests", "between processes", "neither", "inconclusive", "too few blocks", "read from memory"
+]
+NotDecided = Literal["held by the link", "read from memory"]
 """Why times that are known say nothing of what runs the guests."""
 
 Growth = Literal["flat", "grows", "grows faster than linear", "falls", "inconclusive"] | Absent | NotDecided
@@ -208,7 +212,16 @@ def _overheads(
 
 def _not_decided(ours: Sequence[JobRecord], theirs: Sequence[JobRecord]) -> NotDecided | None:
     """Why the times of two points say nothing of what either costs; None: they do."""
+    if _cached_unlike(ours, theirs):
+        return FROM_MEMORY
     return HELD if held_by_link(ours) and held_by_link(theirs) else None
+
+
+def _cached_unlike(*points: Sequence[JobRecord]) -> bool:
+    """Whether memory gave what a disk was to give; or, of files that are served, to some points and not to others."""
+    cached = [any_from_memory(each) for each in points]
+    job = JOBS.get(points[0][0].requested.job)
+    return any(cached) and (not all(cached) or (job is not None and job.resource == "disk"))
 
 
 def _curves(
@@ -239,13 +252,14 @@ def _curves(
         grown = absent if all_work or absent or fit is None else growth(fit, unit_s)
         # That it does not grow is no finding where the link sets the time; that it does all the same, is one.
         held = absent is None and any(held_by_link(entered[key]) for key in ordered)
+        cached = absent is None and _cached_unlike(*(entered[key] for key in ordered))
         found.append(
             GuestsCurve(
                 key=ordered[0],
                 points=tuple(points[key] for key in ordered),
                 alone_s=alone_s,
                 fit=fit,
-                word=HELD if held and grown not in GROWN else grown,
+                word=FROM_MEMORY if cached else HELD if held and grown not in GROWN else grown,
             )
         )
     return tuple(found)
@@ -289,7 +303,8 @@ def _isolation(
         )
 
     one, two = times(0), times(1)
-    return IsolationFound(key=key, first=one, second=two, word=_isolation_word(one, two))
+    word = FROM_MEMORY if _cached_unlike(records, of_one) else _isolation_word(one, two)
+    return IsolationFound(key=key, first=one, second=two, word=word)
 
 
 def _isolation_word(first: Effect, second: Effect) -> Isolation:

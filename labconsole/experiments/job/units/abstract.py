@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
+from labconsole.experiments.job.from_memory import FROM_MEMORY
 from labconsole.experiments.job.link import HELD
 from labconsole.experiments.job.points import PointKey
 from labconsole.experiments.job.shown import panel_words, resource_of, summary_of
@@ -15,7 +16,7 @@ from labconsole.report.words import number
 
 T = TypeVar("T")
 
-UNDECIDED = ("inconclusive", "too few blocks")
+UNDECIDED = ("inconclusive", "too few blocks", FROM_MEMORY)
 
 
 def _conclude(material: Material) -> Iterator[Concluded]:
@@ -26,9 +27,9 @@ def _conclude(material: Material) -> Iterator[Concluded]:
         slopes = {name: _slope(curve) for name, curve in of.items()}
         flat = all(curve.word == "flat" for curve in of.values())
         words = {name: _words(curve, slopes[name]) for name, curve in of.items()}
-        free = [slopes[name] for name, curve in of.items() if curve.word != HELD]
+        free = [slopes[name] for name, curve in of.items() if curve.word not in (HELD, FROM_MEMORY)]
         held = "not confirmed" if flat else apart(free)
-        if len(free) < len(of) and held == "not decided":
+        if held == "not decided" and any(curve.word == HELD for curve in of.values()):
             held = NOT_BY_LINK
         yield Concluded("the tools behave differently in overhead", about, each_words(words), held)
     isolated = [(each.key, each.word) for each in summary.isolation]
@@ -71,7 +72,8 @@ UNITS = (
         "quetier", "quetier-abstract-jobs", 168, _conclude,
         "Of platforms with guests. Overhead: by how much of its time alone one guest's job takes longer with each "
         "guest that stands beside it (job-guests); confirmed where the intervals of two platforms lie wholly apart, "
-        "not confirmed where all are flat; what is held by the link decides nothing. Isolation: who is kept apart "
-        "(job-isolation); confirmed where two platforms are of different classes, not confirmed where all are of one.",
+        "not confirmed where all are flat; what the link holds, or memory gave, decides nothing. Isolation: who is "
+        "kept apart (job-isolation); confirmed where two platforms are of different classes, not confirmed where all "
+        "are of one.",
     ),
 )  # fmt: skip

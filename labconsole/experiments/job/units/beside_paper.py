@@ -7,6 +7,7 @@ from functools import partial
 from typing import NamedTuple
 
 from labconsole.contracts.report import Cell, ReportUnit, Table
+from labconsole.experiments.job.from_memory import FROM_MEMORY
 from labconsole.experiments.job.link import HELD
 from labconsole.experiments.job.shown import job_words, resource_of, summary_of
 from labconsole.experiments.job.summary import JobsSummary
@@ -68,7 +69,8 @@ def _linearity(summary: JobsSummary) -> Iterator[OwnFinding]:
         if curve.fit is None:
             continue
         line = {True: "no line", False: "a line, as far as can be told", None: curve.word or "no interval"}
-        line[False] = HELD if curve.word == HELD else line[False]
+        if curve.word in (HELD, FROM_MEMORY):
+            line = dict.fromkeys(line, curve.word)
         words = f"{line[curve.fit.bent]}: {line_part_words(curve.fit.slope, 3)} s per guest"
         alone = "" if curve.alone_s is None else f"; alone on the bare host {number(curve.alone_s, 3)} s"
         yield OwnFinding(curve.key.platform, resource_of(curve.key), job_words(curve.key), words + alone)
