@@ -14,7 +14,7 @@ from itertools import combinations
 from typing import NamedTuple
 
 from labconsole.measure.statistics.effects import Effect, Word, equivalence_p, word
-from labconsole.measure.statistics.least_squares import Line, fit_line
+from labconsole.measure.statistics.line_in_blocks import LineInBlocks
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
 from labconsole.measure.trials_of_guests import Blocks, adjusted, hypervisor, newest_trials, uut_kernel, with_points
 from labconsole.model.record.boot import BootRecord
@@ -58,15 +58,16 @@ class BootPointFound:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BootLines:
     """Over the number of guests: start-up time, and memory by each witness. Of memory the constant is what the tool
-    needs however many guests there are, the slope what each guest needs. None: there is no line.
+    needs however many guests there are, the slope what each guest needs. None: there is no line, for want of numbers
+    of guests or of a block that has them all.
     """
 
     key: SeriesKey
-    startup_s: Line | None
-    used_bytes: Line | None
-    pss_bytes: Line | None
-    cgroup_bytes: Line | None
-    hypervisor_bytes: Line | None
+    startup_s: LineInBlocks | None
+    used_bytes: LineInBlocks | None
+    pss_bytes: LineInBlocks | None
+    cgroup_bytes: LineInBlocks | None
+    hypervisor_bytes: LineInBlocks | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,12 +139,13 @@ def summarize_boots(records: Iterable[BootRecord], family: Sequence[float] = ())
     margins = {record.plan.margin_ratio for record in newest}
     cold = [((key, guests), (key._replace(start="hot"), guests)) for key, guests in places if key.start == "cold"]
     pairs = [(key, than) for key, than in cold if than in entered]
+    blocks = Blocks(every)
     found = _compared(
-        [*pairs, *_of_platforms(places)], entered, Blocks(every), margins.pop() if len(margins) == 1 else None, family
+        [*pairs, *_of_platforms(places)], entered, blocks, margins.pop() if len(margins) == 1 else None, family
     )
     return BootsSummary(
         points=tuple(_point(key, guests, by_point[key, guests], entered[key, guests]) for key, guests in places),
-        lines=tuple(_lines(key, [each for at in places if at[0] == key for each in entered[at]]) for key in series),
+        lines=tuple(_lines(key, {at[1]: entered[at] for at in places if at[0] == key}, blocks) for key in series),
         cold_against_hot=tuple(found[: len(pairs)]),
         between_platforms=tuple(found[len(pairs) :]),
         testbeds={each.testbed_fingerprint: each.testbed for each in newest},
@@ -248,9 +250,9 @@ def _point(key: SeriesKey, guests: int, every: Sequence[BootRecord], entered: Se
     )
 
 
-def _lines(key: SeriesKey, entered: Sequence[BootRecord]) -> BootLines:
-    def line(take: Take) -> Line | None:
-        return fit_line([(each.requested.guests, value) for each in entered if (value := take(each)) is not None])
+def _lines(key: SeriesKey, of: Mapping[int, Sequence[BootRecord]], blocks: Blocks[BootRecord]) -> BootLines:
+    def line(take: Take) -> LineInBlocks | None:
+        return blocks.line(of, take)
 
     return BootLines(
         key=key,

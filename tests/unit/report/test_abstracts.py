@@ -159,6 +159,7 @@ def boots() -> Any:
     import json
 
     from support.boot_records import boot_data
+    from support.job_records import drawn_at
 
     def made(mib_of: dict[str, int]) -> list[BootRecord]:
         draw, records = random.Random(6), list[BootRecord]()
@@ -168,6 +169,7 @@ def boots() -> Any:
                     number = len(records)
                     data = boot_data([0.1 * n for n in range(1, guests + 1)])
                     data["boot_id"] = f"20261123T0909{number % 60:02}Z-{number:06x}"
+                    data["started_at"] = drawn_at(block, platform, guests)
                     data["plan"] |= {"block": block, "hash": f"boot-{number}"}
                     data["requested"] |= {"platform": platform, "start": "hot", "guests": guests}
                     data["memory"] |= {"used_bytes": round(mib * 2**20 * guests * draw.gauss(1, 0.01))}

@@ -18,8 +18,8 @@ def _conclude(material: Material) -> Iterator[Concluded]:
     of: dict[tuple[object, ...], dict[str, KnownInterval | None]] = {}
     for each in summary.lines:
         line, found = each.used_bytes, None
-        if line is not None and line.slope_low is not None and line.slope_high is not None:
-            found = KnownInterval(line.slope, line.slope_low, line.slope_high)
+        if line is not None and line.slope.low is not None and line.slope.high is not None:
+            found = KnownInterval(line.slope.mean, line.slope.low, line.slope.high)
         group = (each.key.testbed_fingerprint, each.key.start, each.key.crew, each.key.kernel)
         of.setdefault(group, {})[summary.names[each.key]] = found
     for (_, start, *_), slopes in of.items():

@@ -16,7 +16,7 @@ from labconsole.contracts.report import (
     Table,
 )
 from labconsole.experiments.boot.summary import BootsSummary, summarize_boots
-from labconsole.measure.statistics.least_squares import Line
+from labconsole.measure.statistics.line_in_blocks import LineInBlocks, OverBlocks
 from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.model.record.boot import BootRecord
 from labconsole.model.record.kind import ExperimentRecord
@@ -231,12 +231,18 @@ def memory(material: Material) -> Table | None:
             continue
         figures: list[Cell] = []
         for line in lines:
-            figures += [None] * 6 if line is None else [
-                line.slope, line.slope_low, line.slope_high, line.constant, line.constant_low, line.constant_high
-            ]  # fmt: skip
+            figures += (
+                [None] * 6
+                if line is None
+                else [cell for part in (line.slope, line.constant) for cell in (part.mean, part.low, part.high)]
+            )
+        known = [line for line in lines if line is not None]
+        blocks, word = {line.blocks for line in known}, _says(known)
+        figures += [min(blocks), word]
         rows.append((each.key.platform, each.key.start, *figures, *tested_on(each.key, summary.testbeds)))
         cells = [word for line in lines for word in _line_words(line)]
-        shown.append((names[each.key], each.key.start, *cells))
+        of = f"{min(blocks)}" if len(blocks) == 1 else f"{min(blocks)} to {max(blocks)}"
+        shown.append((names[each.key], each.key.start, *cells, of, word))
     if not rows:
         return None
     parts = ("guest", "guest_ci_low", "guest_ci_high", "tool", "tool_ci_low", "tool_ci_high")
@@ -245,7 +251,7 @@ def memory(material: Material) -> Table | None:
     return Table(
         name="quetier-memory",
         title="Memory of guests: each guest's, and the tool's",
-        columns=("platform", "start", *figures_of, *TESTED_ON),
+        columns=("platform", "start", *figures_of, "fewest_blocks", "word", *TESTED_ON),
         rows=tuple(rows),
         headings=(
             "platform",
@@ -258,9 +264,13 @@ def memory(material: Material) -> Table | None:
             "tool",
             "MiB a guest, hypervisor",
             "tool",
+            "blocks",
+            "finding",
         ),
         shown=tuple(shown),
-        note="M(n) = M_tool + m · n by least squares over trials, with 95 % intervals, all guests up and quiet. "
+        note="M(n) = M_tool + m · n by least squares within each block that has all numbers of guests; means over "
+        "blocks, with 95 % intervals (Student's t over blocks), all guests up and quiet. No interval of fewer than "
+        "three blocks or numbers of guests. No line: the quadratic term of one witness excludes zero. "
         "Available: by how much less memory is available on the unit under test; processes: proportional set size of "
         "the guests' processes; groups: of their control groups, where they have some; hypervisor: by its own word, "
         "where it has one.",
@@ -356,15 +366,25 @@ def _words(found: SetUpMean | None, unit: float, places: int) -> str:
     return f"{number(found.mean / unit, places)}{half}"
 
 
-def _line_words(line: Line | None) -> tuple[str, str]:
+def _says(lines: Sequence[LineInBlocks]) -> str:
+    """Why there are no intervals, or whether lines describe what was found."""
+    absent = dict.fromkeys(line.absent for line in lines if line.absent is not None)
+    if absent:
+        return ", ".join(absent)
+    return "no line" if any(line.bent for line in lines) else "a line, as far as can be told"
+
+
+def _line_words(line: LineInBlocks | None) -> tuple[str, str]:
     if line is None:
         return UNKNOWN, UNKNOWN
 
-    def part(value: float, low: float | None, high: float | None) -> str:
-        told = number(value / MIB)
-        return told if low is None or high is None else f"{told} ({number(low / MIB)} to {number(high / MIB)})"
+    def part(each: OverBlocks) -> str:
+        told = number(each.mean / MIB)
+        if each.low is None or each.high is None:
+            return told
+        return f"{told} ({number(each.low / MIB)} to {number(each.high / MIB)})"
 
-    return part(line.slope, line.slope_low, line.slope_high), part(line.constant, line.constant_low, line.constant_high)
+    return part(line.slope), part(line.constant)
 
 
 UNITS = (

@@ -7,12 +7,13 @@ from functools import partial
 from typing import NamedTuple
 
 from labconsole.contracts.report import Cell, ReportUnit, Table
+from labconsole.experiments.job.from_memory import FROM_MEMORY
+from labconsole.experiments.job.link import HELD
 from labconsole.experiments.job.points import PointKey
 from labconsole.experiments.job.shown import job_words, resource_of, summary_of
 from labconsole.experiments.job.summary import JobsSummary
-from labconsole.measure.statistics.effects import SIGNIFICANCE
 from labconsole.model.jobs import JOBS
-from labconsole.report.effect_words import effect_words, interval_words
+from labconsole.report.effect_words import effect_words, line_part_words
 from labconsole.report.material import Material
 from labconsole.report.reference import printed_words
 from labconsole.report.words import number
@@ -90,9 +91,10 @@ def _linearity(summary: JobsSummary) -> Iterator[OwnFinding]:
     for curve in summary.all_work:
         if curve.fit is None:
             continue
-        fit, bent = curve.fit, curve.fit.lack_of_fit_p
-        line = "no line" if bent is not None and bent <= SIGNIFICANCE else "a line, as far as can be told"
-        words = f"{line}: {interval_words(fit.slope, fit.slope_low, fit.slope_high, 3)} s per guest"
+        line = {True: "no line", False: "a line, as far as can be told", None: curve.word or "no interval"}
+        if curve.word in (HELD, FROM_MEMORY):
+            line = dict.fromkeys(line, curve.word)
+        words = f"{line[curve.fit.bent]}: {line_part_words(curve.fit.slope, 3)} s per guest"
         alone = "" if curve.alone_s is None else f"; alone on the bare host {number(curve.alone_s, 3)} s"
         yield OwnFinding.of(curve.key, words + alone)
 
