@@ -84,7 +84,7 @@ class Stage(Protocol):
         ...
 
     async def refuse_memory(self, platform: str, members: Sequence[CrewMember]) -> None:
-        """Raises NodeError where these guests are given more memory together than there is."""
+        """Raises TooLittleMemory where these guests are given more memory together than there is."""
         ...
 
     def refuse(self, platform: str, members: Sequence[CrewMember]) -> None:

@@ -34,7 +34,7 @@ from labconsole.engine.links import LinkPool
 from labconsole.engine.live.events import Event, Notice, Phase, PhaseChanged
 from labconsole.engine.owed import OwedRestores
 from labconsole.engine.trial.saving import node_facts
-from labconsole.errors import Aborted, ConfigError, LabError, NodeError, NodeLost, NodeSilent
+from labconsole.errors import Aborted, ConfigError, LabError, NodeError, NodeLost, NodeSilent, TooLittleMemory
 from labconsole.model.cpus import cpu_set
 from labconsole.model.identity import new_run_id, utc_now
 from labconsole.model.inventory import Inventory, Stream
@@ -243,14 +243,14 @@ class CrewStage:
         return standing
 
     async def refuse_memory(self, platform: str, members: Sequence[CrewMember]) -> None:
-        """Raises NodeError where guests are given more than there is: their kernel would kill at random."""
+        """Raises TooLittleMemory where guests are given more than there is: their kernel would kill at random."""
         wanted_mib, guests = self.offer(platform, members).memory_mib, len(members)
         if wanted_mib is None:
             return
         said = (await self.uut.ask(Execute(argv=["cat", "/proc/meminfo"], timeout_s=5))).stdout
         available = _AVAILABLE.search(said)
         if available is not None and (available_mib := int(available[1]) // 1024) < wanted_mib:
-            raise NodeError(
+            raise TooLittleMemory(
                 self.uut.name,
                 f"platform {platform}: {guests} guests are given {wanted_mib} MiB of memory, and {available_mib} MiB "
                 "are available; give them less (memory_mib), or start fewer",

@@ -145,12 +145,12 @@ def _build(own: dict[str, bytes], library: Path) -> bytes:
     for name, text in _library_licences().items():
         files[f"pyroute2/{name}"] = text
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in sorted(files):
             entry = zipfile.ZipInfo(name, _DATE)
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.external_attr = 0o644 << 16
-            archive.writestr(entry, files[name])
+            archive.writestr(entry, files[name], compresslevel=9)
     return buffer.getvalue()
 
 

@@ -56,7 +56,7 @@ def boot_lines(record: BootRecord) -> list[str]:
         if told.hypervisor_command is not None:
             lines.append(f"  by the word of the hypervisor ({told.hypervisor_command}) {_mib(told.hypervisor_bytes)}")
         lines += [f"  the kernel merges equal pages (KSM): {told.ksm_pages_sharing} saved"] if told.ksm_run else []
-    if record.files is None:
+    if record.files is None and record.guests:
         lines.append("  the platform names no files that guests start from: nothing is known of the page cache")
     for file in record.files or ():
         lines.append(f"  {file.option}: {file.cached_pages} of {file.pages} pages in memory before the start")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -43,7 +42,9 @@ SHOWN_EVERY_S = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BootSeen:
-    """What one start showed. ``set_up`` None: not all guests came; ``missing``: why, in sentences."""
+    """What one start showed. ``set_up`` None: not all guests came; ``missing``: why, in sentences. ``timekeeper`` None:
+    nothing was seen.
+    """
 
     observations: TrialObservations
     set_up: SetUp | None
@@ -53,7 +54,7 @@ class BootSeen:
     files: tuple[CachedFiles, ...] | None
     memory: MemoryUsed | None
     swapped_pages: int | None
-    timekeeper: TimekeeperSeen
+    timekeeper: TimekeeperSeen | None
     missing: tuple[str, ...]
     attestation: Environment
     environment: Environment
@@ -144,8 +145,7 @@ class BootTaking:
             memory, swapped = None, await self._swapped()
         finally:
             if self._ground is not None and self._marking:
-                with suppress(NodeLost):
-                    marks = await self._ground.timekeeper.ask(StopMarks(marks=MARKS))
+                marks = await _closed(self._ground.timekeeper)
         ground = self._ground
         assert ground is not None
         if marks is None:
@@ -195,8 +195,8 @@ class BootTaking:
             for each, nonce in zip(self._members, drawn, strict=True)
         ]
         start = StartMarks(marks=MARKS, interface=ground.stream.sink.interface, address=ground.address)
+        self._marking = True  # to be closed from here on: an agent may have begun what nobody waited for
         await ground.timekeeper.ask(start)
-        self._marking = True
         self._stage.on_mark = self._watcher()
         self._own_pids = {ground.uut.name: []}
         self._readings = Readings(
@@ -274,6 +274,18 @@ class BootTaking:
     def _show(self, words: str, found: Mapping[str, Marks] | None = None) -> None:
         guests = () if found is None else guests_starting([each.name for each in self._members], found)
         self._bench.show(StepPicture(found=(words,), guests=guests))
+
+
+async def _closed(timekeeper: AgentLink) -> SeenMarks | None:
+    """The marks that were kept, no more. None: the timekeeper went away, or they were not begun."""
+    try:
+        return await timekeeper.ask(StopMarks(marks=MARKS))
+    except NodeLost:
+        return None
+    except AgentError as exc:
+        if exc.code != "no_such_marks":
+            raise
+        return None
 
 
 async def related_clocks(uut: AgentLink, timekeeper: AgentLink) -> ClocksRelated:

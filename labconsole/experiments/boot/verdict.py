@@ -27,7 +27,7 @@ def judge(
     start: str,
     clock_error_s: float | None,
     files: Sequence[CachedFiles] | None,
-    timekeeper: TimekeeperSeen,
+    timekeeper: TimekeeperSeen | None,
     swapped_pages: int | None,
     missing: Sequence[str],
     limits: Tolerances,
@@ -38,7 +38,8 @@ def judge(
         guests, start=start, clock_error_s=clock_error_s, files=files, timekeeper=timekeeper,
         swapped_pages=swapped_pages, limits=limits,
     )  # fmt: skip
-    ports = [(timekeeper.node, timekeeper.interface)]  # the UUT's is made ready for the guests meanwhile
+    # The UUT's is made ready for the guests meanwhile.
+    ports = [] if timekeeper is None else [(timekeeper.node, timekeeper.interface)]
     return judged(seen, shown, missing, limits=limits, inventory=inventory, ports=ports)
 
 

@@ -13,6 +13,9 @@ from labconsole.model.record.boot import BootRecord
 SHOWN_ONLY = frozenset({"mark_lost", "ready_disagrees", "not_cold", "not_hot", "mark_forged", "swapped"})
 """Codes that nothing gives but what the record holds."""
 
+SEEN_NOTHING = frozenset({"not_measured", "no_memory"})
+"""Codes of a trial that came to nothing, and has no guests."""
+
 
 def recompute_boot(record: BootRecord) -> list[Discrepancy]:
     """What of a trial does not follow, or contradicts itself."""
@@ -75,6 +78,8 @@ def _sum(values: Sequence[int | None]) -> int | None:
 
 
 def _guests(record: BootRecord) -> Iterator[Discrepancy]:
+    if record.set_up is None and not record.guests and codes_of(record) & SEEN_NOTHING:
+        return
     if len(record.guests) != record.requested.guests:
         yield Discrepancy(where="guests", stored=len(record.guests), recomputed=record.requested.guests)
     for index, guest in enumerate(record.guests):

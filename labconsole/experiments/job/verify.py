@@ -92,7 +92,7 @@ def _copies(record: JobRecord) -> Iterator[Discrepancy]:
     asked = record.requested
     if record.set_up is None:
         codes = {each.code for each in record.verdict.reasons}
-        if record.copies or not codes & {"guests_missing", "not_measured"}:
+        if record.copies or not codes & {"guests_missing", "not_measured", "no_memory"}:
             yield against("set_up", "is not told, and neither is why nothing was seen")
         return
     wanted = {"one": 1, "all": asked.guests, "one-two": sum(COPIES_OF_ONE_TWO)}[asked.working]

@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
-from labconsole.model.jobs import JOBS
+from labconsole.model.jobs import JOBS, Job
 from labconsole.model.plan.crews import DIFFERENT, CrewTrial, GuestCounts, MemoryMib, PlannedCrews, different
 from labconsole.model.strict import StrictModel
 
@@ -216,17 +216,35 @@ def _told(disk_mib: int | None) -> list[int]:
     return [] if disk_mib is None else [disk_mib]
 
 
+BESIDE = {
+    "disk-read": "72ac8dd11b0d9a5c",
+    "disk-mixed": "327db31c21e3686c",
+    "tcp": "60b436c7d7a8b7ad",
+    "serve-http": "50022df9c7ddd8fc",
+    "serve-https": "4dce06a42f31cd4d",
+}
+"""Of what is run beside a job (Job.beside), a digest as it was before hashes had it in them."""
+
+
+def _beside(job: Job) -> list[str]:
+    """What is run beside a job, where that is something else than it was: older hashes stay as they are."""
+    told = hashlib.sha256(json.dumps(job.beside).encode()).hexdigest()[:16]
+    return [] if BESIDE.get(job.name) == told else job.beside
+
+
 def job_hash(factors: JobFactors, trial: JobTrial, salt: str = "") -> str:
     """Hash of what one trial measures and which one it is, for resume; ``salt`` makes one that nobody resumes.
 
     Not of the plan around it: a trial is not repeated because a platform was added.
     """
     point = trial.point
-    meaning = {
+    meaning: dict[str, Any] = {
         "version": 1,
         "point": [point.platform, point.job, point.size, JOBS[point.job].line, point.guests, point.working, point.cpu],
         "crew": [factors.cpu_shares, factors.cpu_quota_ratio, factors.memory_mib, *_told(factors.disk_mib)],
         "trial": [trial.block, trial.repetition],
         "salt": salt,
     }
+    if beside := _beside(JOBS[point.job]):
+        meaning["beside"] = beside
     return HASH_PREFIX + hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]

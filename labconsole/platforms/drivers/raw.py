@@ -36,7 +36,7 @@ from labconsole.platforms.base.forwarding import (
     shell_lines,
     undo,
 )
-from labconsole.platforms.base.inside import allowed_cpus, close_shell, open_shell, shell_as_guest
+from labconsole.platforms.base.inside import CREW_LOOP, allowed_cpus, close_shell, open_shell, shell_as_guest
 from labconsole.platforms.base.options import DISK_PLACE, USUAL_DISK_PLACE, Cpus, DiskPlace, read_options
 from labconsole.wire.guests import GuestStatus
 from labconsole.wire.links import ReadLinks
@@ -172,7 +172,7 @@ class RawDriver:
         async with restored_on_failure(self.restore, uut):
             await apply(uut, TOKEN, [*disks.changes(), *self._crew_changes(wanted)])
             self._crew = [member.name for member in wanted.members]
-            asks = [await open_shell(uut, member.name, self._lead(member)) for member in wanted.members]
+            asks = [await open_shell(uut, member.name, self._lead(member), loop=CREW_LOOP) for member in wanted.members]
             macs = {link.name: link.mac for link in (await uut.ask(ReadLinks())).links if not link.namespace}
             pids = [(await uut.ask(GuestStatus(guest=member.name))).pid for member in wanted.members]
             address, mac = wanted.members[0].address, macs.get(wanted.port)
