@@ -1,0 +1,29 @@
+"""What a plan came to on its occasions: one way to it for the command and the console."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from labconsole.errors import StoreError
+from labconsole.model.query import Query
+
+if TYPE_CHECKING:
+    from labconsole.report.trends import Trend
+    from labconsole.store.writing import RunStore
+
+
+def trends_of(
+    plan: str,
+    query: Query,
+    store: RunStore,
+    *,
+    on_unreadable: Callable[[StoreError], None],
+    tell: Callable[[str], None],
+) -> list[Trend]:
+    """Of every design point of a plan, named without an occasion. Blocking. Raises ConfigError and StoreError."""
+    from labconsole.experiments.measured import measured_kinds
+    from labconsole.report.gathering_occasions import gather_occasions
+    from labconsole.report.trends import find_trends
+
+    return find_trends(gather_occasions(plan, query, store, measured_kinds(), on_unreadable=on_unreadable, tell=tell))
