@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 
 from labconsole.contracts.measured import MeasuredKind, MeasuredTrial
@@ -10,6 +11,7 @@ from labconsole.measure.admission import Admission, admit
 from labconsole.measure.groups import is_search_trial
 from labconsole.model.plan.occasions import AT
 from labconsole.model.query import Query
+from labconsole.model.record.kinds import record_kinds
 from labconsole.model.record.summary import RunFilter, RunSummary
 from labconsole.report.changes import Side
 from labconsole.report.digest import Digest
@@ -51,6 +53,22 @@ def gather_occasions(
         *_of_runs(meant, stored, store, on_unreadable, tell),
         *_of_trials(meant_of_trials, trials, store, tell),
     ]
+
+
+def occasions_by_plan(store: RunStore) -> dict[str, int]:
+    """On how many occasions each plan was measured that was on several, that measured last first."""
+    last: dict[str, str] = {}
+    told: list[tuple[str | None, str]] = [
+        (run.plan_name, run.started_at) for run in store.list() if run.role != "telemetry"
+    ]
+    for kind in record_kinds().values():
+        told += [(each.plan_name, each.started_at) for each in map(kind.columns, store.experiments(kind))]
+    for name, started_at in told:
+        if name:
+            last[name] = max(started_at, last.get(name, ""))
+    many = Counter(map(_base, last))
+    newest_first = sorted(last, key=lambda name: last[name], reverse=True)
+    return {plan: many[plan] for plan in map(_base, newest_first) if many[plan] > 1}
 
 
 def _base(plan_name: str | None) -> str:

@@ -7,7 +7,7 @@ Results are forwarding rates of runs, and what searches, jobs, starts, flows and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple, TypeVar
@@ -216,3 +216,15 @@ def _trend(
         results=tuple(TrendResult(side.words, _began(side), mean) for side, mean in held),
         smallest_ratio=smallest_step_ratio(cut, *least), why=why,
     )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanTrends:
+    """One plan of a store, to look at. ``plans``: on how many occasions each was measured, the newest first; ``plan``:
+    None, none was measured on several. ``told``: what was left out, and what could not be read.
+    """
+
+    plans: Mapping[str, int]
+    plan: str | None = None
+    trends: Sequence[Trend] = ()
+    told: Sequence[str] = ()
