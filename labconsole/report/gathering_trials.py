@@ -28,26 +28,32 @@ def gather_trials(
     stored: Sequence[RunSummary],
     selected: Set[str],
 ) -> tuple[MeasuredTrial, ...]:
-    """``stored``: every run of the store; ``selected``: the ids of those that a filter means. A search is meant where
-    one of its trials is, and what has no runs by what it has in common with them (``OF_TRIALS``), or not at all.
-    """
+    """``stored``: every run of the store; ``selected``: the ids of those that a filter means."""
+    meant = meant_trials(stored_trials(store, kinds, stored), query, selected)
+    return tuple(newest(trial for trial in meant if _matches(trial, where)))
+
+
+def stored_trials(store: RunStore, kinds: Iterable[MeasuredKind], stored: Sequence[RunSummary]) -> list[MeasuredTrial]:
+    """All of these kinds. ``stored``: every run of the store."""
     runs = {run.run_id: run for run in stored}
-    found: list[MeasuredTrial] = []
-    for kind in kinds:
-        found += kind.trials(store.experiments(kind.kind), runs)
+    return [trial for kind in kinds for trial in kind.trials(store.experiments(kind.kind), runs)]
+
+
+def meant_trials(trials: Iterable[MeasuredTrial], query: Query, selected: Set[str]) -> list[MeasuredTrial]:
+    """A search is meant where one of its trials is, and what has no runs by what it has in common with them
+    (``OF_TRIALS``), or not at all.
+    """
     by_others = any(term.field not in OF_TRIALS for term in query.terms)
     tests = [term.test() for term in query.terms]
     chosen = []
-    for trial in found:
-        if not _matches(trial, where):
-            continue
+    for trial in trials:
         if trial.run_ids and query.terms:
             if selected.isdisjoint(trial.run_ids):
                 continue
         elif query.terms and (by_others or not all(test(_as_run(trial)) for test in tests)):
             continue
         chosen.append(trial)
-    return tuple(newest(chosen))
+    return chosen
 
 
 def _matches(trial: MeasuredTrial, where: RunFilter) -> bool:

@@ -18,6 +18,9 @@ from labconsole.text.axis import fit_axis, fit_upright
 FRAME_ROWS, FRAME_CELLS = 3, 2
 """Of plotext's around the plot: a line above, a line and the labels below; a line on either side."""
 
+UPRIGHT = "┊"
+"""Of an upright line: no interval's."""
+
 MARKERS = "●▲■◆○△□◇★✚"
 """One per curve, told apart without colour; after ten curves letters follow."""
 
@@ -41,7 +44,8 @@ class CurvePointMark:
 class CurveAxes:
     """``x_ticks``: where x is a factor, its values. ``ideal``: draw the line on which y is x.
 
-    ``y_least_step``: between two ticks, such as 1 where y are decades, whose halves are no round numbers.
+    ``x_lines``: where upright lines stand. ``y_least_step``: between two ticks, such as 1 where y are decades, whose
+    halves are no round numbers.
     """
 
     x_ticks: Sequence[float] = ()
@@ -49,6 +53,7 @@ class CurveAxes:
     y_words: Callable[[float], str] = str
     ideal: bool = False
     y_least_step: float = 0.0
+    x_lines: Sequence[float] = ()
 
 
 CurveRow = list[tuple[str, int | None]]
@@ -90,6 +95,8 @@ def draw_curves(curves: Sequence[Sequence[CurvePointMark]], axes: CurveAxes, wid
         steps = max(2, width // 3)
         draw([end * i / steps for i in range(steps + 1)], [end * i / steps for i in range(steps + 1)], "·", _IDEAL,
              joined=False)  # fmt: skip
+    for place in axes.x_lines:
+        draw([place, place], [y_axis.low, y_axis.high], UPRIGHT, _IDEAL, joined=True)
     for number, curve in enumerate(curves):
         draw([p.x for p in curve], [p.y for p in curve], "braille", number, joined=True)
     for number, curve in enumerate(curves):

@@ -12,7 +12,9 @@ from labconsole.report.changes import Side
 from labconsole.report.digest import Digest
 from labconsole.report.material import Material
 from labconsole.report.sample import KeptRuns
-from labconsole.report.trends import Trend, find_trends, steps_table, trends_figure, trends_table
+from labconsole.report.trend_tables import figures, results_table
+from labconsole.report.trend_tables import tables as trend_tables
+from labconsole.report.trends import Trend, find_trends
 
 MOST_PANELS = 12
 """Of the figure; the table has every design point."""
@@ -38,16 +40,15 @@ def _side(words: str, runs: Sequence[RunRow], material: Material) -> Side:
     return Side(words=words, place="", kept=kept, admission=material.evaluation.admission, digest=Digest(()))
 
 
-def figure(material: Material) -> Figure | None:
+def figure(material: Material) -> list[Figure]:
     """None without several occasions."""
-    return trends_figure(trends(material)[:MOST_PANELS])
+    return list(figures(trends(material)[:MOST_PANELS]))
 
 
-def tables(material: Material) -> Sequence[Table]:
-    """One of the design points, and one of the changes, if there are any."""
+def tables(material: Material) -> list[Table]:
+    """One of the design points, one of the changes, if there are any, and one of every result."""
     found = trends(material)
-    changes = steps_table(found)
-    return [trends_table(found), *([changes] if changes is not None else [])] if found else []
+    return [*trend_tables(found), *results_table(found)]
 
 
 UNITS = (
