@@ -19,9 +19,9 @@ ANSWER_S = 2.5
 """Of each of three requests: a check has ten seconds."""
 
 
-@check("kernel.drop_reasons", "reasons for drops", roles=("uut",))
+@check("kernel.drop_reasons", "reasons for drops", roles=("uut", "host"))
 async def drop_reasons(bench: CheckContext, node: str) -> CheckFinding:
-    """Whether the unit under test's kernel says why it drops packets."""
+    """Whether the kernel of the unit under test, and of its host, says why it drops packets."""
     asked = StartKernelDrops(sinks=[stream.sink_ip for stream in bench.streams()], budget_ns=None, look_every_s=None)
     wanted = TrialSettings.of(bench.inventory, bench.plan).drop_reasons
     return await _asked(bench.link(node), asked, StopKernelDrops(), "drop_reasons", wanted)
