@@ -309,7 +309,9 @@ def _check_host(inventory: Inventory, fail: Callable[..., NoReturn]) -> None:
         seen: dict[str, str] = {}
         for nic, interfaces in (node.carries or {}).items():
             if nic not in nics:
-                fail(("nodes", name, "carries", nic), "is no stream's NIC of the UUT", nic, ", ".join(nics))
+                fail(
+                    ("nodes", name, "carries", nic), "is not a NIC of the UUT that a stream uses", nic, ", ".join(nics)
+                )
             for interface in interfaces:
                 if interface in seen:
                     told = f"names an interface that {seen[interface]} has already"

@@ -61,10 +61,13 @@ def parse_snapshot(reply: InterfaceCounters) -> Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class TimedStream:
-    """What the sink's kernel counted of one stream's packets, and by how much its wall clock was set meanwhile."""
+    """What the sink's kernel counted of one stream's packets, by how much its wall clock was set meanwhile, and what
+    counting all streams took of the node's memory.
+    """
 
     counted: StreamTimes
     clock_moved_ns: int
+    memory_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

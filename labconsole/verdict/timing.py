@@ -37,10 +37,11 @@ def _told(
 ) -> PacketTimes | PacketTimesRefused:
     if isinstance(times, UntimedStream):
         return PacketTimesRefused(refused=WhyNotTimed(code=times.code, message=times.message))
-    return build_packet_times(
+    told = build_packet_times(
         times.counted,
         clock_moved_ns=times.clock_moved_ns,
         source_moved_ns=source_moved_ns,
         clocks_ns=clocks_ns,
         stamp_lead_ns=stamp_lead_ns,
     )
+    return told.model_copy(update={"memory_bytes": times.memory_bytes})

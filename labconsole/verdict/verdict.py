@@ -217,6 +217,11 @@ def _timed_otherwise(record: StreamRecord, sink_rx: int | None) -> Iterator[Reas
     if sink_rx is not None and timed.packets > sink_rx:
         detail = f"{record.name}: {timed.packets} packets were timed in the sink's kernel, its NIC counted {sink_rx}"
         yield reason("witnesses_disagree", detail, **figures, sink_rx_packets=sink_rx)
+    measured = record.measured_packets
+    if record.measured_from == "counters" and measured is not None and measured > timed.packets:
+        more = measured - timed.packets
+        detail = f"{record.name}: measured holds {more} packets that the sink's NIC counted and its kernel never timed"
+        yield reason("untimed_packets", detail, **figures, packets=more)
 
 
 def _lost_outside(record: StreamRecord, limits: Tolerances) -> Iterator[Reason]:

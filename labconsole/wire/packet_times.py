@@ -45,9 +45,10 @@ class TimedPort(Message):
 
 
 class PacketTimesStarted(Message):
-    """``instructions``: of the longest program."""
+    """``instructions``: of the longest program. ``memory_bytes``: what all of it takes of the node's memory."""
 
     instructions: Count
+    memory_bytes: Optional[Count] = None
 
 
 class StartPacketTimes(Request[PacketTimesStarted], op="packet_times.start"):

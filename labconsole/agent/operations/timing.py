@@ -65,7 +65,10 @@ class Timing:
         except OSError as exc:
             self.close()
             raise refused(exc) from None
-        return PacketTimesStarted(instructions=max((timer.instructions for timer in self._timers), default=0))
+        return PacketTimesStarted(
+            instructions=max((timer.instructions for timer in self._timers), default=0),
+            memory_bytes=sum(timer.memory_bytes for timer in self._timers),
+        )
 
     @answers(ReadPacketTimes)
     async def read(self, request: ReadPacketTimes) -> DelaysRead:

@@ -45,7 +45,7 @@ async def _asked(link: AgentLink, start: Request[Any], stop: Request[Any], setti
     """Begin and end at once, within the check's own time."""
     try:
         try:
-            await begin(link, start, stop, timeout_s=ANSWER_S)
+            started = await begin(link, start, stop, timeout_s=ANSWER_S)
         finally:
             with suppress(NodeError):
                 await link.ask(stop, timeout_s=ANSWER_S)
@@ -57,4 +57,6 @@ async def _asked(link: AgentLink, start: Request[Any], stop: Request[Any], setti
             return passed(f"not to be had, and not asked for ({setting}: off): {message}", refused=code)
         hint = "log in as root" if code == "no_permission" else "boot another kernel"
         return warned(f"not to be had: {message}", f"{hint}, or leave {setting} off", refused=code)
-    return passed(f"to be had ({setting}: {wanted})")
+    taken = getattr(started, "memory_bytes", None)
+    memory = "" if taken is None else f", {taken / 1e6:.1f} MB of the kernel's memory while it counts"
+    return passed(f"to be had ({setting}: {wanted}){memory}")

@@ -55,6 +55,7 @@ class PacketTimers:
             self._own.setdefault(node, {}).setdefault(interface, []).append(own)
             self._seen.setdefault(node, {}).setdefault(interface, []).append(seen)
         self._timing: set[str] = set()
+        self._memory_bytes: dict[str, int | None] = {}
 
     async def start(self) -> None:
         """Begin, at all sinks at once: before the captures, so that none of them has seen more."""
@@ -98,7 +99,8 @@ class PacketTimers:
         ports = [TimedPort(interface=name, streams=own) for name, own in self._own[node].items()]
         self._timing.add(node)  # also when the answer comes late or nobody waits for it any more: stop ends it
         try:
-            await begin(self._links[node], StartPacketTimes(ports=ports), StopPacketTimes())
+            started = await begin(self._links[node], StartPacketTimes(ports=ports), StopPacketTimes())
+            self._memory_bytes[node] = started.memory_bytes
         except (NodeLost, NodeUnreachable) as exc:
             self._untimed(node, *refusal(exc))
         except NodeError as exc:
@@ -115,7 +117,7 @@ class PacketTimers:
         self._untimed(node, "failed", "the node did not tell of this stream")
         for port in told.ports:
             for seen, counted in zip(self._seen[node].get(port.interface, ()), port.streams, strict=False):
-                seen.times = TimedStream(counted, told.clock_moved_ns)
+                seen.times = TimedStream(counted, told.clock_moved_ns, self._memory_bytes.get(node))
 
     def _untimed(self, node: str, code: str, message: str) -> None:
         for streams in self._seen[node].values():

@@ -75,6 +75,8 @@ def _held(code: str, stream: StreamRecord) -> dict[str, Any]:
         found["packets"] = None if stream.loss_packets is None else -stream.loss_packets
     elif code == "duplicates":
         found["packets"] = stream.sequence.duplicate_packets if stream.sequence is not None else None
+    elif code == "untimed_packets" and timed is not None:
+        found["packets"] = (stream.measured_packets or 0) - timed.packets
     elif code == "capture_incomplete":
         found["dropped_packets"] = None if capture is None else capture.dropped_packets
     elif code == "lost_at_source":

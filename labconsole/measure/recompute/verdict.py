@@ -171,7 +171,12 @@ def _witnesses(record: RunRecord, streams: list[StreamRecord]) -> Iterator[Due]:
     missing = [f"{s.name} has no capture" for s in counted if s.capture is None]
     yield _any("capture_missing", missing, "every stream has its capture")
     part = [f"the capture of {s.name} is not complete" for s in counted if _misses(s)]
-    yield _any("capture_incomplete", part, "every capture is complete")
+    # Where several processors timed all of it an earlier version doubted, and this one notes it.
+    if part or not any(_noted(s) for s in counted):
+        yield _any("capture_incomplete", part, "every capture is complete")
+    if any(reason.code == "untimed_packets" for reason in record.verdict.reasons):  # earlier versions did not say it
+        more = [f"{s.name} has packets that were not timed" for s in counted if _untimed(s)]
+        yield _any("untimed_packets", more, "every packet that was measured by a counter was timed")
     apart = [says for s in counted for says in _disagreement(s)]
     yield _any("witnesses_disagree", apart, "no two counts of the same packets contradict each other")
     twice = [f"{s.name} has duplicates" for s in counted if s.sequence and s.sequence.duplicate_packets > 0]
@@ -207,9 +212,20 @@ def _misses(stream: StreamRecord) -> bool:
     if stream.capture is None or stream.capture.complete:
         return False
     timed = packet_times(stream)
-    if timed is None or timed.processors != 1 or timed.late_packets or stream.measured_from != "counters":
+    if timed is None or (timed.processors == 1 and timed.late_packets) or stream.measured_from != "counters":
         return True
     return {timed.packets, stream.counters.get("sink_rx_packets")} != {stream.measured_packets}
+
+
+def _noted(stream: StreamRecord) -> bool:
+    timed = packet_times(stream)
+    incomplete = stream.capture is not None and not stream.capture.complete
+    return incomplete and timed is not None and timed.processors > 1 and not _misses(stream)
+
+
+def _untimed(stream: StreamRecord) -> bool:
+    timed, measured = packet_times(stream), stream.measured_packets or 0
+    return stream.measured_from == "counters" and timed is not None and measured > timed.packets
 
 
 def _lost_at_source(stream: StreamRecord) -> int:

@@ -60,7 +60,7 @@ def test_the_host_of_a_machine_is_a_node_that_decides_no_result(tmp_path: Path):
         ("[host]", "[host, sink]", r"nodes\.below\.roles: a host has no other role"),
         (", carries: {eth1: [vnet0, br0], eth5: [vnet1]}", "", r"nodes\.below: the role host and carries belong together"),
         ("[host]", "[sink]", r"nodes\.below: the role host and carries belong together"),
-        ("eth5: [vnet1]", "eth7: [vnet1]", r"carries\.eth7: is no stream's NIC of the UUT, got 'eth7'; allowed: eth1, eth5"),
+        ("eth5: [vnet1]", "eth7: [vnet1]", r"carries\.eth7: is not a NIC of the UUT that a stream uses, got 'eth7'; allowed: eth1, eth5"),
         ("eth5: [vnet1]", "eth5: [br0]", r"carries\.eth5: names an interface that eth1 has already, got 'br0'"),
     ],
 )  # fmt: skip
