@@ -47,7 +47,9 @@ def influences(seen: TrialObservations, streams: tuple[StreamRecord, ...], uut: 
             for each in foreign(seen, raw, record, uut)
         ]
         if record.capture is not None and not record.capture.complete and timed_all(record):
-            told = f"{record.name}: the capture is not complete, and the sink's kernel timed each packet that its NIC "
+            told = (
+                f"{record.name}: the capture is not complete, and the sink's kernel counted each packet that its NIC "
+            )
             told += (
                 "counted"
                 + numbers_doubt(record)

@@ -72,10 +72,11 @@ class TimedStream:
 
 @dataclass(frozen=True, slots=True)
 class UntimedStream:
-    """A word and a sentence why packets that were to be timed were not."""
+    """A word and a sentence why packets that were to be timed were not; how many there were, if they were counted."""
 
     code: str
     message: str
+    counted_packets: int | None = None
 
 
 @dataclass(slots=True)

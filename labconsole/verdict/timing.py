@@ -36,7 +36,8 @@ def _told(
     times: TimedStream | UntimedStream, clocks_ns: int | None, stamp_lead_ns: int, source_moved_ns: int
 ) -> PacketTimes | PacketTimesRefused:
     if isinstance(times, UntimedStream):
-        return PacketTimesRefused(refused=WhyNotTimed(code=times.code, message=times.message))
+        refused = WhyNotTimed(code=times.code, message=times.message)
+        return PacketTimesRefused(refused=refused, counted_packets=times.counted_packets)
     told = build_packet_times(
         times.counted,
         clock_moved_ns=times.clock_moved_ns,

@@ -95,7 +95,8 @@ class PacketTimes(StrictModel):
 
 
 class PacketTimesRefused(StrictModel):
-    """In place of them."""
+    """In place of them. ``counted_packets``: by a filter that takes no program; None: not counted either."""
 
     version: Literal[1] = VERSION
     refused: WhyNotTimed
+    counted_packets: Count | None = None

@@ -211,6 +211,22 @@ def test_several_processors_know_no_more_than_an_estimate_of_what_came_twice(inv
     assert list(rejudge(older, WEIGHT)) == []
 
 
+def test_what_was_counted_without_being_timed_is_a_witness_as_well(inventory: Inventory) -> None:
+    def judged(packets: int | None) -> RunRecord:
+        seen = observe(inventory, captured=SENT - 40, dropped=40)
+        seen.streams[0].times = UntimedStream("no_permission", "for root only", packets)
+        run = record(inventory, seen)
+        assert list(rejudge(run, WEIGHT)) == [] and wrong(run) == []
+        return run
+
+    assert codes(judged(SENT)) == set()
+    assert "it timed none" in next(each["detail"] for each in judged(SENT).influences if "timed" in each["detail"])
+    assert refusal(judged(SENT).streams[0]) == "for root only; 14\u2009205 were counted there"
+    assert codes(judged(None)) == {"capture_incomplete"}
+    assert codes(judged(SENT - 20)) == {"capture_incomplete", "untimed_packets"}
+    assert codes(judged(SENT + 1)) == {"capture_incomplete", "witnesses_disagree"}
+
+
 def test_what_counting_took_of_the_sinks_memory_is_told(inventory: Inventory) -> None:
     seen = observe(inventory)
     seen.streams[0].times = TimedStream(counted=counted(), clock_moved_ns=0, memory_bytes=245_760)
