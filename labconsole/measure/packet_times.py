@@ -122,21 +122,45 @@ def packet_times(stream: StreamRecord) -> PacketTimes | None:
     return read_extension(stream.extensions, EXTENSION, PacketTimes)
 
 
-def timed_all(stream: StreamRecord) -> bool:
-    """Whether the sink's kernel timed each packet that its NIC counted, none of them twice, all on one processor:
-    nothing then rests on what a capture missed.
-    """
+def third_count(stream: StreamRecord) -> int | None:
+    """What the sink's kernel counted of a stream, whether it timed it or not; None: it did not."""
     told = packet_times(stream)
+    if told is not None:
+        return told.packets
+    refused = read_extension(stream.extensions, EXTENSION, PacketTimesRefused)
+    return None if refused is None else refused.counted_packets
+
+
+def timed_all(stream: StreamRecord) -> bool:
+    """Whether the sink's kernel counted each packet that its NIC counted, and none of them twice as far as is known:
+    nothing then rests on what a capture missed. Where several processors took them late numbers are an estimate, and
+    where they were not timed there are none.
+    """
+    told, packets = packet_times(stream), third_count(stream)
     return (
-        told is not None
-        and told.processors == 1
-        and told.late_packets == 0
+        packets is not None
+        and (told is None or told.processors > 1 or told.late_packets == 0)
         and stream.measured_from == "counters"
-        and told.packets == stream.measured_packets == stream.counters.get("sink_rx_packets")
+        and packets == stream.measured_packets == stream.counters.get("sink_rx_packets")
+    )
+
+
+def numbers_doubt(stream: StreamRecord) -> str:
+    """What is said beside that all packets were timed, where numbers do not show that none came twice."""
+    told = packet_times(stream)
+    if told is None:
+        return " (it timed none: whether any came twice is not known)"
+    if told.processors < 2:
+        return ""
+    return (
+        f" (on {told.processors} processors, so that how many came late or twice, {told.late_packets}, is an estimate)"
     )
 
 
 def refusal(stream: StreamRecord) -> str | None:
     """Why packets were not timed though they were to be; None: they were, or were not to be."""
     told = read_extension(stream.extensions, EXTENSION, PacketTimesRefused)
-    return None if told is None else " ".join(told.refused.message.split())
+    if told is None:
+        return None
+    also = "" if told.counted_packets is None else f"; {format_count(told.counted_packets)} were counted there"
+    return " ".join(told.refused.message.split()) + also

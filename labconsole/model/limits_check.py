@@ -19,12 +19,14 @@ from labconsole.units import format_rate_bps, format_target
 
 
 def nodes_of(request: DesignPoint, inventory: Inventory) -> list[str]:
-    """The UUT, and the sources and sinks of the streams that a request uses, a second guest's own included."""
+    """The UUT, its host, and the sources and sinks of a request's streams, a second guest's own included."""
     streams = list(inventory.streams[: request.sources])
     own = inventory.second_stream(request.sources) if request.background != "none" else None
     names = [inventory.uut]
     for stream in [*streams, own] if own is not None else streams:
         names += [stream.source.node, stream.sink.node]
+    if inventory.host is not None:
+        names.append(inventory.host)
     return list(dict.fromkeys(names))
 
 

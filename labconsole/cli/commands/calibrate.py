@@ -88,6 +88,7 @@ def run(args: argparse.Namespace) -> int:
 
         streams = inventory.streams[: max(wanted.source_counts)]
         needed = [inventory.uut, *(s.source.node for s in streams), *(s.sink.node for s in streams)]
+        needed += [] if inventory.host is None else [inventory.host]
         return drive(session, list(dict.fromkeys(needed)), work, [], kept="nothing of this calibration is saved")
 
 

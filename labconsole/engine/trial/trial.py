@@ -100,9 +100,10 @@ class Trial:
         by_node = ports_by_node(self._nodes(), ports)
         self._readings = Readings(self.seen, links, by_node, guests, {self._uut: pids})
         sinks = [flow.stream.sink_ip for flow in self._flows]
-        self._kernel = KernelDropWatch(self.seen, links[self._uut], sinks, settings.drop_reasons, request)
-        uut_link, wanted = links[self._uut], settings.telemetry
-        self._work = ProcessorWatch(self.seen, uut_link, self._uut, by_node[self._uut], wanted=wanted)
+        wanted = settings.drop_reasons
+        self._kernel = KernelDropWatch(self.seen, inventory, links, sinks, wanted, request.duration_s)
+        asked, port = settings.telemetry, by_node[self._uut]
+        self._work = ProcessorWatch(self.seen, links[self._uut], self._uut, port, wanted=asked)
         self._timers = PacketTimers(self.seen.flows, self._flows, links, wanted=settings.packet_times)
         self._sources = Sources(self.seen.flows, links, live)
         self._captures = TrialCaptures(self.seen, self._flows, links, settings, self._let_go)

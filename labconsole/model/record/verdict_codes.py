@@ -70,6 +70,7 @@ WEIGHT: dict[str, Literal["invalid", "suspect"]] = {
     "counter_froze": "suspect",
     "capture_missing": "suspect",
     "capture_incomplete": "suspect",
+    "untimed_packets": "suspect",
     "clock_stepped": "suspect",
     "not_observed": "suspect",
     "samples_missed": "suspect",
@@ -136,6 +137,7 @@ TITLES: dict[str, str] = {
     "counter_froze": "counter stood still",
     "capture_missing": "no capture",
     "capture_incomplete": "capture incomplete",
+    "untimed_packets": "packets that were not timed",
     "clock_stepped": "wall clock was set",
     "not_observed": "not everything observed",
     "samples_missed": "samples missing",
@@ -214,6 +216,7 @@ WHAT_TO_DO: dict[str, str] = {
     "counter_froze": "this driver's counter is not updated in time or not at all: raise drain_s, or use another driver",
     "capture_missing": "find out why tcpdump did not capture at the sink (run `labconsole check`); loss is from "
     "counters alone",
+    "untimed_packets": "find out who else sends to the sink's port; or its backlog drops: net.core.netdev_max_backlog",
     "capture_incomplete": "raise capture_buffer_kib, or use a faster sink; loss is from the sink's counters",
     "clock_stepped": "let NTP slew the clock instead of stepping it, and keep the node from sleeping; repeat the run",
     "not_observed": "the reason says what the node could not report, and why; fix that",
