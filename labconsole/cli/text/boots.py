@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from labconsole.cli.text.runs import DASH, reason_lines
+from labconsole.experiments.boot.resolution import resolution_s
 from labconsole.experiments.boot.summary import BootPointFound, BootsSummary
 from labconsole.measure.statistics.line_in_blocks import LineInBlocks, OverBlocks
 from labconsole.measure.statistics.set_ups import SetUpMean
@@ -42,6 +43,10 @@ def boot_lines(record: BootRecord) -> list[str]:
     error = "" if record.clock_error_s is None else f" ± {record.clock_error_s * 1e3:.1f} ms"
     spread = "" if record.sd_s is None else f", sd between guests {record.sd_s:.3f} s"
     lines.append(f"  all up after {_seconds(record.startup_s)}{error} by the clock outside{spread}")
+    known_s = resolution_s(record.guests, record.clock_error_s)
+    if record.startup_s is not None:
+        steps = "by how much is not known" if known_s is None else f"by {known_s:.3f} s at most"
+        lines.append(f"  they may have been up earlier, {steps}: their ways to the timekeeper are tried in steps")
     lines.append(f"  by their own word, and the clock of the unit under test, after {_seconds(record.ready_s)}")
     in_order = sorted(record.guests, key=lambda each: (each.mark_s is None, each.mark_s or 0.0))
     lines += [f"  {_guest_line(each)}" for each in in_order[:MAX_GUESTS]]

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import NamedTuple
 
+from labconsole.experiments.boot.figures import latest_s
+from labconsole.experiments.boot.resolution import resolution_s
 from labconsole.measure.statistics.effects import Effect, Word, equivalence_p, word
 from labconsole.measure.statistics.line_in_blocks import LineInBlocks
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
@@ -37,8 +39,9 @@ class SeriesKey(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BootPointFound:
     """A point. ``startup_s`` by the clock outside, ``ready_s`` by the UUT's, ``first_s`` of the first guest; ``sd_s``:
-    the deviation between the guests of a trial; ``*_bytes``: of all guests, by each witness. ``left_out``: trials that
-    do not enter, by the code that keeps them out. ``boot_ids``: of those that enter.
+    the deviation between the guests of a trial; ``resolution_s``: how far off the time of the coarsest trial may be,
+    None: of one that is not known; ``*_bytes``: of all guests, by each witness. ``left_out``: trials that do not
+    enter, by the code that keeps them out. ``boot_ids``: of those that enter.
     """
 
     key: SeriesKey
@@ -47,6 +50,7 @@ class BootPointFound:
     ready_s: SetUpMean | None
     first_s: SetUpMean | None
     sd_s: SetUpMean | None
+    resolution_s: float | None
     used_bytes: SetUpMean | None
     pss_bytes: SetUpMean | None
     cgroup_bytes: SetUpMean | None
@@ -241,6 +245,7 @@ def _point(key: SeriesKey, guests: int, every: Sequence[BootRecord], entered: Se
         ready_s=mean(_ready),
         first_s=mean(_first),
         sd_s=mean(_deviation),
+        resolution_s=latest_s([resolution_s(each.guests, each.clock_error_s) for each in entered]),
         used_bytes=mean(_used),
         pss_bytes=mean(_pss),
         cgroup_bytes=mean(_cgroup),

@@ -153,6 +153,18 @@ def test_memory_of_guests_that_differs_confirms_that_tools_do(tmp_path: Path, bo
     assert [(row["about"], row["word"]) for row in found] == [("memory of each guest, hot start", "confirmed")]
 
 
+def test_memory_of_two_blocks_decides_nothing_and_says_why(tmp_path: Path, boots: Any) -> None:
+    store = f"sqlite:///{tmp_path / 'boots.sqlite'}"
+    with open_store(store) as opened:
+        for record in boots({"lxc": 20, "uml": 60}):
+            if record.plan.block < 3:
+                opened.save_experiment(BOOT, record)
+    found = rows(reported(store, tmp_path / "out", "--reference", "quetier"), "quetier-abstract-memory")
+    assert [(row["finding"], row["word"]) for row in found] == [
+        ("lxc: too few blocks; uml: too few blocks", "not decided")
+    ]
+
+
 @pytest.fixture
 def boots() -> Any:
     """Starts of 1, 2 and 5 guests, each of which takes so many MiB; ten blocks."""

@@ -102,6 +102,7 @@ def times(material: Material) -> Table | None:
                 *_interval(mean),
                 None if ready is None else ready.mean,
                 None if own is None else own.mean,
+                each.resolution_s,
                 None if mean is None else mean.trials,
                 out,
                 *tested_on(each.key, summary.testbeds),
@@ -115,6 +116,7 @@ def times(material: Material) -> Table | None:
                 _words(mean, 1.0, 3),
                 _words(ready, 1.0, 3),
                 UNKNOWN if own is None else number(own.mean, 3),
+                UNKNOWN if each.resolution_s is None else number(each.resolution_s, 4),
                 UNKNOWN if mean is None else str(mean.trials),
                 out or "none",
             )
@@ -131,15 +133,18 @@ def times(material: Material) -> Table | None:
             "ci_high_s",
             "ready_s",
             "between_guests_sd_s",
+            "resolution_s",
             "trials",
             "left_out_codes",
             *TESTED_ON,
         ),
         rows=tuple(rows),
-        headings=("platform", "start", "guests", "s", "by their word", "sd s", "trials", "left out"),
+        headings=("platform", "start", "guests", "s", "by their word", "sd s", "known to s", "trials", "left out"),
         shown=tuple(shown),
         note=f"{CLOCK}; mean ± half the 95 % interval over trials, each of which starts all guests anew. By their "
-        "word: READY on their consoles, by the clock of the unit under test; sd: between guests. Only valid trials "
+        "word: READY on their consoles, by the clock of the unit under test; sd: between guests. Known to: how far off "
+        "the time of the coarsest trial may be, as the clocks were compared and as guests look for the timekeeper in "
+        "steps (installed ones: as the way into them is tried in steps); no interval contains it. Only valid trials "
         "enter, of each the newest.",
     )
 

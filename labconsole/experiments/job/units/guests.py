@@ -215,7 +215,8 @@ def table(material: Material) -> Table | None:
         note="Least squares within each block that has all numbers of guests; means over blocks, with 95 % intervals "
         "(Student's t over blocks); where all work, of the slowest guest. Flat: the slope's interval lies within ± 5 % "
         "of the time alone per 100 guests; grows: it excludes zero; faster than linear: so does that of the bend, the "
-        "quadratic term. No interval, and no claim, of fewer than three blocks or numbers of guests. "
+        "quadratic term. No interval, and no claim, of fewer than three blocks or numbers of guests. Adjusted for "
+        "nothing: of twenty rows without growth one may grow by chance. "
         "Deviation between guests and Jain's index of one over their times are those of the most guests.",
     )
 
