@@ -33,7 +33,8 @@ class GuestStarted(Message):
 class StartGuest(Request[GuestStarted], op="guest.start"):
     """Start a guest, whose console is the program's standard input and output; it ends with the agent.
 
-    ``ready`` is what its console prints when it is up.
+    ``ready`` is what its console prints when it is up. ``own_session`` false: it stays in the agent's session, for
+    kernels that share processors by session (autogrouping).
     """
 
     guest: Word
@@ -41,6 +42,7 @@ class StartGuest(Request[GuestStarted], op="guest.start"):
     ready: Word
     timeout_s: Wait
     namespace: Optional[Word] = None
+    own_session: Optional[bool] = None
 
 
 class GuestAnswer(Message):

@@ -117,15 +117,18 @@ def _told_of_busybox(name: str) -> Iterator[None]:
         raise AgentError(exc.node, why, code=NO_BUSYBOX) from exc
 
 
-async def open_shell(uut: AgentLink, name: str, argv: Sequence[str], *, namespace: str = "", loop: str = LOOP) -> Ask:
+async def open_shell(
+    uut: AgentLink, name: str, argv: Sequence[str], *, namespace: str = "", loop: str = LOOP, own_session: bool = True
+) -> Ask:
     """Start the shell that ``argv`` leads to (``lxc-attach -n X --``; empty: the UUT's own), under ``name``.
 
-    ``namespace``: one that the agent made, which it runs in. It ends with the agent, or by ``close_shell``. Raises
-    NodeError.
+    ``namespace``: one that the agent made, which it runs in; not ``own_session``: all such are one session, the
+    agent's. It ends with the agent, or by ``close_shell``. Raises NodeError.
     """
     start = StartGuest(
-        guest=name, argv=[*argv, "sh", "-c", loop], ready=READY, timeout_s=OPEN_S, namespace=namespace or None
-    )
+        guest=name, argv=[*argv, "sh", "-c", loop], ready=READY, timeout_s=OPEN_S, namespace=namespace or None,
+        own_session=None if own_session else False,
+    )  # fmt: skip
     with _told_of_busybox(name):
         await uut.ask(start, timeout_s=OPEN_S + 10)
     return ask_on_console(name)

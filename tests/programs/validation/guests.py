@@ -40,6 +40,12 @@ PAIRS = 3
 """Of a job alone and one on a part of a processor, next to each other, of whose ratios a row takes the median: where the
 machine is itself a guest, single ones were up to 15 % off, either way."""
 
+AT_WORK = {20: "1500", 100: "1000"}
+"""Guests that all use the processor, and digits of the square root of 2 that each finds."""
+
+OWN_S = 2.0
+"""What a trial of 20 guests may take beside their boot and their work."""
+
 SLOWED = 6
 """An instruction takes 2^6 ns of the guest's time, which is not how long it takes."""
 
@@ -118,18 +124,20 @@ def known_times(deadline: Deadline) -> Table:
     table.summary = (
         "By the clock outside. The parts of a processor are control groups', which labconsole sets; what a job takes with "
         f"a part of one follows by hand. Those of a quota are the median of {PAIRS} pairs with the job alone, all other rows "
-        "one trial."
+        "one trial. Of guests that all use the processor each has its part of all that there are; *beside boot and work* is what "
+        "is left of a trial without its longest job."
     )
     rows: list[tuple[str, RowMaker]] = [
         *((platform, _waits) for platform in PLATFORMS),
         *((platform, _quota) for platform in PLATFORMS),
         *((platform, _weights) for platform in PLATFORMS),
         *((platform, _isolation) for platform in ("raw", *PLATFORMS)),
+        ("container", _at_work),
         ("qemu-icount", _wrong_clock),
         *((platform, _lost_mark) for platform in PLATFORMS),
     ]
     try:
-        with _testbed("j", ("raw", *PLATFORMS)) as (name, hosts):
+        with _testbed("j", ("raw", "container", *PLATFORMS)) as (name, hosts):
             measure(table, deadline, rows, name, hosts)
     except Exception as exc:
         table.not_done("jobs in guests", exc)
@@ -167,8 +175,9 @@ def _weights(table: Table, platform: str, _: str, hosts: Path) -> None:
 
 
 def _isolation(table: Table, platform: str, _: str, hosts: Path) -> None:
-    """Two sessions of the bare host are shared between as two guests are: Linux groups the processes of each."""
-    _one_and_two(table, platform, hosts, "equal weights", (2.0, 3.0))
+    """The bare host's processor is shared between processes of one user (Quétier et al., 3.1.3), others between guests."""
+    known = (3.0, 3.0) if platform == "raw" else (2.0, 3.0)
+    _one_and_two(table, platform, hosts, "between processes" if platform == "raw" else "equal weights", known)
 
 
 def _one_and_two(table: Table, platform: str, hosts: Path, what: str, known: tuple[float, float], *words: str) -> None:
@@ -181,6 +190,32 @@ def _one_and_two(table: Table, platform: str, hosts: Path, what: str, known: tup
         ("two copies", known[1], sum(second_s) / len(second_s) / alone_s),
     ):
         _row(table, platform, f"{what}, guest with {copies}", times, ratio, SHARE_RATIO * times, "times alone")
+
+
+def _at_work(table: Table, platform: str, _: str, hosts: Path) -> None:
+    """Many guests on few processors: all get their part, and the console needs little for itself."""
+    processors = len(os.sched_getaffinity(0))
+    for guests, digits in AT_WORK.items():
+        size = ("--jobs", "cpu-sqrt2", "--size", digits, "--cpu", "own", "--guests", str(guests))
+        jobs = _taken(hosts, platform, *size, "--working", "one,all")
+        of = {job["requested"]["working"]: job for job in jobs}
+        (alone_s,), times_s = _seconds(of["one"]), _seconds(of["all"])
+        known = guests / processors
+        ratio = sum(times_s) / len(times_s) / alone_s
+        words = f"{guests} guests at work on {processors} processors"
+        _row(table, platform, words, known, ratio, SHARE_RATIO * known, "times alone")
+        if guests == min(AT_WORK):
+            own_s = max(map(_own_s, jobs))
+            table.add(
+                platform, f"{guests} guests, beside boot and work", f"at most {OWN_S:g} s", f"{own_s:.3f} s", "",
+                YES if own_s <= OWN_S else NO, failure=None if own_s <= OWN_S else f"took {own_s:.3f} s",
+            )  # fmt: skip
+
+
+def _own_s(job: Job) -> float:
+    """Of a trial in guests that stand, what is not its longest copy."""
+    begun, ended = (datetime.datetime.fromisoformat(job[key]).timestamp() for key in ("started_at", "finished_at"))
+    return ended - begun - max(copy["outside_s"] for copy in job["copies"])
 
 
 def _wrong_clock(table: Table, platform: str, _: str, hosts: Path) -> None:
