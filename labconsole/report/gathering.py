@@ -25,8 +25,9 @@ from labconsole.report.assembly import Report, assemble
 from labconsole.report.changes import Side
 from labconsole.report.digest import Digest
 from labconsole.report.evaluation import evaluate
-from labconsole.report.gathering_trials import gather_trials, see_trials
+from labconsole.report.gathering_trials import gather_trials
 from labconsole.report.material import Unit
+from labconsole.report.occasions import planned_and_missing, see_trials
 from labconsole.report.planned_trials import OF_TRIALS, noted_plans, planned_trials, selected, trials_of
 from labconsole.report.reference import load_reference
 from labconsole.report.request import ReportRequest
@@ -147,11 +148,8 @@ def side_of(
     planned = missing = 0
     for (plan_hash, fingerprint), facts in digest.planned.items():
         own = [run for run in stored if (run.plan_hash, run.testbed_fingerprint) == (plan_hash, fingerprint)]
-        held = {(run.platform, run.background, run.block) for run in own if run.block}
-        kinds = {each[:2] for each in held}
-        if facts.set_ups is not None:
-            asked = facts.set_ups * len(kinds)
-            planned, missing = planned + asked, missing + max(0, asked - len(held))
+        asked, lacking = planned_and_missing(own, facts.set_ups)
+        planned, missing = planned + asked, missing + lacking
     return Side(
         words=words, place=place, kept=kept, admission=admission, digest=digest, planned_set_ups=planned,
         missing_set_ups=missing,

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from labconsole.contracts.measured import MeasuredKind, MeasuredTrial
+from labconsole.contracts.measured import MeasuredKind
 from labconsole.errors import ConfigError, StoreError
-from labconsole.measure.admission import Admission, admit
+from labconsole.measure.admission import admit
 from labconsole.measure.groups import is_search_trial
-from labconsole.model.plan.occasions import AT
 from labconsole.model.query import Query
 from labconsole.model.record.kinds import record_kinds
 from labconsole.model.record.summary import RunFilter, RunSummary
 from labconsole.report.changes import Side
-from labconsole.report.digest import Digest
 from labconsole.report.gathering import digest_of_entered, side_of
-from labconsole.report.gathering_trials import meant_trials, see_trials, stored_trials
+from labconsole.report.gathering_trials import meant_trials, stored_trials
 from labconsole.report.measured_points import newest
-from labconsole.report.sample import KeptRuns, sample
+from labconsole.report.occasions import base_name, incomplete_words, sides_of_trials
+from labconsole.report.sample import sample
 from labconsole.report.selection import require_free
 from labconsole.store.writing import RunStore
 
@@ -38,20 +37,20 @@ def gather_occasions(
     One that is not complete is told and left out: whether it is will not depend on its outcome.
     """
     stored = store.list()
-    of_plan = [run for run in stored if _base(run.plan_name) == plan and run.role != "telemetry"]
+    of_plan = [run for run in stored if base_name(run.plan_name) == plan and run.role != "telemetry"]
     require_free(query, of_plan, allowed=False, offer=False)
     chosen = query.select(of_plan)
     every = stored_trials(store, kinds, stored)
-    trials = newest(trial for trial in every if _base(trial.plan_name) == plan)
+    trials = newest(trial for trial in every if base_name(trial.plan_name) == plan)
     meant = [run for run in chosen if not is_search_trial(run)]
     meant_of_trials = meant_trials(trials, query, {run.run_id for run in chosen})
     if not meant and not meant_of_trials:
         told = [*(run.plan_name for run in stored), *(trial.plan_name for trial in every)]
-        names = sorted({_base(name) for name in told if name})
+        names = sorted({base_name(name) for name in told if name})
         raise ConfigError("no run of such a plan matches", value=plan, allowed=", ".join(names) or "none is saved")
     return [
         *_of_runs(meant, stored, store, on_unreadable, tell),
-        *_of_trials(meant_of_trials, trials, store, tell),
+        *sides_of_trials(meant_of_trials, trials, store.name, tell),
     ]
 
 
@@ -66,14 +65,9 @@ def occasions_by_plan(store: RunStore) -> dict[str, int]:
     for name, started_at in told:
         if name:
             last[name] = max(started_at, last.get(name, ""))
-    many = Counter(map(_base, last))
+    many = Counter(map(base_name, last))
     newest_first = sorted(last, key=lambda name: last[name], reverse=True)
-    return {plan: many[plan] for plan in map(_base, newest_first) if many[plan] > 1}
-
-
-def _base(plan_name: str | None) -> str:
-    """The plan's name without the occasion."""
-    return (plan_name or "").partition(AT)[0]
+    return {plan: many[plan] for plan in map(base_name, newest_first) if many[plan] > 1}
 
 
 def _of_runs(
@@ -97,47 +91,8 @@ def _of_runs(
         digest = digest_of_entered(store, where, kept, on_unreadable)
         side = side_of(words, store.name, kept, admission, digest, own[(plan_hash, fingerprint)])
         if side.missing_set_ups:
-            tell(f"{words} is left out: {side.missing_set_ups} of its {side.planned_set_ups} set-ups are missing")
+            tell(incomplete_words(words, side.planned_set_ups, side.missing_set_ups, "set-ups"))
         elif not side.kept.entered:
             tell(f"{words} is left out: none of its runs enters a mean")
         else:
             yield side
-
-
-def _of_trials(
-    meant: Sequence[MeasuredTrial],
-    every: Sequence[MeasuredTrial],
-    store: RunStore,
-    tell: Callable[[str], None],
-) -> Iterator[Side]:
-    """``every``: of the plan, since a filter makes no occasion incomplete."""
-    groups: dict[tuple[str, str], list[MeasuredTrial]] = {}
-    for trial in meant:
-        groups.setdefault((trial.plan_name, trial.testbed_fingerprint), []).append(trial)
-    for (words, fingerprint), trials in groups.items():
-        planned, missing = _planned_and_missing(
-            [each for each in every if (each.plan_name, each.testbed_fingerprint) == (words, fingerprint)]
-        )
-        if missing:
-            tell(f"{words} is left out: {missing} of its {planned} trials are missing")
-        elif not any(trial.values for trial in trials):
-            tell(f"{words} is left out: none of its trials enters a mean")
-        else:
-            digest = Digest(())
-            see_trials(digest, trials)
-            yield Side(
-                words=words, place=store.name, kept=KeptRuns((), (), {}), admission=Admission((), {}), digest=digest,
-                trials=tuple(trials),
-            )  # fmt: skip
-
-
-def _planned_and_missing(trials: Sequence[MeasuredTrial]) -> tuple[int, int]:
-    """Trials of the points that were begun; searches do not say how many their plan asks for."""
-    held: dict[Hashable, tuple[int, int]] = {}
-    for trial in trials:
-        key = (trial.kind, tuple(sorted(trial.factors.items(), key=lambda factor: factor[0])))
-        planned, there = held.get(key, (0, 0))
-        held[key] = (max(planned, trial.planned or 0), there + 1)
-    return sum(planned for planned, _ in held.values()), sum(
-        max(0, planned - there) for planned, there in held.values()
-    )

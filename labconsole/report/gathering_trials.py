@@ -9,7 +9,6 @@ from typing import Final
 from labconsole.contracts.measured import MeasuredKind, MeasuredTrial
 from labconsole.model.query import Query
 from labconsole.model.record.summary import RunFilter, RunSummary
-from labconsole.report.digest import Digest
 from labconsole.report.measured_points import newest
 from labconsole.report.planned_trials import OF_TRIALS
 from labconsole.store.writing import RunStore
@@ -71,10 +70,3 @@ def _as_run(trial: MeasuredTrial) -> SimpleNamespace:
         emulated=trial.emulated, plan_name=trial.plan_name, uut_kernel=trial.conditions.get("kernel") or "",
         hypervisor=trial.conditions.get("hypervisor") or "",
     )  # fmt: skip
-
-
-def see_trials(digest: Digest, trials: Iterable[MeasuredTrial]) -> None:
-    """Let a digest see what trials that enter say of their nodes, the oldest first."""
-    for trial in sorted(trials, key=lambda each: each.started_at):
-        if trial.values:
-            digest.see_nodes(trial.nodes)

@@ -167,6 +167,18 @@ def test_a_report_on_several_occasions_has_them_as_a_figure_and_tables(tmp_path,
     capsys.readouterr()
 
 
+def test_a_report_leaves_out_the_occasions_that_the_command_does(tmp_path, capsys):
+    stored(tmp_path / "s.sqlite", [60.0, 60.1, 60.2, 60.0, 40.0])
+    with sqlite3.connect(tmp_path / "s.sqlite") as connection:
+        connection.execute("DELETE FROM runs WHERE plan_name = 'nightly@05' AND block > 1")
+    out = tmp_path / "out"
+    assert main(["report", "--store", str(tmp_path / "s.sqlite"), "--out", str(out), "--formats", "csv,md"]) == 0
+    with (out / "occasions.csv").open() as file:
+        assert [row["occasion"] for row in csv.DictReader(file)] == [f"nightly@{day:02}" for day in range(1, 5)]
+    assert "nightly@05 is left out: 2 of its 3 set-ups are missing" in (out / "trends.md").read_text()
+    capsys.readouterr()
+
+
 def test_a_report_on_one_occasion_has_none(tmp_path, capsys):
     stored(tmp_path / "s.sqlite", [60.0])
     out = tmp_path / "out"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -186,3 +187,26 @@ def test_runs_and_trials_of_one_plan_stand_side_by_side(tmp_path, capsys):
     assert [each.get("quantity", "rate") for each in found] == ["rate", "start-up time", "memory used"]
     assert main(["trend", "--store", str(tmp_path / "s"), "--markdown", "nightly"]) == 0
     assert "Boots over occasions" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_report_has_them_as_a_figure_and_tables(tmp_path, kind):
+    keep(tmp_path / "s", on_days(kind, [1.0] * 8 + [1.03] * 8, kernels=["6.1"] * 8 + ["6.6"] * 8)[:-1])
+    out = tmp_path / "out"
+    assert main(["report", "--store", str(tmp_path / "s"), "--out", str(out), "--formats", "svg,csv,md"]) == 0
+    assert ">change</text>" in (out / f"trend-{kind}.svg").read_text()
+    with (out / f"changes-{kind}.csv").open() as file:
+        (row,) = csv.DictReader(file)
+    assert (row["occasion"], "6.1 → 6.6" in row["also_changed"]) == ("nightly@09", True)
+    with (out / f"occasions-{kind}.csv").open() as file:
+        rows = [each for each in csv.DictReader(file) if each["quantity"] == row["quantity"]]
+    assert [each["number"] for each in rows if each["changed"] == "True"] == ["9"]
+    assert len(rows) == 15
+    assert "nightly@16 is left out: 1 of its 8 trials are missing" in (out / f"trends-{kind}.md").read_text()
+
+
+def test_a_report_on_one_occasion_has_none(tmp_path):
+    keep(tmp_path / "s", on_days("job", [1.0]))
+    out = tmp_path / "out"
+    assert main(["report", "--store", str(tmp_path / "s"), "--out", str(out), "--formats", "csv"]) == 0
+    assert not [path.name for path in out.iterdir() if path.name.startswith(("trend", "occasions"))]
