@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
+
 from labconsole.measure.time_histogram import TimeHistogram
 from labconsole.measure.timing import one_way_doubt
 from labconsole.model.record.extension import read_extension
@@ -21,6 +24,10 @@ CLOCK_SET_NS = 1000
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999, "p99.99": 0.9999}
 """Those that are told, as people write them; a field's name leaves out the dot."""
+
+
+TIMES_OF_RUNS = ("delay", "spacing")
+"""Those that tables with a row per run have."""
 
 
 def build_packet_times(
@@ -95,6 +102,32 @@ def told_quantiles(histogram: TimeHistogram, longest_ns: int) -> dict[str, int |
 def quantiles_of(times: Times) -> dict[str, int | None]:
     """What a record tells of them, and the longest."""
     return {**{name: getattr(times, name.replace(".", "")) for name in QUANTILES}, "max": times.max}
+
+
+def times_of_run(streams: Sequence[StreamRecord]) -> dict[str, int] | None:
+    """Packets, quantiles and longest of delay and of spacing over all packets of these streams, by ``delay_p50_ns`` and
+    so on; what is not known of each of them is left out. None: they were not timed.
+    """
+    told = [packet_times(stream) for stream in streams]
+    known = [each for each in told if each is not None]
+    if not known or len(known) < len(told):
+        return None
+    found = {"timed_packets": sum(each.packets for each in known)}
+    for name in TIMES_OF_RUNS:
+        parts: list[Times] = [part for each in known if (part := getattr(each, f"{name}_ns")) is not None]
+        histograms = [histogram for part in parts if (histogram := histogram_of(part)) is not None]
+        if len(histograms) < len(known):
+            continue
+        longest_ns = max(part.max for part in parts)
+        told_ns = told_quantiles(reduce(TimeHistogram.added, histograms), longest_ns)
+        found |= {column_of(name, quantile): ns for quantile, ns in told_ns.items() if ns is not None}
+        found[column_of(name, "max")] = longest_ns
+    return found
+
+
+def column_of(name: str, quantile: str) -> str:
+    """Of a table with a row per run."""
+    return f"{name}_{quantile.replace('.', '')}_ns"
 
 
 def times_by_word(times: PacketTimes) -> dict[str, Times | None]:
