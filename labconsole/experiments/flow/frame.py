@@ -106,21 +106,23 @@ class FramedTaking:
             return {name: each for name, each in found.items() if name in wanted or each.rate_bps is not None}
         return await read_limiters(self._crew.uut, {guests[number].name: queue_name(number + 1) for number in limited})
 
-    async def _indices(self, guests: Sequence[FlowGuest]) -> dict[int, str]:
-        """Of the guests' interfaces on the UUT."""
+    async def _indices(self, guests: Sequence[FlowGuest], limiters: Mapping[str, LimiterSeen]) -> dict[int, str]:
+        """Of the guests' interfaces on the UUT; of a guest whose limiter is an interface, of that."""
         names = {guest.host_interface: guest.name for guest in guests if guest.host_interface is not None}
+        held_by = {name: each.interface for name, each in limiters.items()}
+        names = {held_by.get(guest, interface): guest for interface, guest in names.items()}
         links = (await self._crew.uut.ask(ReadLinks())).links
         return {link.index: names[link.name] for link in links if link.name in names and not link.namespace}
 
     @contextmanager
-    def _showing(
-        self, words: str, guests: Sequence[FlowGuest], watch: SendingWatch, moments: Sequence[tuple[float, str]] = ()
-    ) -> Iterator[None]:
-        """Meanwhile whoever watches sees these words, the guests, and their curves as they come."""
+    def _showing(self, words: str, guests: Sequence[FlowGuest], watch: SendingWatch) -> Iterator[Callable[[], None]]:
+        """Meanwhile whoever watches sees these words, the guests, and their curves as they come; gives what shows them
+        anew.
+        """
         at_work = tuple(PictureGuest(name=guest.name, state=CopyState.WORKS) for guest in guests)
 
         def show() -> None:
-            over_time = watch.shown(moments) if watch.guests else None
+            over_time = watch.shown() if watch.guests else None
             self._bench.show(StepPicture(found=(words,), guests=at_work, over_time=over_time))
 
         def hear(sample: CountersSampled) -> None:
@@ -130,9 +132,9 @@ class FramedTaking:
         show()
         self._bench.stage.on_counters = hear
         try:
-            yield
+            yield show
         finally:
-            self._bench.stage.on_counters = None
+            self._bench.stage.on_counters = self._bench.stage.on_rates = None
 
     def _known(self, member: CrewMember) -> dict[str, Any]:
         """A guest's name, address and MAC, as it turned out to have them."""
