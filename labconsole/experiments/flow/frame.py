@@ -14,7 +14,17 @@ from labconsole.contracts.ports import AgentLink
 from labconsole.engine.crew_attempt import CrewAttempt
 from labconsole.engine.crew_taking import held
 from labconsole.errors import MeasurementError
-from labconsole.experiments.flow.limiters import TOKEN, credit_of, limit_of, queue_name, read_credit, read_limiters
+from labconsole.experiments.flow.figures import HEADER_BYTES
+from labconsole.experiments.flow.limiters import (
+    FULL_PAYLOAD_BYTES,
+    SOCKET_FRAMES,
+    TOKEN,
+    credit_of,
+    limit_of,
+    queue_name,
+    read_credit,
+    read_limiters,
+)
 from labconsole.experiments.flow.live import SendingWatch
 from labconsole.experiments.flow.script import PROGRAM
 from labconsole.model.plan.flows import FlowFactors, FlowPoint
@@ -91,8 +101,15 @@ class FramedTaking:
             if self._crew.crew.nic_credit:
                 found.append(credit_of(guest.host_interface, rate_bps))
             else:
-                found.append(limit_of(guest.host_interface, number + 1, rate_bps))
+                found.append(limit_of(guest.host_interface, number + 1, rate_bps, self._queue_bytes(guest.name)))
         return found
+
+    def _queue_bytes(self, guest: str) -> int | None:
+        """See SOCKET_FRAMES. TCP's sockets are of another kind, and it sends again what was dropped."""
+        payload_bytes = self._point.payload_bytes
+        if self._point.pattern != "out" or not self._standing[guest].in_namespace:
+            return None
+        return None if payload_bytes < FULL_PAYLOAD_BYTES else SOCKET_FRAMES * (payload_bytes + HEADER_BYTES)
 
     async def _limiters(self, guests: Sequence[FlowGuest]) -> dict[str, LimiterSeen]:
         """What the limiters say, read back; of guests that are to have none, what their NICs' back ends have for them
