@@ -103,10 +103,10 @@ EVALUATIONS = {
     ),
     "isolation": Evaluation(
         document="evaluation-isolation",
-        plans=("local-greedy", "local-disk"),
-        platforms="container,lxc,uml",
+        plans=("local-isolation", "local-greedy", "local-disk"),
+        platforms="container,lxc,uml,qemu-virtio",
         lab=("--link-speed", "100Mbit", "--jobs"),
-        figures=("adamczyk-8", "adamczyk-9"),
+        figures=("adamczyk-5", "adamczyk-6", "adamczyk-7", "adamczyk-8", "adamczyk-9"),
         tables=("flow-sharing",),
         references=(("adamczyk", None),),
     ),

@@ -116,7 +116,7 @@ class InwardTaking(FramedTaking):
             many = (
                 f"{len(guests)} guest{'s are' if len(guests) > 1 else ' is'} sent to for {self._factors.duration_s:g} s"
             )
-            with self._showing(many, guests, SendingWatch(await self._indices(guests), INTO)):
+            with self._showing(many, guests, SendingWatch(await self._indices(guests, {}), INTO)):
                 sent = await unless_stopped(self._bench.stage, self._sent())
             after, counted_after = await self._at_rest(guests)
         for side, snapshots in ((self._seen.before, before), (self._seen.after, after)):
