@@ -72,6 +72,7 @@ async def _tried(args: argparse.Namespace, asked: Sequence[AskedMachine]) -> tup
 def _write(args: argparse.Namespace, asked: Sequence[AskedMachine], wiring: Wiring, proposal: Proposal) -> int:
     from datetime import UTC, datetime
 
+    from labconsole.engine.discovery.hosts_file import write_new
     from labconsole.engine.discovery.hosts_text import HostsNode, hosts_text
 
     if not proposal.streams:
@@ -89,11 +90,7 @@ def _write(args: argparse.Namespace, asked: Sequence[AskedMachine], wiring: Wiri
         found=f"Its cables were found by `labconsole discover` on {datetime.now(UTC):%Y-%m-%d}.",
         defaults={} if args.ssh_config is None else {"ssh_config": str(Path(args.ssh_config).absolute())},
     )  # fmt: skip
-    try:
-        with args.out.open("x", encoding="utf-8") as file:
-            file.write(written)
-    except OSError as exc:
-        raise ConfigError(f"cannot be written: {exc.strerror or exc}", key="--out", value=str(args.out)) from None
+    write_new(args.out, written, key="--out")
     _say(args, [f"{args.out} is written; next: labconsole check --hosts {args.out}"])
     return 0
 
