@@ -92,8 +92,8 @@ def hosts_path(given: Path | None) -> Path:
     path = given or DEFAULT_INVENTORY
     if not path.exists():
         hint = "" if given is not None else (
-            "; use --hosts FILE, or run `labconsole discover` to make one of your machines, or `labconsole demo` for a "
-            "testbed on this machine"
+            "; use --hosts FILE, or run `labconsole discover` to make one of your machines, `labconsole init` for "
+            "a blank one, or `labconsole demo` for a testbed on this machine"
         )  # fmt: skip
         raise ConfigError(f"no such file{hint}", file=str(path))
     return path

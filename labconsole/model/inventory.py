@@ -110,6 +110,8 @@ class Endpoint(BaseModel):
 
 
 def _endpoint(value: Any) -> Any:
+    if value is None:
+        raise ValueError("is empty | allowed: node/interface, such as src1/eth1")
     if isinstance(value, str):
         node, slash, interface = value.partition("/")
         if not slash or not NAME.match(node):
