@@ -1,0 +1,28 @@
+"""What runs on a source: Python 3.9, the standard library, and the contract."""
+
+import socket
+
+from labconsole.agent.sending.contract import StreamJob
+
+VERSION = "1"
+
+
+def prepare(job: StreamJob) -> socket.socket:
+    """A socket on the stream's interface, which receives nothing."""
+    opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+    opened.bind((job.interface, 0))
+    return opened
+
+
+def send(job: StreamJob, opened: socket.socket) -> None:
+    """Whatever is due, frame by frame, then sleep until the next one is."""
+    while job.more():
+        if not job.due():
+            job.sleep()
+            continue
+        try:
+            opened.send(job.frame())
+        except BlockingIOError:
+            job.refused()
+            continue
+        job.sent(1)
