@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -18,9 +19,15 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Final
+from typing import Any, Final
+
+from pydantic import BaseModel, ValidationError
 
 from labconsole import plugins
+from labconsole.errors import ConfigError
+from labconsole.model.complaint import complaint
+from labconsole.model.strict import StrictModel
+from labconsole.model.yaml_file import key_text
 
 PACKAGE: Final = "generators"
 BUILT_IN: Final = ("auto", "pktgen", "afpacket")
@@ -28,6 +35,9 @@ CONTRACT: Final = "labconsole.agent.sending.contract"
 """The one module of labconsole that node code may import."""
 
 MAX_NODE_BYTES: Final = 65_536
+MAX_OPTIONS: Final = 100
+"""Characters: they stand in the record beside version and hash."""
+
 NODE_PYTHON: Final = (3, 9)
 NEWER_MODULES: Final = frozenset({"tomllib", "annotationlib", "compression"})
 """Of the standard library since Python 3.9."""
@@ -39,12 +49,17 @@ _WORD = re.compile(r"[a-z][a-z0-9_]{0,29}\Z")
 _TAKEN: ContextVar[bool] = ContextVar("generators of elsewhere are taken", default=False)
 
 
+class NoOptions(StrictModel):
+    """Nothing can be said."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneratorInfo:
     """What a generator of another package says about itself.
 
     ``node``: the module of its own package that runs on nodes. ``programs`` it runs there, which `labconsole check`
-    looks for; ``needs``: what the node's kernel must have, in words for people.
+    looks for; ``needs``: what the node's kernel must have, in words for people. ``Options``: what hosts.yaml may say
+    under ``generators``; all of it goes to the node and into the record, as one short text.
     """
 
     name: str
@@ -52,6 +67,7 @@ class GeneratorInfo:
     node: str
     programs: tuple[str, ...] = ()
     needs: str = ""
+    Options: type[BaseModel] = NoOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +116,33 @@ def refused_generator(name: str) -> str | None:
     except plugins.PluginError as exc:
         return str(exc)
     return None
+
+
+def generator_options(name: str, given: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """What a generator is told, as JSON with what was left out; None: it has no options. ``given``: of hosts.yaml.
+
+    Raises ConfigError for an option that it does not know, or a value that it refuses, and PluginError.
+    """
+    if name in BUILT_IN or (_TAKEN.get() and name not in generator_names()):
+        return None
+    model = load_generator(name).about.Options
+    try:
+        told = model.model_validate(given.get(name, {}))
+    except ValidationError as exc:
+        problem = exc.errors(include_url=False)[0]
+        message, allowed = complaint(problem)
+        if problem["type"] == "extra_forbidden":
+            message, allowed = f"unknown option of generator {name}", ", ".join(model.model_fields) or "(none)"
+        where, value = key_text(("generators", name, *problem["loc"])), problem.get("input")
+        value = None if isinstance(value, dict | list) else value
+        raise ConfigError(message, key=where, value=value, allowed=allowed) from None
+    if not model.model_fields:
+        return None
+    text = json.dumps(told.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+    if len(text) > MAX_OPTIONS:
+        words = f"is too much: {len(text)} characters as JSON"
+        raise ConfigError(words, key=f"generators.{name}", allowed=f"at most {MAX_OPTIONS}")
+    return text
 
 
 @cache

@@ -184,6 +184,9 @@ class Inventory(StrictModel):
     streams: tuple[Stream, ...] = Field(min_length=1)
     platforms: dict[Name, Platform] = Field(min_length=1)
     defaults: Defaults = Defaults()
+    generators: dict[Generator, dict[str, Any]] = Field(default_factory=dict)
+    """Options of generators of other packages, which check them."""
+
     _file: Path | None = PrivateAttr(default=None)
     _lines: Any = PrivateAttr(default=None)
 

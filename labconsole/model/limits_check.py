@@ -13,7 +13,7 @@ from labconsole.model.design_point import (
     OBSERVE,
     DesignPoint,
 )
-from labconsole.model.generator import generator_names, refused_generator
+from labconsole.model.generator import generator_names, generator_options, refused_generator
 from labconsole.model.inventory import Inventory
 from labconsole.units import format_rate_bps, format_target
 
@@ -53,6 +53,11 @@ def refusals(request: DesignPoint, inventory: Inventory, *, where: str = "") -> 
         yield refuse("background", "is not a background load", request.background, ", ".join(BACKGROUNDS))
     if (words := refused_generator(request.generator)) is not None:
         yield refuse("generator", words, request.generator, ", ".join(generator_names()))
+    else:
+        try:
+            generator_options(request.generator, inventory.generators)
+        except ConfigError as exc:
+            yield exc
     if request.observe not in OBSERVE:
         yield refuse("observe", "is not a way to observe", request.observe, ", ".join(OBSERVE))
     enough = 1 <= request.sources <= len(inventory.streams)

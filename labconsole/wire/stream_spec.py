@@ -31,6 +31,7 @@ class StreamSpec(Message):
     """What one stream is to send. pkt_size_bytes is without the frame check sequence; delay_ns 0 means no delay.
 
     ``destinations``: how many addresses, from sink_ip on, the frames go to in turn; None: to sink_ip alone.
+    ``options``: of a plug-in's generator, as JSON.
     """
 
     stream: Word
@@ -49,6 +50,7 @@ class StreamSpec(Message):
     max_count: Whole
     cpus: Optional[Annotated[List[Count], Most(MAX_CPUS)]] = None
     destinations: Optional[Whole] = None
+    options: Optional[Word] = None
 
     @property
     def last_ip(self) -> str:

@@ -103,6 +103,7 @@ def test_its_driver_is_measured_its_exporter_exports_and_its_unit_reports(testbe
 def test_its_generator_sends_and_what_is_stored_outlives_the_package(testbed, installed, tmp_path):
     store, hosts, plan = str(tmp_path / "runs.sqlite"), tmp_path / "hosts.yaml", tmp_path / "plan.yaml"
     hosts.write_text(testbed.hosts_file.read_text().replace("generator: auto", "generator: steady"))
+    hosts.write_text(hosts.read_text() + "generators:\n  steady: {burst: 4}\n")
     plan.write_text(
         "plan: toys\nplatforms: [raw]\nframe_sizes: [64]\ntargets: [5Mbit]\nduration_s: 0.5\nsettle_s: 0\n"
         "generator: steady\n"
@@ -113,7 +114,7 @@ def test_its_generator_sends_and_what_is_stored_outlives_the_package(testbed, in
     (stream,) = json.loads(run.stdout)["streams"]
     code = (OUTSIDE / "labconsole_outside" / "steady_node.py").read_bytes()
     assert stream["generator"] == "steady"
-    assert stream["generator_version"] == f"1 sha256:{hashlib.sha256(code).hexdigest()}"
+    assert stream["generator_version"] == f'1 sha256:{hashlib.sha256(code).hexdigest()} {{"burst":4}}'
     assert stream["generator_packets"] == stream["measured_packets"] == stream["intended_packets"] == 14205
     assert (stream["loss_packets"], stream["sequence"]["lost_runs"]) == (0, {})
     replayed = labconsole(installed, "replay", str(plan), *on)
@@ -121,6 +122,12 @@ def test_its_generator_sends_and_what_is_stored_outlives_the_package(testbed, in
     checked = labconsole(installed, "check", *on, "--json")
     found = [each for each in map(json.loads, checked.stdout.splitlines()) if each.get("id") == "tools.generator"]
     assert [each["evidence"] for each in found] == ["steady, a plug-in: one frame per system call; needs AF_PACKET"]
+
+    hosts.write_text(hosts.read_text().replace("burst: 4", "burst: 99"))
+    wrong = labconsole(installed, "run", *on)
+    assert wrong.returncode == 2
+    assert "generators.steady.burst: " in wrong.stderr
+    hosts.write_text(hosts.read_text().replace("burst: 99", "burst: 4"))
 
     # One that counts what was never sent makes the run invalid; one that does not import sends nothing.
     boasts = labconsole(installed, "run", *on, "--duration", "1", "--generator", "boastful", "--json")

@@ -10,8 +10,9 @@ It may have a text ``VERSION``. Whatever it raises ends its stream with these wo
 
 from __future__ import annotations
 
+import json
 import time
-from typing import Any
+from typing import Any, Dict
 
 from labconsole.agent.processes.armed import NAP_NS
 from labconsole.agent.sending import sendpath
@@ -35,6 +36,8 @@ class StreamJob:
     def __init__(self, spec: StreamSpec, shared: Shared) -> None:
         self.spec = spec
         self.interface, self.delay_ns = spec.interface, spec.delay_ns
+        self.options: Dict[str, Any] = json.loads(spec.options or "{}")
+        """What hosts.yaml says, checked by the plug-in's own ``Options``."""
         self.total, self.planned = spec.planned_packets()
         self.template = template_of(spec)
         """Makes frames, one by one or in a FrameRing of labconsole.packets.frame."""

@@ -175,7 +175,8 @@ class OutsideBackend(AfPacketBackend):
         return GroupLeader(lambda side: send_outside(name, spec, shared, side))
 
     def _version(self, shared: Shared) -> str:
-        return ("%s sha256:%s" % (shared.said, self._sha256)).strip()
+        options = next((spec.options for spec, mine, _ in self._streams if mine is shared), None)
+        return " ".join(filter(None, (shared.said, "sha256:%s" % self._sha256, options)))
 
     def _burst_packets(self, spec: StreamSpec) -> Optional[int]:
         return None

@@ -15,9 +15,10 @@ def prepare(job: StreamJob) -> socket.socket:
 
 
 def send(job: StreamJob, opened: socket.socket) -> None:
-    """Whatever is due, frame by frame, then sleep until the next one is."""
+    """Whatever is due, frame by frame, once a burst of it is; then sleep."""
+    burst = job.options["burst"]
     while job.more():
-        if not job.due():
+        if job.due() < min(burst, job.total - job.sent_packets):
             job.sleep()
             continue
         try:

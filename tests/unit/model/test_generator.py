@@ -15,6 +15,7 @@ from labconsole.model.generator import (
     MAX_NODE_BYTES,
     code_trouble,
     generator_names,
+    generator_options,
     generators_of_elsewhere,
     load_generator,
 )
@@ -162,3 +163,32 @@ def test_the_kit_imports_node_code_as_a_node_does(tmp_path: Path) -> None:
             check_generator(bad, "bad")
         with pytest.raises(AssertionError, match="toys.sad_node cannot be imported on a node: KeyError"):
             check_generator(sad, "sad")
+
+
+def test_options_are_checked_at_home_and_told_whole(tmp_path: Path) -> None:
+    asks = (
+        "from pydantic import BaseModel, Field\nclass Options(BaseModel, extra='forbid'):\n"
+        "    burst: int = Field(default=1, ge=1, le=64)\n    mode: str = 'even'\n"
+    )
+    with plugged_generators(tmp_path / "site", {"toy": HONEST, "plain": HONEST}):
+        file = tmp_path / "site" / "toys" / "toy.py"
+        file.write_text(asks + file.read_text().replace('node="', 'Options=Options, node="'))
+        assert generator_options("toy", {"toy": {"burst": 4}}) == '{"burst":4,"mode":"even"}'
+        assert generator_options("plain", {}) is None
+        assert generator_options("pktgen", {}) is None
+        with pytest.raises(ConfigError, match=r"generators.toy.burst: .*got 99"):
+            generator_options("toy", {"toy": {"burst": 99}})
+        with pytest.raises(ConfigError, match=r"generators.toy.depth: unknown option of generator toy"):
+            generator_options("toy", {"toy": {"depth": 1}})
+        with pytest.raises(ConfigError, match=r"generators.plain.depth: unknown option .*allowed: \(none\)"):
+            generator_options("plain", {"plain": {"depth": 1}})
+        with pytest.raises(ConfigError, match=r"generators.toy: is too much: 124 characters as JSON"):
+            generator_options("toy", {"toy": {"mode": "x" * 103}})
+        inventory = make_inventory(defaults={"generator": "toy"}, generators={"toy": {"burst": 99}})
+        with pytest.raises(ConfigError, match="generators.toy.burst"):
+            load_plan(_plan(tmp_path), inventory)
+
+
+def _plan(directory: Path) -> Path:
+    (directory / "plan.yaml").write_text(PLAN)
+    return directory / "plan.yaml"
