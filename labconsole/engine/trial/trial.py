@@ -31,6 +31,7 @@ from labconsole.engine.trial.sources import Sources
 from labconsole.engine.trial.window import Readings, ports_by_node
 from labconsole.errors import Aborted, LabError, LeaseTaken, MeasurementError, NodeError, NodeLost
 from labconsole.model.design_point import DesignPoint
+from labconsole.model.generator import generator_options
 from labconsole.model.identity import utc_now
 from labconsole.model.inventory import Inventory
 from labconsole.model.record.run import Environment, Failure
@@ -301,12 +302,12 @@ class Trial:
 
     def _specs(self, node: str) -> list[StreamSpec]:
         cpus, paths = self._inventory.nodes[node].generator_cpus, self._prepared.paths
+        options = generator_options(self._request.generator, self._inventory.generators)
         mine = [(flow, flow.stream.source, paths[flow.stream.name].destination_mac) for flow in self._flows]
         return [
-            stream_spec(flow, interface=source.interface, destination_mac=mac, cpus=cpus)
-            for flow, source, mac in mine
-            if source.node == node
-        ]
+            stream_spec(flow, interface=source.interface, destination_mac=mac, cpus=cpus, options=options)
+            for flow, source, mac in mine if source.node == node
+        ]  # fmt: skip
 
     async def _prepare_generators(self, stack: AsyncExitStack) -> None:
         by_name: dict[str, generator.PreparedStream] = {}

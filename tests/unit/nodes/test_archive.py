@@ -18,7 +18,7 @@ from labconsole.nodes import archive
 
 
 def test_the_same_sources_make_the_same_bytes(own_home: Path) -> None:
-    own, library = archive._own_files(), archive._library_directory()
+    own, library = archive._own_files({}), archive._library_directory()
     assert archive._build(own, library) == archive._build(own, library)
 
 
