@@ -45,8 +45,8 @@ class CurveAxes:
     """``x_ticks``: where x is a factor, its values. ``ideal``: draw the line on which y is x.
 
     ``y_least_step``: between two ticks, such as 1 where y are decades, whose halves are no round numbers.
-    ``moments``: where on x something happened, each an upright line, with its words, if any, above it where there is room;
-    ``levels``: on y, each a line across. Those beyond the points are not drawn.
+    ``moments``: where on x something happened, each an upright line, with its words, if any, above it where they have
+    room; ``levels``: on y, each a line across. Those beyond the points are not drawn.
     """
 
     x_ticks: Sequence[float] = ()
