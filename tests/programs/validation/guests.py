@@ -215,7 +215,8 @@ def _at_work(table: Table, platform: str, _: str, hosts: Path) -> None:
 def _own_s(job: Job) -> float:
     """Of a trial in guests that stand, what is not its longest copy."""
     begun, ended = (datetime.datetime.fromisoformat(job[key]).timestamp() for key in ("started_at", "finished_at"))
-    return ended - begun - max(copy["outside_s"] for copy in job["copies"])
+    longest_s: float = max(copy["outside_s"] for copy in job["copies"])
+    return ended - begun - longest_s
 
 
 def _wrong_clock(table: Table, platform: str, _: str, hosts: Path) -> None:
