@@ -86,7 +86,7 @@ class Agent:
         self._counting = Counting(self._counters, self._outlet.send, lambda quiet: self._leasing.mark_quiet(quiet))
         self._links = Links(self._namespaces, self._counting.links_changed)
         self._reading = Reading(self._namespaces, self._links)
-        self._queues = SharedQueues()
+        self._queues = SharedQueues(self._outlet.offer)
         self._captures = Captures(journal, self._outlet.send, enter)
         self._marking = Marking(self._namespaces, self._outlet.offer)
         self._tracing = Tracing(self._namespaces)

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from labconsole.cli.text.of_guests import KindShown
+    from labconsole.model.query import Query
+    from labconsole.report.trends import PlanTrends
+    from labconsole.store.writing import RunStore
 
 
 def require_terminal(command: str, instead: str) -> None:
@@ -52,4 +55,9 @@ def open_console(hosts: Path, store_url: str | None, *, read_only: bool = False,
 
         return ALL_SHOWN
 
-    return run_console(session, crew_kinds)
+    def trends(plan: str | None, query: Query, store: RunStore) -> PlanTrends:
+        from labconsole.api.trends import read_trends
+
+        return read_trends(plan, query, store)
+
+    return run_console(session, crew_kinds, trends)

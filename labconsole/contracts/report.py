@@ -40,10 +40,11 @@ class PlottedCurve:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One set of axes."""
+    """One set of axes. ``changes``: where along x the curves are cut, each drawn as an upright line."""
 
     title: str
     curves: tuple[PlottedCurve, ...]
+    changes: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

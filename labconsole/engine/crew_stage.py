@@ -46,6 +46,7 @@ from labconsole.wire.counters import CountersSampled, StartCounters
 from labconsole.wire.execution import Execute
 from labconsole.wire.marks import MarkSeen, TimeMark
 from labconsole.wire.message import AgentEvent
+from labconsole.wire.queues import RatesTaken
 
 NETWORK = ipaddress.ip_network("198.18.64.0/18")
 """Of the benchmark network (RFC 2544), what guests and timekeeper have their addresses in."""
@@ -97,6 +98,7 @@ class CrewStage:
         self._guest_processes = guest_processes
         self.on_mark: Callable[[TimeMark], None] | None = None
         self.on_counters: Callable[[CountersSampled], None] | None = None
+        self.on_rates: Callable[[RatesTaken], None] | None = None
         self._stands: tuple[Hashable, list[Undo], StandingCrew | None] | None = None
         self._changing = asyncio.Lock()
         self._owed = OwedRestores(inventory, pool, emit)
@@ -151,11 +153,13 @@ class CrewStage:
         await self._stop.wait()
 
     def hear(self, node: str, event: AgentEvent) -> None:
-        """An agent says something: marks of the timekeeper's are passed on, and the UUT's counters."""
+        """An agent says something: marks of the timekeeper's are passed on, the UUT's counters, and its new rates."""
         if isinstance(event, MarkSeen) and self.on_mark is not None and node == self._stream.sink.node:
             self.on_mark(event.mark)
         elif isinstance(event, CountersSampled) and self.on_counters is not None and node == self.inventory.uut:
             self.on_counters(event)
+        elif isinstance(event, RatesTaken) and self.on_rates is not None and node == self.inventory.uut:
+            self.on_rates(event)
 
     def environment(self, nodes: Iterable[AgentLink]) -> Environment:
         return {"uut": self.inventory.uut, "nodes": node_facts({link.name: link for link in nodes}, self._pool.facts)}

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 from textual import work
@@ -52,6 +52,9 @@ from labconsole.tui.parts.stored_trials import KindOfTrials
 from labconsole.tui.screens import SCREENS, ScreenEntry
 from labconsole.tui.telling import Sections, help_sections, palette
 
+if TYPE_CHECKING:
+    from labconsole.tui.parts.screen import ReadTrends
+
 RUNS_SHOWN = 500
 YOUNG_OBJECTS = 7000
 """How many new ones the garbage collector waits for; those of a hundred nodes' samples would call it all the time."""
@@ -86,11 +89,13 @@ class ConsoleApp(HasActions, RunsSearches, KeysInTurn):
         *,
         alone: bool = False,
         crew_kinds: Callable[[], Sequence[KindOfTrials]] = tuple,
+        read_trends: ReadTrends | None = None,
     ) -> None:
         super().__init__(driver_class=HangUpDriver)
         self.tabs = SCREENS
         self._alone = alone
         self.crew_kinds = crew_kinds
+        self.read_trends = read_trends
         self.settings = settings or Settings()
         self.memory = memory or ConsoleMemory(None)
         self._factory = session_factory
@@ -351,7 +356,11 @@ def places() -> Places:
     return places_with(ConsoleApp, SCREENS)
 
 
-def run_console(session_factory: SessionFactory, crew_kinds: Callable[[], Sequence[KindOfTrials]] = tuple) -> int:
+def run_console(
+    session_factory: SessionFactory,
+    crew_kinds: Callable[[], Sequence[KindOfTrials]] = tuple,
+    read_trends: ReadTrends | None = None,
+) -> int:
     """Run the console until it is left; print what was saved and where. Returns the exit status.
 
     Raises ConfigError when the settings file is wrong.
@@ -365,6 +374,7 @@ def run_console(session_factory: SessionFactory, crew_kinds: Callable[[], Sequen
         ConsoleMemory(memory_path() if settings.remember_set_up else None, theme_path()),
         alone=True,
         crew_kinds=crew_kinds,
+        read_trends=read_trends,
     )
     selector = RestingSelector(app.may_rest)
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:

@@ -14,6 +14,7 @@ from labconsole.engine.crew_step import CrewStep, failure_of
 from labconsole.errors import MeasurementError, TooLittleMemory
 from labconsole.experiments.boot.figures import clock_error_s, deviation_s, latest_s, mark_zero_ns
 from labconsole.experiments.boot.live import guests_started
+from labconsole.experiments.boot.resolution import clock_allowed_s, coarse_notes
 from labconsole.experiments.boot.taking import QUIET_S, BootSeen, BootTaking
 from labconsole.experiments.boot.verdict import judge
 from labconsole.model.identity import new_run_id, utc_now
@@ -81,11 +82,14 @@ class BootStep(CrewStep[BootPoint, BootRecord]):
     def _record(self, seen: BootSeen, bench: Bench, attempt: int) -> BootRecord:
         factors, inventory, point = self.factors, bench.inventory, self.trial.point
         error_s = None if seen.clocks is None else clock_error_s(seen.clocks)
+        marks_s = [each.mark_s for each in seen.guests]
+        allowed_s = clock_allowed_s(latest_s(marks_s))
         verdict = judge(
             seen.observations,
             seen.guests,
             start=point.start,
             clock_error_s=error_s,
+            clock_error_allowed_s=allowed_s,
             files=seen.files,
             timekeeper=seen.timekeeper,
             swapped_pages=seen.swapped_pages,
@@ -93,9 +97,9 @@ class BootStep(CrewStep[BootPoint, BootRecord]):
             limits=self.tolerances,
             inventory=inventory,
         )
-        told: list[Figures] = list(influences(seen.observations, (), inventory.uut))
+        told: list[Figures] = [*influences(seen.observations, (), inventory.uut)]
+        told += coarse_notes(seen.guests, inventory.uut)
         first_ns = min((each.started_ns for each in seen.guests if each.started_ns is not None), default=None)
-        marks_s = [each.mark_s for each in seen.guests]
         return BootRecord(
             boot_id=seen.observations.run_id,
             started_at=seen.observations.started_at,
@@ -117,6 +121,7 @@ class BootStep(CrewStep[BootPoint, BootRecord]):
             clocks=seen.clocks,
             mark_zero_ns=None if seen.clocks is None or first_ns is None else mark_zero_ns(seen.clocks, first_ns),
             clock_error_s=error_s,
+            clock_error_allowed_s=allowed_s,
             guests=seen.guests,
             startup_s=latest_s(marks_s),
             ready_s=latest_s([each.ready_s for each in seen.guests]),

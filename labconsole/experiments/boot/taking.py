@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -31,6 +32,9 @@ from labconsole.wire.marks import SeenMarks, StartMarks, StopMarks, TimeMark
 from labconsole.wire.session import Ping
 
 MARKS = "marks"
+CLOSE_NS, COMPARING_S = 100_000, 0.2
+"""Clocks of two machines are compared until the error is so small, or for so long."""
+
 QUIET_S = 5.0
 """So long after the last guest is up memory is looked at."""
 
@@ -289,17 +293,28 @@ async def _closed(timekeeper: AgentLink) -> SeenMarks | None:
 
 
 async def related_clocks(uut: AgentLink, timekeeper: AgentLink) -> ClocksRelated:
-    """Both compared with the console's anew, all in a few milliseconds. Raises NodeLost."""
-    await asyncio.gather(uut.measure_clock(), timekeeper.measure_clock())
+    """Both compared with the console's anew, one after the other: at once each would wait for the other's answers.
+    Raises NodeLost.
+    """
+    (uut_error_ns, uut_offset_ns), (error_ns, offset_ns) = await _compared(uut), await _compared(timekeeper)
     both = await timekeeper.ask(Ping())
     return ClocksRelated(
-        uut_offset_ns=uut.monotonic_offset_ns,
-        uut_error_ns=uut.clock_error_ns,
-        timekeeper_offset_ns=timekeeper.monotonic_offset_ns,
-        timekeeper_error_ns=timekeeper.clock_error_ns,
+        uut_offset_ns=uut_offset_ns,
+        uut_error_ns=uut_error_ns,
+        timekeeper_offset_ns=offset_ns,
+        timekeeper_error_ns=error_ns,
         timekeeper_monotonic_ns=both.monotonic_ns,
         timekeeper_wall_ns=both.wall_ns,
     )
+
+
+async def _compared(link: AgentLink) -> tuple[int, int]:
+    """Error and offset of its monotonic clock: of what can be asked in a short time the closest."""
+    begun_s, found = time.monotonic(), list[tuple[int, int]]()
+    while not found or (min(found)[0] > CLOSE_NS and time.monotonic() - begun_s < COMPARING_S):
+        await link.measure_clock()
+        found.append((link.clock_error_ns, link.monotonic_offset_ns))
+    return min(found)
 
 
 def _moved(before: MemoryLook, after: MemoryLook) -> int | None:

@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
@@ -21,6 +21,11 @@ from labconsole.model.strict import StrictModel
 
 Working = Literal["one", "all", "one-two"]
 """one: a single guest works; all: every guest does; one-two: the first has one copy of the job, the second two."""
+
+COPIES_OF_ONE_TWO: Final = (1, 2)
+"""Of the first guest and of the second where ``working`` is one-two. They compete unlike, so that a mean over all three
+is the time of neither guest.
+"""
 
 Placing = Literal["same", "own", "any"]
 """same: all guests on one CPU of the UUT; own: one each, in turn; any: as the UUT's scheduler likes."""
@@ -98,7 +103,7 @@ class JobFactors(StrictModel):
     @field_validator("memory_mib")
     @classmethod
     def _room_for_arrays(cls, value: int | None, info: ValidationInfo) -> int | None:
-        copies = 2 if "one-two" in info.data.get("working", ()) else 1
+        copies = max(COPIES_OF_ONE_TWO) if "one-two" in info.data.get("working", ()) else 1
         for wish in info.data.get("jobs", ()) if value is not None else ():
             job = JOBS[wish.job]
             needed = copies * job.arrays * wish.asked_size
@@ -110,7 +115,11 @@ class JobFactors(StrictModel):
     def needed_disk_mib(self, wish: JobWish) -> int:
         """What a job needs of a guest's disk; 0: nothing."""
         disk = JOBS[wish.job].disk
-        return 0 if disk is None else disk.needed_mib(wish.asked_size, copies=2 if "one-two" in self.working else 1)
+        return (
+            0
+            if disk is None
+            else disk.needed_mib(wish.asked_size, copies=max(COPIES_OF_ONE_TWO) if "one-two" in self.working else 1)
+        )
 
     @property
     def crew_disk_mib(self) -> int:
@@ -164,7 +173,7 @@ class JobPoint:
         if self.working == "all":
             return tuple((guest, 1) for guest in range(self.guests))
         if self.working == "one-two":
-            return ((0, 1), (1, 1), (1, 2))
+            return tuple((guest, copy) for guest, many in enumerate(COPIES_OF_ONE_TWO) for copy in range(1, many + 1))
         return ((0, 1),)
 
 

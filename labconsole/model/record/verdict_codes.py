@@ -45,6 +45,7 @@ WEIGHT: dict[str, Literal["invalid", "suspect"]] = {
     "programs_differ": "suspect",
     "not_hot": "suspect",
     "ready_disagrees": "suspect",
+    "clock_coarse": "suspect",
     "buffered_by_host": "suspect",
     "lost_at_source": "suspect",
     "lost_at_sink": "suspect",
@@ -70,6 +71,7 @@ WEIGHT: dict[str, Literal["invalid", "suspect"]] = {
     "counter_froze": "suspect",
     "capture_missing": "suspect",
     "capture_incomplete": "suspect",
+    "untimed_packets": "suspect",
     "clock_stepped": "suspect",
     "not_observed": "suspect",
     "samples_missed": "suspect",
@@ -111,6 +113,7 @@ TITLES: dict[str, str] = {
     "programs_differ": "programs differ",
     "not_hot": "not a hot start",
     "ready_disagrees": "mark and word disagree",
+    "clock_coarse": "clocks compared too coarsely",
     "buffered_by_host": "kept from the disk by a cache",
     "lost_at_source": "lost at the source",
     "lost_at_sink": "lost at the sink",
@@ -136,6 +139,7 @@ TITLES: dict[str, str] = {
     "counter_froze": "counter stood still",
     "capture_missing": "no capture",
     "capture_incomplete": "capture incomplete",
+    "untimed_packets": "packets that were not timed",
     "clock_stepped": "wall clock was set",
     "not_observed": "not everything observed",
     "samples_missed": "samples missing",
@@ -181,6 +185,8 @@ WHAT_TO_DO: dict[str, str] = {
     "buffered_by_host": "the time is one of memory: let the guests' disks bypass the host's cache, or make the job "
     "larger than what caches it",
     "not_hot": "give the unit under test more memory: what the guests start from did not stay in it",
+    "clock_coarse": "run labconsole nearer to the nodes, or leave them a processor: the clocks are compared by its "
+    "round trips, and half of the fastest of them stays open",
     "ready_disagrees": "start fewer guests at once, or look for lost pings: a guest told two times of its start",
     "lost_at_source": "raise the source's queue (txqueuelen, ring) or offer less: these packets never reached the wire",
     "lost_at_sink": "raise the sink's ring or use a faster sink: the unit under test had forwarded these packets",
@@ -214,6 +220,7 @@ WHAT_TO_DO: dict[str, str] = {
     "counter_froze": "this driver's counter is not updated in time or not at all: raise drain_s, or use another driver",
     "capture_missing": "find out why tcpdump did not capture at the sink (run `labconsole check`); loss is from "
     "counters alone",
+    "untimed_packets": "find out who else sends to the sink's port; or its backlog drops: net.core.netdev_max_backlog",
     "capture_incomplete": "raise capture_buffer_kib, or use a faster sink; loss is from the sink's counters",
     "clock_stepped": "let NTP slew the clock instead of stepping it, and keep the node from sleeping; repeat the run",
     "not_observed": "the reason says what the node could not report, and why; fix that",

@@ -20,9 +20,10 @@ def nonces(count: int) -> list[Nonce]:
     return list(found)
 
 
+SEEK_STEP_S = 0.02
 SEEK = (
-    "for each in /proc/sys/net/ipv4/neigh/*; do echo 20 >$each/retrans_time_ms; echo 50 >$each/mcast_solicit; done "
-    "2>/dev/null"
+    f"for each in /proc/sys/net/ipv4/neigh/*; do echo {SEEK_STEP_S * 1000:.0f} >$each/retrans_time_ms; "
+    "echo 50 >$each/mcast_solicit; done 2>/dev/null"
 )
 """Before a mark that is the first packet of all: a bridge takes none before it has seen that the guest's NIC is up, and
 who asked for an address in vain would ask again after a second."""

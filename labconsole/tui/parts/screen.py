@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from textual import on
 from textual.app import ScreenStackError
@@ -29,6 +29,13 @@ from labconsole.tui.console.trail import Trail
 from labconsole.tui.parts.action import Action, HasActions, key_word
 from labconsole.tui.parts.measuring_line import MeasuringLine
 from labconsole.tui.parts.status import Tab, TopBar
+
+if TYPE_CHECKING:
+    from labconsole.model.query import Query
+    from labconsole.report.trends import PlanTrends
+
+    ReadTrends = Callable[[str | None, Query, Any], PlanTrends]
+    """A plan, None: which was measured last; a filter; a store. Blocking. Raises LabError."""
 
 PAUSE = Action(
     "space", "pause", "Freeze", "Freeze the display, or unfreeze it. Recording continues.",
@@ -64,6 +71,11 @@ class Application(Protocol):
     def trail(self) -> Trail: ...
     @property
     def crew_kinds(self) -> Callable[[], Sequence[Any]]: ...
+    @property
+    def read_trends(self) -> ReadTrends | None:
+        """What plans came to on their occasions; None: nobody can tell."""
+        ...
+
     @property
     def hung_up(self) -> bool: ...
     def declared_actions(self) -> list[Action]:

@@ -24,7 +24,7 @@ from tables import NO, YES, Deadline, RowMaker, Table, measure, take
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
 from support.changed_starts import FILL, MIB, TOUCH, TOUCHED_BYTES, with_start
-from support.disk_throttle import BYTES_PER_S, hold_back, limit_of, throttled
+from support.disk_throttle import BYTES_PER_S, hold_back, limit_of, node_throttled, throttled
 from support.live_lab import COMMAND, lab_state, wait_until
 
 PLATFORMS = ("lxc", "uml", "qemu-virtio")
@@ -58,6 +58,7 @@ TRIAL_S = 900.0
 
 START_S, START_ERROR_S = 2.0, {"lxc": 0.1, "uml": 0.3, "qemu-virtio": 0.3}
 START_TIMES = {"lxc": 3, "uml": 5, "qemu-virtio": 5}
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 LARGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 GUEST_MIB = 256
 """Of each guest that fills all of it."""
@@ -65,6 +66,10 @@ GUEST_MIB = 256
 MEMORY_TIMES = 3
 """Trials of either size, of which a row takes the least: one kernel of User-mode Linux in six touches a block of 4 MiB that
 the others leave alone, never one less."""
+
+COLD_BYTES, COLD_TIMES = {"uml": 24 * MIB, "qemu-virtio": 64 * MIB}, 3
+COLD_RATIO = 0.1
+"""How far a cold start's reading may be from what its bytes take."""
 
 READ_MIB = 64
 READ_RATIO = 0.05
@@ -334,7 +339,8 @@ def starts_and_disks(deadline: Deadline) -> Table:
     table.summary = (
         f"Guests that sleep for {START_S:g} s in their start, the shortest of {min(START_TIMES.values())} or {max(START_TIMES.values())} starts, taken in turns, against that of guests "
         f"that do not; what is held at least in {MEMORY_TIMES} trials with guests that fill {TOUCHED_BYTES // MIB} MiB (User-mode Linux and QEMU: that fill all of their memory, of which one trial gives them 64 MiB more than the other, on a host without transparent large pages); {READ_MIB} MiB read past every cache of a device that "
-        f"the kernel holds to {BYTES_PER_S / 1e6:g} MB/s (for User-mode Linux its host reads ahead: how much of that the job waits for is not known)."
+        f"the kernel holds to {BYTES_PER_S / 1e6:g} MB/s (for User-mode Linux its host reads ahead: how much of that the job waits for is not known); cold starts against hot ones of machines with {COLD_BYTES['uml'] // MIB} and {COLD_BYTES['qemu-virtio'] // MIB} MiB more to load, "
+        f"all of which they read from such a device (of their kernel they read what they need: between nothing and all)."
     )
     try:
         with _testbed("s", ("raw", *PLATFORMS), jobs=True) as (name, hosts):
@@ -342,6 +348,7 @@ def starts_and_disks(deadline: Deadline) -> Table:
                 *((platform, _wait_in_start) for platform in START_ERROR_S),
                 *((platform, _touched) for platform in PLATFORMS),
                 *((platform, _throttled) for platform in PLATFORMS),
+                *((platform, _cold) for platform in COLD_BYTES),
             ]
             known = lab.status(name)
             assert known is not None
@@ -365,10 +372,10 @@ class Starts:
     directory: Path
 
     @contextmanager
-    def changed(self, platform: str, line: str) -> Iterator[Path]:
-        """The inventory with guests that do something more in their start."""
+    def changed(self, platform: str, line: str, more_bytes: int = 0) -> Iterator[Path]:
+        """The inventory with guests that do or have something more in their start."""
         with tempfile.TemporaryDirectory(dir=self.directory) as directory:
-            yield with_start(self.hosts, Path(directory), platform, line)
+            yield with_start(self.hosts, Path(directory), platform, line, more_bytes)
 
     def taken(self, hosts: Path, platform: str, *words: str) -> list[Job]:
         """What the command says of each start. Raises RuntimeError when it fails."""
@@ -471,3 +478,20 @@ def _throttled(table: Table, platform: str, starts: Starts) -> None:
     known_s = (least_s + most_s) / 2
     allowed_s = (most_s - least_s) / 2 + READ_RATIO * most_s
     _row(table, platform, f"{READ_MIB} MiB read", known_s, _seconds(job)[0], allowed_s, "s")
+
+
+def _cold(table: Table, platform: str, starts: Starts) -> None:
+    words = ("--start", "cold,hot", "--memory-mib", str(2 * GUEST_MIB))
+    taken: dict[str, list[Job]] = {"cold": [], "hot": []}
+    with (
+        starts.changed(platform, "true", COLD_BYTES[platform]) as hosts,
+        node_throttled(starts.hosts.parent.name, "uut", limit_of(starts.hosts)),
+    ):
+        for _ in range(COLD_TIMES):
+            for each in starts.taken(hosts, platform, *words):
+                taken[each["requested"]["start"]].append(each)
+    cold_s, hot_s = (min(each["startup_s"] for each in taken[start]) for start in ("cold", "hot"))
+    least_s = COLD_BYTES[platform] / BYTES_PER_S
+    most_s = sum(file["pages"] for file in taken["cold"][0]["files"]) * PAGE_BYTES / BYTES_PER_S
+    allowed_s = (most_s - least_s) / 2 + COLD_RATIO * most_s
+    _row(table, platform, "a cold start", (least_s + most_s) / 2, cold_s - hot_s, allowed_s, "s more than hot")
