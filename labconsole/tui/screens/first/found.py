@@ -40,7 +40,7 @@ class NodesAtWork(Lines):
         rows: list[list[Span]] = []
         for each in self._asked:
             name = safe(each.name, longest)
-            rows += field(name, self._doing.get(each.name, ""), width, rows=3, label_cells=longest + 2)
+            rows += field(name, self._doing.get(each.name, ""), width, rows=6, label_cells=longest + 2)
         return rows
 
 

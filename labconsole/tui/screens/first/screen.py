@@ -90,7 +90,8 @@ class FirstScreen(ToldScreen):
                 yield Ways()
             yield MachinesForm()
             with Container(id="found"):
-                yield NodesAtWork()
+                with VerticalScroll(id="work-box", can_focus=True):
+                    yield NodesAtWork()
                 with VerticalScroll(id="cables-box", can_focus=True):
                     yield FoundText("cables")
                 with VerticalScroll(id="file-box", can_focus=True) as file:
