@@ -20,6 +20,8 @@ from labconsole.tui.console.first_start import FirstStart
 from labconsole.tui.parts.confirm import Confirm
 from labconsole.tui.parts.help import Help
 from labconsole.tui.screens.check.screen import CheckScreen
+from labconsole.tui.screens.first.found import FoundText
+from labconsole.tui.screens.first.machines import MachineRow, TypedField
 from labconsole.tui.screens.first.screen import FirstScreen
 from support.driven_console import SIZES, picture, shown, text, until
 from support.fake_lab_session import LabSession
@@ -80,7 +82,10 @@ async def test_machines_are_typed_in_found_written_and_checked(size: tuple[int, 
     async with started(tmp_path, size, nodes) as first:
         await first.machines()
         await first.pilot.press("enter")
-        await first.shown("Send 5 frames from each of these 4 ports?", "dut1: eth1 (ixgbe), eth2 (ixgbe, down)")
+        await first.shown("Send 5 frames from each of these 4 ports?")
+        (page,) = (each for each in first.app.screen_stack if isinstance(each, FirstScreen))
+        told = ["".join(part for part, _ in row) for row in page.query_one("#cables", FoundText).lines(80)]
+        assert " dut1: eth1 (ixgbe), eth2 (ixgbe, down)" in told
         assert not any(what == "PrepareGenerator" for _, what in nodes.asked)
         nodes.go_on.clear()
         await first.pilot.press("y")
@@ -149,6 +154,20 @@ async def test_rows_come_as_they_are_needed_and_say_roles(tmp_path: Path) -> Non
         await first.pilot.press("n")
         await first.shown("nothing was sent", "Name of testbed")
         assert nodes.let_go == 1
+
+
+async def test_what_is_typed_faster_than_rows_are_made_goes_where_it_belongs(tmp_path: Path) -> None:
+    """Enter comes before the form was told of a change: what follows it would be keys of the console's, such as q."""
+    async with started(tmp_path, (120, 40)) as first:
+        await first.machines("one\ntwo\nthree\n")
+        *_, last = first.app.screen.query(MachineRow).results(MachineRow)
+        login = last.query_one(TypedField)
+        login.value = "four"
+        await login.action_submit()
+        *_, before, new = first.app.screen.query(MachineRow).results(MachineRow)
+        assert (before, first.app.focused) == (last, new.query_one(TypedField))
+        await first.type("q\n")
+        assert new.address == "q"
 
 
 @pytest.mark.parametrize("way", ["escape", "ctrl+q"])

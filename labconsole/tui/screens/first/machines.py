@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator
 
@@ -36,7 +37,7 @@ class TypedField(Field):
         super().__init__(value, prefix=prefix, presets=(), id=id)
 
     async def action_submit(self) -> None:
-        _form(self).go_on(self)
+        await _form(self).go_on(self)
 
     def action_go(self, by: int) -> None:
         _form(self).go_to_row(self, by)
@@ -66,7 +67,8 @@ class MachineRow(Horizontal):
 
     @property
     def address(self) -> str:
-        return self.query_one(Field).value.strip()
+        """Empty, too, while the row is being made."""
+        return "".join(each.value.strip() for each in self.query(Field))
 
     def word(self) -> str:
         """As the command takes it."""
@@ -80,6 +82,7 @@ class MachinesForm(VerticalScroll, can_focus=False):
     def __init__(self) -> None:
         super().__init__(id="machines")
         self._made = 0
+        self._growing = asyncio.Lock()
 
     def _row(self) -> MachineRow:
         role = FIRST_ROLES[self._made] if self._made < len(FIRST_ROLES) else ""
@@ -115,15 +118,20 @@ class MachinesForm(VerticalScroll, can_focus=False):
         yield from self.query(MachineRow).results(MachineRow)
 
     @on(Input.Changed)
-    def grow(self, event: Input.Changed) -> None:
+    async def changed(self, event: Input.Changed) -> None:
         """Another empty row, as soon as the last one is not."""
         event.stop()
-        *_, last = self.rows()
-        if last.address:
-            self.query_one("#rows").mount(self._row())
+        await self._grow()
 
-    def go_on(self, field: TypedField) -> None:
+    async def _grow(self) -> None:
+        async with self._growing:  # once it is made, and not twice
+            *_, last = self.rows()
+            if last.address:
+                await self.query_one("#rows").mount(self._row())
+
+    async def go_on(self, field: TypedField) -> None:
         """To the next machine; from a row that is left empty, to what begins."""
+        await self._grow()  # what is typed next is for that row, and may come before the change was told of
         fields = [row.query_one(Field) for row in self.rows()]
         here = next((at for at, each in enumerate(fields) if each is field), None)
         if here is None:
@@ -135,9 +143,9 @@ class MachinesForm(VerticalScroll, can_focus=False):
 
     def go_to_row(self, widget: Widget, by: int) -> None:
         """The row above or below, in the same column where it has one."""
-        machines: list[list[Widget]] = [[row.query_one(Choice), row.query_one(Field)] for row in self.rows()]
+        machines: list[list[Widget]] = [[*row.query(Choice), *row.query(Field)] for row in self.rows()]
         others = [[self.query_one(name)] for name in ("#become", "#ssh-config", "#testbed", "#discover")]
-        grid: list[list[Widget]] = [*machines, *others]
+        grid: list[list[Widget]] = [row for row in (*machines, *others) if row]
         here = next(at for at, row in enumerate(grid) if widget in row)
         to = here + by
         if 0 <= to < len(grid):
