@@ -46,7 +46,7 @@ NODE_FUNCTIONS: Final = {"prepare": 1, "send": 2}
 """What node code has to define, with how many parameters."""
 
 _WORD = re.compile(r"[a-z][a-z0-9_]{0,29}\Z")
-_TAKEN: ContextVar[bool] = ContextVar("generators of elsewhere are taken", default=False)
+_TAKEN: ContextVar[bool] = ContextVar("plug-ins of elsewhere are taken", default=False)
 
 
 class NoOptions(StrictModel):
@@ -96,13 +96,18 @@ def known_generator(name: str) -> str:
 
 
 @contextmanager
-def generators_of_elsewhere() -> Iterator[None]:
-    """Meanwhile a name that nobody has here is taken, too: what is stored was measured where somebody had it."""
+def of_elsewhere() -> Iterator[None]:
+    """Meanwhile names of plug-ins that nobody has here are taken: what is stored was measured where somebody has."""
     token = _TAKEN.set(True)
     try:
         yield
     finally:
         _TAKEN.reset(token)
+
+
+def taken_from_elsewhere() -> bool:
+    """Whether what is read may name plug-ins that nobody has here."""
+    return _TAKEN.get()
 
 
 def refused_generator(name: str) -> str | None:

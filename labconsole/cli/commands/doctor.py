@@ -88,6 +88,8 @@ def _tried_by() -> dict[str, Callable[[str], object]]:
     from labconsole.experiments.units import OUTSIDE, load_units
     from labconsole.model.generator import PACKAGE as GENERATORS
     from labconsole.model.generator import load_generator
+    from labconsole.model.plan.outside import PACKAGE as EXPERIMENTS
+    from labconsole.model.plan.outside import load_experiment
     from labconsole.model.record.kinds import PACKAGE as KINDS
     from labconsole.model.record.kinds import record_kinds
     from labconsole.platforms.loading import PACKAGE as DRIVERS
@@ -96,7 +98,7 @@ def _tried_by() -> dict[str, Callable[[str], object]]:
 
     return {
         DRIVERS: load_driver, GENERATORS: load_generator, exporters.PACKAGE: exporters.load, OUTSIDE: load_units,
-        KINDS: lambda name: record_kinds()[name],
+        KINDS: lambda name: record_kinds()[name], EXPERIMENTS: load_experiment,
     }  # fmt: skip
 
 

@@ -16,8 +16,8 @@ from labconsole.model.generator import (
     code_trouble,
     generator_names,
     generator_options,
-    generators_of_elsewhere,
     load_generator,
+    of_elsewhere,
 )
 from labconsole.model.inventory import Defaults, load_inventory
 from labconsole.model.limits_check import check_request
@@ -87,7 +87,7 @@ def test_what_is_stored_keeps_its_name_where_nobody_has_it(tmp_path: Path) -> No
     (tmp_path / "plan.yaml").write_text(PLAN)
     with plugged_generators(tmp_path / "site", {"toy": HONEST}):
         plan = load_plan(tmp_path / "plan.yaml")
-    with generators_of_elsewhere():
+    with of_elsewhere():
         assert load_plan(tmp_path / "plan.yaml").hash() == plan.hash()
         check_request(plan.points[0].request, make_inventory())
         with pytest.raises(ValueError, match="known words"):
