@@ -9,6 +9,7 @@ from labconsole.experiments.flow.summary import FlowPointFound, FlowsSummary
 from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.model.record.flow import FlowRecord, ReceiverSeen, RingSeen, SenderSeen
 from labconsole.model.weights import weights_text
+from labconsole.report.effect_words import effect_words
 from labconsole.units import format_rate_bps, format_target
 
 MAX_GUESTS = 20
@@ -189,6 +190,12 @@ def summary_lines(summary: FlowsSummary) -> list[str]:
             attained = "" if guest.attained_ratio is None else f", {_mean(guest.attained_ratio, 1, 4)} of its limit"
             spread = "" if guest.spread_bps is None else f", over bins sd {_mean(guest.spread_bps)}"
             lines.append(f"    {guest.guest}: {_mean(guest.shared_bps)}{spread}{attained}")
+    if summary.compared:
+        lines.append("beside the bare host, paired by block, with the 95 % interval; by Holm over all of these")
+    for each in summary.compared:
+        name, scenario = summary.name_of(each.key), each.key.scenario
+        lines.append(f"  {name}, {each.key.guests} guest{'s' if each.key.guests > 1 else ''}, {scenario}: "
+                     f"{effect_words(each.effect)}, {each.effect.blocks} blocks: {each.said}")  # fmt: skip
     return lines
 
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from labconsole.experiments.flow.figures import bin_rates
 from labconsole.experiments.flow.inward_found import lost_ratios
 from labconsole.experiments.flow.quantities import SharingFound, quantities
+from labconsole.measure.statistics.effects import Effect, Word
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
 from labconsole.measure.trials_of_guests import hypervisor, in_order, newest_trials, uut_kernel, with_points
 from labconsole.model.disk_beside import DiskBeside
@@ -139,14 +140,41 @@ class FlowPointFound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BesideBare:
+    """By what the payload of all guests at a point (``key``) differs from the bare host's (``bare``), with as many
+    processes where that was measured, or else with one. ``adjusted_p``: by Holm over all that is compared;
+    ``equivalent_p``: of two one-sided tests, by Holm over these, within the margin. ``both_full``: both fill the link,
+    so that no more than this can be seen. ``trials``: those that entered, of both sides.
+    """
+
+    key: FlowPointKey
+    bare: FlowPointKey
+    ours_bps: SetUpMean
+    bare_bps: SetUpMean
+    effect: Effect
+    adjusted_p: float | None
+    equivalent_p: float | None
+    margin_ratio: float | None
+    word: Word
+    both_full: bool
+    trials: tuple[str, ...]
+
+    @property
+    def said(self) -> str:
+        """The word, and that it may be the link's."""
+        return f"{self.word}, both fill the link" if self.both_full else self.word
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FlowsSummary:
     """Everything that follows from these trials. ``testbeds``: fingerprint to name. ``superseded``: trials of which a
-    newer one is stored.
+    newer one is stored. ``compared``: empty where nobody asked for it (comparing.py).
     """
 
     points: tuple[FlowPointFound, ...]
     testbeds: Mapping[str, str]
     superseded: int
+    compared: tuple[BesideBare, ...] = ()
 
     def name_of(self, key: FlowPointKey) -> str:
         """The platform, and what tells it from others of this name."""
