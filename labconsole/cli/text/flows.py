@@ -210,6 +210,9 @@ def _point_words(point: FlowPointFound, name: str) -> str:
         words += f", longest dominance {_mean(point.dominant_s, 1, 1)} s"
     if point.during_disk_ratio is not None:
         words += f", {_mean(point.during_disk_ratio, 0.01, 2)} % of before beside the work on the disk"
+    if point.machine_cpu_s_per_gb is not None:
+        whose = "processors" if point.cpu_s_per_gb is not None else "processors, with the machine's other nodes"
+        words += f", {_mean(point.cpu_s_per_gb or point.machine_cpu_s_per_gb, 1, 1)} s of {whose} for each GB"
     words += f", error of weights {_mean(point.weight_error, 1, 4)}" if point.weight_error is not None else ""
     left_out = ", ".join(f"{count} {code}" for code, count in point.left_out.items())
     return words + (f"; left out: {left_out}" if left_out else "")

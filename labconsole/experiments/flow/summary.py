@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from labconsole.experiments.flow.cost import cpu_s_per_gb, machine_cpu_s_per_gb
 from labconsole.experiments.flow.figures import bin_rates
 from labconsole.experiments.flow.inward_found import lost_ratios
 from labconsole.experiments.flow.quantities import SharingFound, quantities
@@ -113,6 +114,7 @@ class FlowPointFound:
 
     ``lost_ratios``: where guests are sent to, what of all that was lost at each place. ``recovered_s``: of trials in
     which the others came back to 95 % after the work on the disk; in ``not_recovered`` they did not while they sent.
+    ``cpu_s_per_gb``: of the unit under test, where its machine hosts nothing else; ``machine_cpu_s_per_gb``: of that.
     ``left_out``: trials that do not enter, by the code that keeps them out; ``flow_ids``: of those that enter.
     """
 
@@ -131,6 +133,8 @@ class FlowPointFound:
     during_disk_ratio: SetUpMean | None
     recovered_s: SetUpMean | None
     not_recovered: int
+    cpu_s_per_gb: SetUpMean | None
+    machine_cpu_s_per_gb: SetUpMean | None
     weight_error: SetUpMean | None
     weight_steps: tuple[WeightStepFound, ...]
     guests: tuple[GuestFound, ...]
@@ -262,6 +266,8 @@ def _point(key: FlowPointKey, every: Sequence[FlowRecord]) -> FlowPointFound:
             for each in entered
             if each.disk is not None
         ),
+        cpu_s_per_gb=mean(lambda record, _: cpu_s_per_gb(record)),
+        machine_cpu_s_per_gb=mean(lambda record, _: machine_cpu_s_per_gb(record)),
         weight_error=mean(lambda record, _: None if record.weights is None else record.weights.mean_error_ratio),
         weight_steps=_weight_steps(key, mean),
         guests=(
