@@ -113,7 +113,7 @@ def flows(deadline: Deadline) -> Table:
     )
     rows: tuple[RowMaker, ...] = (_line, _limit, _limits, _loss, _dominance, _inward)
     wanted_here: list[tuple[str, RowMaker]] = [(p, row) for p in PLATFORMS for row in rows]
-    wanted_here += [("lxc", _weights), ("qemu-virtio", _weights), ("lxc", _socket_full), ("lxc", _killed)]
+    wanted_here += [("lxc", _weights), ("lxc", _socket_full), ("lxc", _killed)]
     try:
         for spec, wanted in ((_containers(), wanted_here), (_machine(), XEN_ROWS)):
             with testbed(spec) as (name, hosts):
