@@ -101,8 +101,8 @@ class Trial:
         by_node = ports_by_node(self._nodes(), ports)
         self._readings = Readings(self.seen, links, by_node, guests, {self._uut: pids})
         sinks = [flow.stream.sink_ip for flow in self._flows]
-        wanted = settings.drop_reasons
-        self._kernel = KernelDropWatch(self.seen, inventory, links, sinks, wanted, request.duration_s)
+        why, of_s = settings.drop_reasons, request.duration_s
+        self._kernel = KernelDropWatch(self.seen, inventory, links, sinks, why, of_s, prepared.inside)
         asked, port = settings.telemetry, by_node[self._uut]
         self._work = ProcessorWatch(self.seen, links[self._uut], self._uut, port, wanted=asked)
         self._timers = PacketTimers(self.seen.flows, self._flows, links, wanted=settings.packet_times)
