@@ -171,7 +171,11 @@ def _key(own: dict[str, bytes], library: Path) -> str:
 
 
 def _build(own: dict[str, bytes], library: Path) -> bytes:
-    files = {name: without_docstrings(source) for name, source in own.items()}
+    # A plug-in's file goes as it is: the record names its digest, and how it is coded is its own affair.
+    files = {
+        name: source if name.startswith(f"{GENERATORS}/") else without_docstrings(source)
+        for name, source in own.items()
+    }
     files["pyroute2/__init__.py"] = b""
     for source in _library_subset(library):
         files[f"pyroute2/{source.relative_to(library).as_posix()}"] = source.read_bytes()

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from labconsole.model.generator import Generator, GeneratorInfo
 from labconsole.nodes import archive
 
 
@@ -71,6 +72,15 @@ class A:
     for name, text in archive._own_files({}).items():
         before, after = (ast.parse(each) for each in (text, archive.without_docstrings(text)))
         assert [*_statements(before)] == [*_statements(after)], name
+
+
+def test_what_a_plug_in_sends_along_is_its_file_byte_for_byte() -> None:
+    """Coded as it likes, with two texts on a line, and the digest at home is the one that the node tells."""
+    code = b'\xef\xbb\xbf"""one"""; """two"""\nVERSION = __doc__\n'
+    made = {"steady": Generator(GeneratorInfo(name="steady", summary="", node="steady_node"), code)}
+    own, library = archive._own_files(made), archive._library_directory()
+    with zipfile.ZipFile(io.BytesIO(archive._build(own, library))) as packed:
+        assert packed.read("labconsole_generators/steady.py") == code
 
 
 def _statements(tree: ast.AST) -> Iterator[tuple[int, str]]:
