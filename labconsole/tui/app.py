@@ -32,6 +32,7 @@ from labconsole.errors import LabError
 from labconsole.model.record.summary import RunSummary
 from labconsole.text.cells import safe
 from labconsole.tui.console import clock, theme
+from labconsole.tui.console.collecting import keep_for_good
 from labconsole.tui.console.first_start import FirstStart
 from labconsole.tui.console.journal import JournalHandler
 from labconsole.tui.console.memory import ConsoleMemory
@@ -58,8 +59,6 @@ if TYPE_CHECKING:
     from labconsole.tui.parts.screen import ReadTrends
 
 RUNS_SHOWN = 500
-YOUNG_OBJECTS = 7000
-"""How many new ones the garbage collector waits for; those of a hundred nodes' samples would call it all the time."""
 
 
 class ConsoleApp(HasActions, RunsSearches, StartsFirst, KeysInTurn):
@@ -211,15 +210,9 @@ class ConsoleApp(HasActions, RunsSearches, StartsFirst, KeysInTurn):
         self.stylesheet.update(self)
 
     def _keep_for_good(self) -> None:
-        """Take what is there now, and stays until the end, out of the garbage collector's sight.
-
-        A full collection walks all that was imported: 60 ms in which no key is answered. Only where the process ends
-        with the console (run_console has switched the collector off): elsewhere nothing would ever be freed.
-        """
+        """Where the process ends with the console; elsewhere nothing would ever be freed."""
         if self._alone:
-            gc.freeze()
-            gc.set_threshold(YOUNG_OBJECTS)
-            gc.enable()
+            keep_for_good()
 
     def may_rest(self) -> bool:
         """Whether what nodes tell may wait until there is more of it."""
