@@ -114,7 +114,7 @@ class _Keeper:
         self._listen()
         self._end_agent()
         kill_descendants()
-        undo_all(reversed(list(self._promised.values())))
+        undo_all(_in_order(self._promised.values()))
         status = self._status
         return os.WEXITSTATUS(status) if status is not None and os.WIFEXITED(status) else KILLED_STATUS
 
@@ -219,6 +219,11 @@ def _children() -> List[int]:
             except (OSError, IndexError):
                 continue  # ended while we looked
     return found
+
+
+def _in_order(promised: Iterable[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """The last first, but what may take its time (a guest that has to shut down) after everything else."""
+    return sorted(promised, key=lambda entry: ("limit_s" in entry, -entry["number"]))
 
 
 def undo_all(entries: Iterable[Dict[str, Any]]) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import Any, Callable, Dict, Optional
+import subprocess
+from typing import Any, Callable, Dict, List, Optional
 
 from labconsole.agent.debug import complain
 from labconsole.agent.processes import linux
@@ -56,5 +57,37 @@ def _pktgen(entry: Entry) -> None:
     pktgen_files.cleanup_ours(**entry.get("arguments", {}))
 
 
-OF_THE_AGENT: Dict[str, Callable[[Entry], None]] = {"path": _path, "pktgen": _pktgen}
+def _started_guest(entry: Entry) -> None:
+    """Ask it to shut down; where that cannot be done, take its power away. One that is off lets both fail."""
+    for argv in _stopping(entry):
+        try:
+            status = _begin(argv).wait(entry["limit_s"])
+        except (OSError, subprocess.SubprocessError) as exc:
+            complain("%s: %s" % (argv[0], exc))
+        else:
+            if status == 0:
+                return
+
+
+def begin_stopping(entry: Entry) -> None:
+    """The first step of that, without waiting for it."""
+    try:
+        _begin(_stopping(entry)[0])
+    except OSError as exc:
+        complain("guest %s: %s" % (entry["guest"], exc))
+
+
+def _stopping(entry: Entry) -> List[List[str]]:
+    return [argv for argv in (entry.get("ask"), entry["kill"]) if argv]
+
+
+def _begin(argv: List[str]) -> "subprocess.Popen[bytes]":
+    from labconsole.agent.processes.children import CHILD_ENVIRONMENT
+
+    null = subprocess.DEVNULL
+    return subprocess.Popen(argv, stdin=null, stdout=null, stderr=null, env=CHILD_ENVIRONMENT, start_new_session=True)
+
+
+STARTED_GUEST = "started_guest"
+OF_THE_AGENT: Dict[str, Callable[[Entry], None]] = {"path": _path, "pktgen": _pktgen, STARTED_GUEST: _started_guest}
 """What the agent promises for itself: no changes that a console asked for, and in no namespace."""

@@ -26,10 +26,10 @@ DTYPES: Final[dict[Kind, str]] = {
 
 
 def frame_of_runs(runs: Sequence[RunSummary]) -> pd.DataFrame:
-    """``runs``: newest first."""
+    """``runs``: oldest first."""
     import pandas as pd
 
-    rows = [row_values(run) | {name: getattr(run, name, None) for name in MORE} for run in reversed(runs)]
+    rows = [row_values(run) | {name: getattr(run, name, None) for name in MORE} for run in runs]
     columns = {}
     for name, kind in (COLUMNS | MORE).items():
         values = [row[name] for row in rows]

@@ -14,6 +14,7 @@ from labconsole.model.record.run import RunRecord
 from labconsole.model.record.summary import RunSummary
 from labconsole.report.assembly import Report
 from labconsole.report.changes import Changes
+from labconsole.store.exporting import ChosenRuns
 from labconsole.store.open import open_store as open_run_store
 from labconsole.store.writing import RunStore
 
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PLACE: Final = "the store"
+
+
+def _leave_out(problem: StoreError) -> None:
+    """Of a record that cannot be read, a frame has what the list of runs has."""
 
 
 class SelectedRuns:
@@ -37,7 +42,8 @@ class SelectedRuns:
 
     def frame(self) -> pd.DataFrame:
         """A row per run, oldest first, by run id. Columns: docs/python.md. What is not known is NA."""
-        return frame_of_runs(self._chosen)
+        rows = ChosenRuns(self._store, self._chosen, _leave_out).rows()
+        return frame_of_runs(rows)
 
     def records(self) -> Iterator[RunRecord]:
         """The whole records, newest first. Raises StoreError for one that cannot be read."""

@@ -22,6 +22,7 @@ from labconsole.bundle.tables import wrong_tables
 from labconsole.errors import ConfigError, LabError, StoreError
 from labconsole.experiments.units import report_units
 from labconsole.measure.recompute.discrepancy import Discrepancy
+from labconsole.model.generator import generators_of_elsewhere
 from labconsole.model.plan.plan import Plan
 from labconsole.model.plan.search import HASH_PREFIX
 from labconsole.model.record.kinds import record_kinds
@@ -192,6 +193,7 @@ def _text(found: Unpacked, name: str, tell: Tell) -> str:
         return ""
 
 
+@generators_of_elsewhere()
 def _origins(found: Unpacked, store: RunStore, tell: Tell) -> None:
     """Inventory and plans are those that the runs name, or the bundle says that it lacks them."""
     from labconsole.model.inventory import load_inventory

@@ -12,7 +12,7 @@ from labconsole.cli.output import complain, json_line, plain_lines
 from labconsole.errors import ConfigError
 
 if TYPE_CHECKING:
-    from labconsole.api.discovering import AskedMachine
+    from labconsole.engine.discovery.machines import AskedMachine
     from labconsole.engine.discovery.proposal import Proposal
     from labconsole.engine.discovery.wiring import Wiring
 
@@ -21,7 +21,7 @@ def discover(args: argparse.Namespace) -> int:
     """With the command's options. 0 when the file is written, 1 when there is nothing to write. Raises LabError."""
     import asyncio
 
-    from labconsole.api.discovering import read_words
+    from labconsole.engine.discovery.machines import read_words
     from labconsole.model.inventory import NAME
 
     asked = read_words(args.machine)
@@ -42,8 +42,9 @@ def discover(args: argparse.Namespace) -> int:
 
 
 async def _tried(args: argparse.Namespace, asked: Sequence[AskedMachine]) -> tuple[Wiring, Proposal] | None:
-    from labconsole.api.discovering import held_nodes, said_roles
+    from labconsole.api.discovering import held_nodes
     from labconsole.cli.text import discovery as text
+    from labconsole.engine.discovery.machines import said_roles
     from labconsole.engine.discovery.probing import probe, read_ports
     from labconsole.engine.discovery.proposal import propose
     from labconsole.engine.discovery.wiring import find_wiring
@@ -72,6 +73,7 @@ async def _tried(args: argparse.Namespace, asked: Sequence[AskedMachine]) -> tup
 def _write(args: argparse.Namespace, asked: Sequence[AskedMachine], wiring: Wiring, proposal: Proposal) -> int:
     from datetime import UTC, datetime
 
+    from labconsole.engine.discovery.hosts_file import write_new
     from labconsole.engine.discovery.hosts_text import HostsNode, hosts_text
 
     if not proposal.streams:
@@ -81,19 +83,16 @@ def _write(args: argparse.Namespace, asked: Sequence[AskedMachine], wiring: Wiri
         )
     if not _agreed(args, f"Write {args.out}?"):
         return 1
-    address = {each.name: each.address for each in asked}
-    nodes = [HostsNode(name, address[name], roles) for name, roles in proposal.roles.items()]
-    nodes.sort(key=lambda node: [each.name for each in asked].index(node.name))
+    nodes = [
+        HostsNode(each.name, each.address, proposal.roles[each.name], each.user, each.port)
+        for each in asked if each.name in proposal.roles
+    ]  # fmt: skip
     written = hosts_text(
         args.testbed, nodes, proposal.streams, become=args.become,
         found=f"Its cables were found by `labconsole discover` on {datetime.now(UTC):%Y-%m-%d}.",
         defaults={} if args.ssh_config is None else {"ssh_config": str(Path(args.ssh_config).absolute())},
     )  # fmt: skip
-    try:
-        with args.out.open("x", encoding="utf-8") as file:
-            file.write(written)
-    except OSError as exc:
-        raise ConfigError(f"cannot be written: {exc.strerror or exc}", key="--out", value=str(args.out)) from None
+    write_new(args.out, written, key="--out")
     _say(args, [f"{args.out} is written; next: labconsole check --hosts {args.out}"])
     return 0
 

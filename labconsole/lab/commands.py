@@ -296,7 +296,8 @@ def _status_of(directory: Path, known: LabFile, *, already_up: bool) -> LabStatu
             counts = control.request(directory, "truth")["interfaces"]
     nodes = []
     for node in lay_out(known.spec, known.index).nodes:
-        lives = bool(alive.get(node.name, {}).get("alive", False))
+        process = "uut" if node.role == "host" else node.name
+        lives = bool(alive.get(process, {}).get("alive", False))
         said = kernel_words(directory / SERIAL_LOG) if node.role == "uut" and not lives else None
         words = alias(known.spec, node.name)
         nodes.append(NodeStatus(node.name, node.role, node.address, SSH_PORT, words, lives, said))

@@ -11,7 +11,7 @@ from pathlib import Path
 from labconsole.lab.guests import domains, uml
 from labconsole.lab.guests.containers import CREW_ROOT, write_containers, write_crew_root
 from labconsole.lab.guests.containers import DIRECTORY as CONTAINERS
-from labconsole.lab.layout import SSH_PORT, Layout
+from labconsole.lab.layout import SSH_PORT, LabNode, Layout, carriers_of
 from labconsole.lab.offers import DISKS, GuestFiles, guest_files, has_crew_root, inventory_lines
 from labconsole.lab.spec import UML, LabSpec
 from labconsole.lab.state import write_private
@@ -90,7 +90,8 @@ def hosts_yaml(spec: LabSpec, layout: Layout, ssh_config_path: str, guest: Guest
     # own server sets PATH itself.
     python = f", python: {_yaml_text(interpreter(spec))}" if spec.ssh_server == "openssh" else ""
     for node in layout.nodes:
-        lines.append(f"  {node.name}: {{address: {alias(spec, node.name)}, roles: [{node.role}]{python}}}")
+        carries = f", carries: {_carried(layout)}" if node.role == "host" else ""
+        lines.append(f"  {node.name}: {{address: {alias(spec, node.name)}, roles: [{node.role}]{python}{carries}}}")
     lines.append("streams:")
     for stream in layout.streams:
         lines += [
@@ -121,6 +122,12 @@ def hosts_yaml(spec: LabSpec, layout: Layout, ssh_config_path: str, guest: Guest
         # Every agent's interpreter starts at the same time, on two emulated processors.
         lines.append(f"  connect_timeout_s: {MACHINE_CONNECT_S:g}")
     return "\n".join(lines) + "\n"
+
+
+def _carried(layout: Layout) -> str:
+    """By which of its interfaces the host of a machine reaches the machine's NICs."""
+    uut: LabNode = next(node for node in layout.nodes if node.role == "uut")
+    return "{" + ", ".join(f"{nic.name}: [{', '.join(carriers_of(nic.name))}]" for nic in uut.interfaces) + "}"
 
 
 def _yaml_text(text: str) -> str:

@@ -13,11 +13,15 @@ from labconsole.lab.spec import LabSpec
 
 SSH_PORT = 2222
 UUT_NUMBER = 200
+HOST_NUMBER = 201
 OWNER_NUMBER = 254
 """Whoever listens on this address of an index owns the index; its connections are not served."""
 
 SINK_OFFSET = 100
 HIGHEST_INDEX = 255
+HOST = "uut-host"
+"""Of a UUT that is a machine: the namespace in which that runs, a node of its own."""
+
 UUT_PORTS = 4
 """The paper's UUT has eight ports: streams enter by the first four and leave by the others."""
 
@@ -38,7 +42,7 @@ class LabNode:
     """One node of the lab."""
 
     name: str
-    role: Literal["source", "uut", "sink"]
+    role: Literal["source", "uut", "sink", "host"]
     number: int
     address: str
     interfaces: tuple[LabInterface, ...]
@@ -85,6 +89,11 @@ def address_of(index: int, number: int) -> str:
     return f"127.18.{index}.{number}"
 
 
+def carriers_of(nic: str) -> tuple[str, str, str]:
+    """What leads to a NIC of a UUT that is a machine, on its host: the end of the cable, a bridge, the NIC's tap."""
+    return nic, f"wire-{nic}", f"nic-{nic}"
+
+
 def mac_of(number: int, port: int) -> str:
     """A locally administered address (02:...), the same in every lab: labs share no link."""
     return f"02:1a:bc:00:{number:02x}:{port:02x}"
@@ -99,7 +108,10 @@ def bypass_links(layout: Layout) -> tuple[Link, ...]:
 
 
 def lay_out(spec: LabSpec, index: int) -> Layout:
-    """Nodes src1..N, uut, snk1..N; stream i: src{i}/eth1 - uut/eth{i} - uut/eth{i + max(4, N)} - snk{i}/eth1."""
+    """Nodes src1..N, uut, snk1..N; stream i: src{i}/eth1 - uut/eth{i} - uut/eth{i + max(4, N)} - snk{i}/eth1.
+
+    Where the UUT is a machine its host is a node, too.
+    """
     count = spec.sources
     outward = max(UUT_PORTS, count)
     sources, sinks, entries, exits = [], [], [], []
@@ -135,4 +147,6 @@ def lay_out(spec: LabSpec, index: int) -> Layout:
             LabStream(f"s{i}", f"src{i}/eth1", f"eth{i}", f"eth{i + outward}", f"snk{i}/eth1", source_ip, sink_ip)
         )
     uut = LabNode("uut", "uut", UUT_NUMBER, address_of(index, UUT_NUMBER), (*entries, *exits))
-    return Layout((*sources, uut, *sinks), (*inward_links, *outward_links), tuple(streams))
+    host = LabNode(HOST, "host", HOST_NUMBER, address_of(index, HOST_NUMBER), ())
+    below = (host,) if spec.uut == "machine" else ()
+    return Layout((*sources, uut, *sinks, *below), (*inward_links, *outward_links), tuple(streams))

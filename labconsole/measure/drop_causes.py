@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 from labconsole.model.record.extension import read_extension
-from labconsole.model.record.kernel_drops import EXTENSION, DropsTold
+from labconsole.model.record.kernel_drops import EXTENSION, HOST_EXTENSION, DropsTold
 from labconsole.model.record.run import RunRecord
 from labconsole.units import format_count
 
@@ -94,24 +94,27 @@ CAUSES: dict[tuple[str, str | None], DropCause] = {
 
 def kernel_doubt(record: RunRecord) -> str | None:
     """Why the kernel's words are missing or may be too few, where it was asked; None: it was not, or they are all."""
-    told = record.extensions.get(EXTENSION)
-    if told is None:
-        return None
-    refused = told.get("refused")
+    doubts = [_doubt(record.extensions[name]) for name in (EXTENSION, HOST_EXTENSION) if name in record.extensions]
+    return "; ".join(doubt for doubt in doubts if doubt is not None) or None
+
+
+def _doubt(told: Mapping[str, Any]) -> str | None:
+    refused, of = told.get("refused"), "" if told.get("node") is None else f"on the host {told['node']} "
     if isinstance(refused, dict):
-        return f"it did not say why packets were dropped: {' '.join(str(refused.get('message')).split())}"
+        return f"{of}it did not say why packets were dropped: {' '.join(str(refused.get('message')).split())}"
     if told.get("complete") is not True:
-        return "not every dropped packet was counted with its reason; there may be more than are shown"
+        return f"{of}not every dropped packet was counted with its reason; there may be more than are shown"
     return None
 
 
 def elsewhere_words(record: RunRecord) -> list[str]:
     """What the kernel dropped at no hop of a stream, the most first, a line each."""
-    told = read_extension(record.extensions, EXTENSION, DropsTold)
-    rows = () if told is None else told.elsewhere
+    told = [read_extension(record.extensions, name, DropsTold) for name in (EXTENSION, HOST_EXTENSION)]
+    rows = [(each.node, row) for each in told if each is not None for row in each.elsewhere]
     words = []
-    for row in sorted(rows, key=lambda row: -row.packets):
-        place = row.interface or "an interface that is gone"
+    for node, row in sorted(rows, key=lambda found: -found[1].packets):
+        place = f"{node}/" if node else ""
+        place += row.interface or "an interface that is gone"
         place += f" in {row.namespace}" if row.namespace else ""
         noun = "packet" if row.packets == 1 else "packets"
         whose = f"test {noun} of no stream" if row.stream is None else f"{noun} of {row.stream}"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
+
 from labconsole.measure.time_histogram import TimeHistogram
 from labconsole.measure.timing import one_way_doubt
 from labconsole.model.record.extension import read_extension
@@ -21,6 +24,10 @@ CLOCK_SET_NS = 1000
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999, "p99.99": 0.9999}
 """Those that are told, as people write them; a field's name leaves out the dot."""
+
+
+TIMES_OF_RUNS = ("delay", "spacing")
+"""Those that tables with a row per run have."""
 
 
 def build_packet_times(
@@ -97,6 +104,32 @@ def quantiles_of(times: Times) -> dict[str, int | None]:
     return {**{name: getattr(times, name.replace(".", "")) for name in QUANTILES}, "max": times.max}
 
 
+def times_of_run(streams: Sequence[StreamRecord]) -> dict[str, int] | None:
+    """Packets, quantiles and longest of delay and of spacing over all packets of these streams, by ``delay_p50_ns`` and
+    so on; what is not known of each of them is left out. None: they were not timed.
+    """
+    told = [packet_times(stream) for stream in streams]
+    known = [each for each in told if each is not None]
+    if not known or len(known) < len(told):
+        return None
+    found = {"timed_packets": sum(each.packets for each in known)}
+    for name in TIMES_OF_RUNS:
+        parts: list[Times] = [part for each in known if (part := getattr(each, f"{name}_ns")) is not None]
+        histograms = [histogram for part in parts if (histogram := histogram_of(part)) is not None]
+        if len(histograms) < len(known):
+            continue
+        longest_ns = max(part.max for part in parts)
+        told_ns = told_quantiles(reduce(TimeHistogram.added, histograms), longest_ns)
+        found |= {column_of(name, quantile): ns for quantile, ns in told_ns.items() if ns is not None}
+        found[column_of(name, "max")] = longest_ns
+    return found
+
+
+def column_of(name: str, quantile: str) -> str:
+    """Of a table with a row per run."""
+    return f"{name}_{quantile.replace('.', '')}_ns"
+
+
 def times_by_word(times: PacketTimes) -> dict[str, Times | None]:
     """What is told of a stream's packets, by the word for it. Since due: left out where nobody knows when they were."""
     due = {} if times.due_ns is None else {"since due": times.due_ns}
@@ -122,21 +155,45 @@ def packet_times(stream: StreamRecord) -> PacketTimes | None:
     return read_extension(stream.extensions, EXTENSION, PacketTimes)
 
 
-def timed_all(stream: StreamRecord) -> bool:
-    """Whether the sink's kernel timed each packet that its NIC counted, none of them twice, all on one processor:
-    nothing then rests on what a capture missed.
-    """
+def third_count(stream: StreamRecord) -> int | None:
+    """What the sink's kernel counted of a stream, whether it timed it or not; None: it did not."""
     told = packet_times(stream)
+    if told is not None:
+        return told.packets
+    refused = read_extension(stream.extensions, EXTENSION, PacketTimesRefused)
+    return None if refused is None else refused.counted_packets
+
+
+def timed_all(stream: StreamRecord) -> bool:
+    """Whether the sink's kernel counted each packet that its NIC counted, and none of them twice as far as is known:
+    nothing then rests on what a capture missed. Where several processors took them late numbers are an estimate, and
+    where they were not timed there are none.
+    """
+    told, packets = packet_times(stream), third_count(stream)
     return (
-        told is not None
-        and told.processors == 1
-        and told.late_packets == 0
+        packets is not None
+        and (told is None or told.processors > 1 or told.late_packets == 0)
         and stream.measured_from == "counters"
-        and told.packets == stream.measured_packets == stream.counters.get("sink_rx_packets")
+        and packets == stream.measured_packets == stream.counters.get("sink_rx_packets")
+    )
+
+
+def numbers_doubt(stream: StreamRecord) -> str:
+    """What is said beside that all packets were timed, where numbers do not show that none came twice."""
+    told = packet_times(stream)
+    if told is None:
+        return " (it timed none: whether any came twice is not known)"
+    if told.processors < 2:
+        return ""
+    return (
+        f" (on {told.processors} processors, so that how many came late or twice, {told.late_packets}, is an estimate)"
     )
 
 
 def refusal(stream: StreamRecord) -> str | None:
     """Why packets were not timed though they were to be; None: they were, or were not to be."""
     told = read_extension(stream.extensions, EXTENSION, PacketTimesRefused)
-    return None if told is None else " ".join(told.refused.message.split())
+    if told is None:
+        return None
+    also = "" if told.counted_packets is None else f"; {format_count(told.counted_packets)} were counted there"
+    return " ".join(told.refused.message.split()) + also

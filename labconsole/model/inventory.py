@@ -6,18 +6,20 @@ import hashlib
 import ipaddress
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NoReturn
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, WithJsonSchema
 
 from labconsole.errors import ConfigError
 from labconsole.model.design_point import FrameSize
+from labconsole.model.generator import BUILT_IN, known_generator
 from labconsole.model.strict import StrictModel
 from labconsole.model.yaml_file import key_text, line_of, load_yaml, register_keys, validate
 from labconsole.units import parse_rate_bps
 
-Role = Literal["source", "uut", "sink"]
+Role = Literal["source", "uut", "sink", "host"]
 DropReasons = Literal["auto", "on", "off"]
 OnOrOff = Literal["on", "off"]
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
@@ -70,6 +72,8 @@ def _address(value: str) -> str:
 
 
 Name = Annotated[str, AfterValidator(_name)]
+Generator = Annotated[str, AfterValidator(known_generator), WithJsonSchema({"enum": list(BUILT_IN), "type": "string"})]
+"""The schema for editors has those of other packages, too (platforms/schema.py)."""
 Interface = Annotated[str, AfterValidator(_interface)]
 Login = Annotated[str, Field(max_length=255), AfterValidator(_login)]
 RemotePath = Annotated[str, Field(max_length=4096), AfterValidator(_path)]
@@ -78,7 +82,11 @@ TestAddress = Annotated[str, AfterValidator(_address)]
 
 
 class Node(StrictModel):
-    """One machine. What SSH needs beyond the address comes from ~/.ssh/config unless given here."""
+    """One machine. What SSH needs beyond the address comes from ~/.ssh/config unless given here.
+
+    ``carries``: of the host of a UUT that is a virtual machine, by which of the host's interfaces each of its NICs is
+    reached.
+    """
 
     address: Login
     roles: tuple[Role, ...] = Field(min_length=1)
@@ -90,6 +98,7 @@ class Node(StrictModel):
     python: RemotePath = "python3"
     capture_dir: RemotePath | None = None
     generator_cpus: tuple[int, ...] | None = None
+    carries: dict[Interface, tuple[Interface, ...]] | None = None
 
 
 class Endpoint(BaseModel):
@@ -104,6 +113,8 @@ class Endpoint(BaseModel):
 
 
 def _endpoint(value: Any) -> Any:
+    if value is None:
+        raise ValueError("is empty | allowed: node/interface, such as src1/eth1")
     if isinstance(value, str):
         node, slash, interface = value.partition("/")
         if not slash or not NAME.match(node):
@@ -148,7 +159,7 @@ class Platform(BaseModel):
 class Defaults(StrictModel):
     """What a request does not say."""
 
-    generator: Literal["auto", "pktgen", "afpacket"] = "auto"
+    generator: Generator = "auto"
     observe: Literal["quiet", "live"] = "quiet"
     drop_reasons: DropReasons = "off"
     packet_times: OnOrOff = "off"
@@ -181,6 +192,9 @@ class Inventory(StrictModel):
     streams: tuple[Stream, ...] = Field(min_length=1)
     platforms: dict[Name, Platform] = Field(min_length=1)
     defaults: Defaults = Defaults()
+    generators: dict[Generator, dict[str, Any]] = Field(default_factory=dict)
+    """Options of generators of other packages, which check them."""
+
     _file: Path | None = PrivateAttr(default=None)
     _lines: Any = PrivateAttr(default=None)
 
@@ -202,6 +216,11 @@ class Inventory(StrictModel):
         """Name of the unit under test."""
         return next(name for name, node in self.nodes.items() if "uut" in node.roles)
 
+    @property
+    def host(self) -> str | None:
+        """The machine on which the unit under test is a virtual one; None: it is none, or its host is no node."""
+        return next((name for name, node in self.nodes.items() if "host" in node.roles), None)
+
     def second_stream(self, sources: int) -> Stream | None:
         """The stream that a second guest gets where a trial of so many sources leaves it free."""
         chosen = self.defaults.background_stream or self.streams[-1].name
@@ -214,7 +233,8 @@ class Inventory(StrictModel):
             "emulated": self.emulated,
             "streams": [s.model_dump(mode="json") for s in self.streams],
             "platforms": {k: v.model_dump(mode="json") for k, v in sorted(self.platforms.items())},
-            "roles": {k: sorted(v.roles) for k, v in sorted(self.nodes.items())},
+            # A host is watched, and no packet is sent or counted there.
+            "roles": {k: sorted(v.roles) for k, v in sorted(self.nodes.items()) if "host" not in v.roles},
         }
         # What is at its default stays out, so that testbeds described before it was known keep their fingerprint.
         if self.defaults.background_stream is not None:
@@ -240,12 +260,15 @@ def load_inventory(path: Path) -> Inventory:
 
 
 def _check_references(inventory: Inventory) -> None:
-    def fail(location: tuple[str | int, ...], message: str, value: object = None, allowed: str | None = None) -> None:
+    def fail(
+        location: tuple[str | int, ...], message: str, value: object = None, allowed: str | None = None
+    ) -> NoReturn:
         raise inventory.complaint(location, message, value, allowed)
 
     uuts = [name for name, node in inventory.nodes.items() if "uut" in node.roles]
     if len(uuts) != 1:
         fail(("nodes",), "exactly one node must have the role uut", ", ".join(uuts) or "none")
+    _check_host(inventory, fail)
     for name, node in inventory.nodes.items():
         if node.jump is not None and node.jump not in inventory.nodes and "@" not in node.jump and "." not in node.jump:
             fail(
@@ -279,6 +302,29 @@ def _check_references(inventory: Inventory) -> None:
         # The first stream is never free: every trial measures with it.
         allowed = ", ".join(stream.name for stream in inventory.streams[1:]) or "(only one stream: none)"
         fail(("defaults", "background_stream"), "is not a stream that a trial can leave free", beside, allowed)
+
+
+def _check_host(inventory: Inventory, fail: Callable[..., NoReturn]) -> None:
+    hosts = [name for name, node in inventory.nodes.items() if "host" in node.roles]
+    if len(hosts) > 1:
+        fail(("nodes",), "at most one node may have the role host", ", ".join(hosts))
+    nics = [nic for stream in inventory.streams for nic in (stream.uut_in, stream.uut_out)]
+    for name, node in inventory.nodes.items():
+        if (node.carries is None) == (name in hosts):
+            fail(("nodes", name), "the role host and carries belong together", None, "both or neither")
+        if name in hosts and len(node.roles) > 1:
+            fail(("nodes", name, "roles"), "a host has no other role", ", ".join(node.roles), "[host]")
+        seen: dict[str, str] = {}
+        for nic, interfaces in (node.carries or {}).items():
+            if nic not in nics:
+                fail(
+                    ("nodes", name, "carries", nic), "is not a NIC of the UUT that a stream uses", nic, ", ".join(nics)
+                )
+            for interface in interfaces:
+                if interface in seen:
+                    told = f"names an interface that {seen[interface]} has already"
+                    fail(("nodes", name, "carries", nic), told, interface)
+                seen[interface] = nic
 
 
 DEFAULT_INVENTORY = Path("hosts.yaml")

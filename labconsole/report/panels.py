@@ -48,7 +48,7 @@ def panel_rows(figure: Figure, panel: Panel, labels: Sequence[str], width: int, 
         y_words=_decade if figure.y_log else _axis,
         ideal=figure.kind == "curves" and figure.ideal,
         y_least_step=1.0 if figure.y_log else 0.0,
-        x_lines=panel.changes,
+        moments=[(place, "") for place in panel.changes],
     )
     if figure.kind == "curves":
         return charts.draw_curves(series, axes, width, height)

@@ -6,12 +6,14 @@ out: the target ``max`` is a column of its own, so that ``target_bps`` is a colu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from labconsole.errors import StoreError
+from labconsole.measure.packet_times import QUANTILES, TIMES_OF_RUNS, column_of, times_of_run
 from labconsole.model.design_point import INCLUDES_FCS
+from labconsole.model.record.packet_times import EXTENSION
 from labconsole.model.record.summary import RunSummary
 from labconsole.store.reading import StoredRuns
 
@@ -47,8 +49,17 @@ COLUMNS: dict[str, Kind] = {
     "has_series": "boolean",
     "note": "text",
     "role": "text",
+    "timed_packets": "integer",
+    **{column_of(name, each): "integer" for name in TIMES_OF_RUNS for each in (*QUANTILES, "max")},
 }
 """Of a row. docs/data-format.md explains them; what is not known is an empty cell, and a null in Parquet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedRun(RunSummary):
+    """A run whose sinks' kernels timed every packet. ``times``: the columns that tell of it."""
+
+    times: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +73,36 @@ class ChosenRuns:
     """Is told what had to be left out."""
 
     def rows(self) -> list[RunSummary]:
-        """Oldest first."""
-        return list(reversed(self.store.list() if self.chosen is None else self.chosen))
+        """Oldest first; those of which times are known have them."""
+        times = self._times()
+        rows = reversed(self.store.list() if self.chosen is None else self.chosen)
+        return [_timed(row, times[row.run_id]) if row.run_id in times else row for row in rows]
+
+    def _times(self) -> dict[str, dict[str, int]]:
+        """By run. Only records that have some are read."""
+        only = None if self.chosen is None else {run.run_id for run in self.chosen}
+        found = {}
+        for run_id, text in self.store.texts(holding=f'"{EXTENSION}"') if only is None or only else ():
+            if only is not None and run_id not in only:
+                continue
+            try:
+                told = times_of_run(self.store.parsed(run_id, text).streams)
+            except StoreError as exc:
+                self.unreadable(exc)
+                continue
+            if told is not None:
+                found[run_id] = told
+        return found
+
+
+def _timed(row: RunSummary, times: Mapping[str, int]) -> TimedRun:
+    return TimedRun(**{field.name: getattr(row, field.name) for field in fields(RunSummary)}, times=times)
 
 
 def row_values(row: RunSummary) -> dict[str, Any]:
     """The value of every column, None where it is not known."""
     values: dict[str, Any] = {name: getattr(row, name, None) for name in COLUMNS}
+    values |= row.times if isinstance(row, TimedRun) else {}
     values["target_is_max"] = row.target_bps == "max"
     values["target_bps"] = None if row.target_bps == "max" else row.target_bps
     return values

@@ -7,5 +7,6 @@ not keep. They need neither a testbed nor a network: what a driver does on a UUT
 from __future__ import annotations
 
 from labconsole.testing.contracts import check_driver, check_exporter, check_units
+from labconsole.testing.generators import check_generator
 
-__all__ = ["check_driver", "check_exporter", "check_units"]
+__all__ = ["check_driver", "check_exporter", "check_generator", "check_units"]

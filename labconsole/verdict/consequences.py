@@ -39,6 +39,7 @@ FOLLOWS: dict[str, tuple[str, ...]] = {
     "lost_at_sink": (*CUT_OFF, "instrument_limited"),
     "capture_missing": (*ENDED, *CUT_OFF),
     "capture_incomplete": (*CUT_OFF, "instrument_limited"),
+    "untimed_packets": CUT_OFF,
     "not_measured": (
         *ENDED, *CUT_OFF, "generator_failed", "counter_decreased", "counter_froze", "capture_missing",
         "capture_incomplete",

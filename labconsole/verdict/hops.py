@@ -65,7 +65,7 @@ def hop_counts(seen: TrialObservations, raw: StreamObservations, uut: str) -> li
             # What counts for a whole node speaks for a stream only where that stream lost something.
             drops |= _node_drops(seen, place, previous)
         counts.append(HopCount(place.hop, place.node, place.label, packets, drops))
-        drops |= hop_drops(seen.kernel, flow, way, uut, place)
+        drops |= hop_drops(seen, flow, way, uut, place)
         previous = place
     if raw.capture is not None:
         counts.append(

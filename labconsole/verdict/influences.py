@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from labconsole.measure.packet_times import timed_all
+from labconsole.measure.packet_times import numbers_doubt, timed_all
 from labconsole.model.record.run import Figures, Reason, StreamRecord
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.changes import settings_changes
@@ -47,8 +47,14 @@ def influences(seen: TrialObservations, streams: tuple[StreamRecord, ...], uut: 
             for each in foreign(seen, raw, record, uut)
         ]
         if record.capture is not None and not record.capture.complete and timed_all(record):
-            told = f"{record.name}: the capture is not complete, and the sink's kernel timed each packet that its NIC "
-            told += "counted; sequence numbers and the sample of delays are of what was captured"
+            told = (
+                f"{record.name}: the capture is not complete, and the sink's kernel counted each packet that its NIC "
+            )
+            told += (
+                "counted"
+                + numbers_doubt(record)
+                + "; sequence numbers and the sample of delays are of what was captured"
+            )
             figures = {"stream": record.name, "dropped_packets": record.capture.dropped_packets}
             found.append(_entry(raw.stream.sink.node, "capture_incomplete", told, **figures))
         late = held_back(record)

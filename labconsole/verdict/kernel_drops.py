@@ -4,13 +4,18 @@ A packet is dropped at the interface it came in by until it has been handed to t
 dropped at an interface where a stream's packets are sent belongs to that hop, and what was dropped where they are
 received to the next one. A sender's check of the other end's ring stands under the receiving end, but neither end has
 counted the packet: it belongs to where the sender's packets are counted, if they are.
+
+Below a unit under test that is a virtual machine its host forwards what is sent to it and what it sends: what the host
+dropped on the way to a NIC that a stream enters by never reached that one, and on the way from the NIC that it leaves
+by, never the sink.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from labconsole.model.record.kernel_drops import EXTENSION, VERSION
+from labconsole.model.inventory import Stream
+from labconsole.model.record.kernel_drops import EXTENSION, HOST_EXTENSION, VERSION
 from labconsole.model.record.run import Figures, Reason, StreamRecord
 from labconsole.verdict.observed import KernelWitness, TrialObservations
 from labconsole.verdict.reasons import reason
@@ -19,6 +24,9 @@ from labconsole.wire.kernel_drops import KernelDrop, KernelDrops, estimated_cost
 
 COST_RATIO = 0.01
 """Of a processor over the trial, beyond which counting may have moved what was measured."""
+
+MOST_WITHOUT_UUT = 2
+"""Places of a way from source to sink: no unit under test lies between them."""
 
 _BEFORE_THE_RECEIVER = ("veth_xmit",)
 _NO_LOSS = ("pktgen_", "tpacket_rcv", "packet_rcv")
@@ -47,20 +55,40 @@ def hop_of(row: KernelDrop, way: Sequence[Place], uut: str) -> Place | None:
     return None
 
 
+def host_hop_of(
+    row: KernelDrop, way: Sequence[Place], stream: Stream, carries: Mapping[str, Sequence[str]]
+) -> Place | None:
+    """The same of what the unit under test's host dropped."""
+    if row.namespace or row.interface is None or len(way) <= MOST_WITHOUT_UUT:
+        return None
+    if row.interface in carries.get(stream.uut_in, ()):
+        return way[1]
+    return way[-1] if row.interface in carries.get(stream.uut_out, ()) else None
+
+
 def label(row: KernelDrop, place: Place) -> str:
     """``kernel.REASON@function``, behind the interface that had received the packet where that is another one."""
-    reason_word = row.reason or "NOT_TOLD"
-    words = f"kernel.{reason_word}@{row.function}" if row.function else f"kernel.{reason_word}"
+    words = _words(row)
     at_the_other_end = row.function in _BEFORE_THE_RECEIVER and place.statistic.startswith("tx")
     return words if row.interface == place.interface and not at_the_other_end else f"{row.interface}.{words}"
 
 
-def hop_drops(kernel: KernelWitness | None, stream: int, way: Sequence[Place], uut: str, hop: Place) -> dict[str, int]:
-    """What the kernel says of one hop of one stream, by label."""
+def _words(row: KernelDrop) -> str:
+    reason_word = row.reason or "NOT_TOLD"
+    return f"kernel.{reason_word}@{row.function}" if row.function else f"kernel.{reason_word}"
+
+
+def hop_drops(seen: TrialObservations, stream: int, way: Sequence[Place], uut: str, hop: Place) -> dict[str, int]:
+    """What the kernels say of one hop of one stream, by label."""
     found: dict[str, int] = {}
-    for row in drops_of(kernel, stream):
+    for row in drops_of(seen.kernel, stream):
         if hop_of(row, way, uut) is hop:
             name = label(row, hop)
+            found[name] = found.get(name, 0) + row.packets
+    host = seen.host_kernel
+    for row in drops_of(host, stream):
+        if host is not None and host_hop_of(row, way, seen.flows[stream].stream, host.carries) is hop:
+            name = f"{host.host}/{row.interface}.{_words(row)}"
             found[name] = found.get(name, 0) + row.packets
     return found
 
@@ -79,29 +107,27 @@ def cost_ns(kernel: KernelWitness, drops: KernelDrops) -> int:
 def judged(
     seen: TrialObservations, streams: Sequence[StreamRecord], ways: Sequence[Sequence[Place]], duration_s: float
 ) -> Iterator[Reason]:
-    """Doubts: the kernel names more packets than went missing, or asking it took too much."""
-    kernel = seen.kernel
-    if kernel is None or kernel.drops is None:
-        return
-    share = cost_ns(kernel, kernel.drops) / (duration_s * 1e9)
-    if kernel.asked == "on" and share > COST_RATIO:
-        yield reason(
-            "tracing_cost",
-            f"counting dropped packets in the kernel took an estimated {share:.1%} of a processor",
-            estimated_cost_ratio=share,
-            looked_packets=kernel.drops.looked_packets,
-            passed_packets=kernel.drops.passed_packets,
-        )
+    """Doubts: the kernels name more packets than went missing, or asking them took too much."""
+    for kernel, drops in _asked(seen):
+        share = cost_ns(kernel, drops) / (duration_s * 1e9)
+        if kernel.asked == "on" and share > COST_RATIO:
+            where = "the kernel" if kernel.host is None else f"the kernel of {kernel.host}"
+            yield reason(
+                "tracing_cost",
+                f"counting dropped packets in {where} took an estimated {share:.1%} of a processor",
+                estimated_cost_ratio=share,
+                looked_packets=drops.looked_packets,
+                passed_packets=drops.passed_packets,
+            )
     if seen.aborted or seen.failure is not None:
         return
     for number, (record, way) in enumerate(zip(streams, ways, strict=False)):
         # What never got into the unit under test is a loss of whoever sent it there.
-        rows = drops_of(kernel, number) if len(way) > 2 else []
-        if any(row.function is None for row in rows):
+        located = [*_located(seen, number, way, way[1].node)] if len(way) > MOST_WITHOUT_UUT else []
+        if any(row.function is None for row, _ in located):
             continue  # a kernel that hides its functions' names: which rows are no losses is not known
-        hops = [(row.packets, hop_of(row, way, way[1].node)) for row in rows]
-        dropped = sum(packets for packets, hop in hops if hop is not way[0])
-        off_way = sum(packets for packets, hop in hops if hop is None)
+        dropped = sum(row.packets for row, hop in located if hop is not way[0])
+        off_way = sum(row.packets for row, hop in located if hop is None)
         where = f", {off_way} of them off the way" if off_way else ""
         lost = record.uut_lost_packets
         if lost is not None and dropped > max(lost, 0):
@@ -115,29 +141,57 @@ def judged(
             )
 
 
+def _asked(seen: TrialObservations) -> Iterator[tuple[KernelWitness, KernelDrops]]:
+    for kernel in (seen.kernel, seen.host_kernel):
+        if kernel is not None and kernel.drops is not None:
+            yield kernel, kernel.drops
+
+
+def _hop(
+    seen: TrialObservations, kernel: KernelWitness, row: KernelDrop, way: Sequence[Place], uut: str
+) -> Place | None:
+    if kernel.host is None or row.stream is None:
+        return hop_of(row, way, uut)
+    return host_hop_of(row, way, seen.flows[row.stream].stream, kernel.carries)
+
+
+def _located(
+    seen: TrialObservations, stream: int, way: Sequence[Place], uut: str
+) -> Iterator[tuple[KernelDrop, Place | None]]:
+    for kernel, _ in _asked(seen):
+        for row in drops_of(kernel, stream):
+            yield row, _hop(seen, kernel, row, way, uut)
+
+
 def _elsewhere(
-    seen: TrialObservations, drops: KernelDrops, ways: Sequence[Sequence[Place]], uut: str
+    seen: TrialObservations, kernel: KernelWitness, drops: KernelDrops, ways: Sequence[Sequence[Place]], uut: str
 ) -> Iterator[Figures]:
     """Rows that stand at no hop: test packets of none of the streams, and at interfaces that are not on the way."""
     for row in drops.rows:
         stream = row.stream if row.stream is not None and row.stream < len(ways) else None
-        if (row.function or "").startswith(_NO_LOSS) or (stream is not None and hop_of(row, ways[stream], uut)):
+        if (row.function or "").startswith(_NO_LOSS):
+            continue
+        if stream is not None and _hop(seen, kernel, row, ways[stream], uut):
             continue
         yield {**row.to_wire(), "stream": None if stream is None else seen.flows[stream].stream.name}
 
 
-def extension(seen: TrialObservations, ways: Sequence[Sequence[Place]], uut: str) -> dict[str, Figures]:
-    """What the record keeps beside the ledger's rows; empty where the kernel was not asked."""
-    kernel = seen.kernel
-    if kernel is None:
-        return {}
-    told: Figures = {"version": VERSION, "asked": kernel.asked, "budget_ns": kernel.budget_ns}
-    if kernel.started is not None:
-        told |= kernel.started.to_wire()
-    if kernel.refused is not None:
-        told["refused"] = dict(zip(("code", "message"), kernel.refused, strict=True))
-    if kernel.drops is not None:
-        told |= {name: value for name, value in kernel.drops.to_wire().items() if name != "rows"}
-        told |= {"complete": complete(kernel.drops), "estimated_cost_ns": cost_ns(kernel, kernel.drops)}
-        told["elsewhere"] = list(_elsewhere(seen, kernel.drops, ways, uut))
-    return {EXTENSION: told}
+def extensions(seen: TrialObservations, ways: Sequence[Sequence[Place]], uut: str) -> dict[str, Figures]:
+    """What the record keeps beside the ledger's rows, of each kernel that was asked."""
+    found: dict[str, Figures] = {}
+    for name, kernel in ((EXTENSION, seen.kernel), (HOST_EXTENSION, seen.host_kernel)):
+        if kernel is None:
+            continue
+        told: Figures = {"version": VERSION, "asked": kernel.asked, "budget_ns": kernel.budget_ns}
+        if kernel.host is not None:
+            told["node"] = kernel.host
+        if kernel.started is not None:
+            told |= kernel.started.to_wire()
+        if kernel.refused is not None:
+            told["refused"] = dict(zip(("code", "message"), kernel.refused, strict=True))
+        if kernel.drops is not None:
+            told |= {key: value for key, value in kernel.drops.to_wire().items() if key != "rows"}
+            told |= {"complete": complete(kernel.drops), "estimated_cost_ns": cost_ns(kernel, kernel.drops)}
+            told["elsewhere"] = list(_elsewhere(seen, kernel, kernel.drops, ways, uut))
+        found[name] = told
+    return found

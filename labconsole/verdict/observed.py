@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from labconsole.contracts.driver import Attestation, StreamPath
@@ -23,8 +23,9 @@ from labconsole.wire.surroundings import NodeSurroundings
 
 @dataclass(slots=True)
 class KernelWitness:
-    """What the unit under test's kernel said of the packets it dropped. ``asked``: auto or on; ``budget_ns`` of a
-    processor's time. ``refused``: a word and a sentence why it does not say.
+    """What a kernel said of the packets it dropped. ``asked``: auto or on; ``budget_ns`` of a processor's time.
+    ``refused``: a word and a sentence why it does not say. ``host``: the name of the unit under test's host, if it is
+    that one's, with ``carries``: the host's interfaces by which each NIC of the unit under test is reached.
     """
 
     asked: str
@@ -32,6 +33,8 @@ class KernelWitness:
     started: KernelDropsStarted | None = None
     refused: tuple[str, str] | None = None
     drops: KernelDrops | None = None
+    host: str | None = None
+    carries: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -58,18 +61,22 @@ def parse_snapshot(reply: InterfaceCounters) -> Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class TimedStream:
-    """What the sink's kernel counted of one stream's packets, and by how much its wall clock was set meanwhile."""
+    """What the sink's kernel counted of one stream's packets, by how much its wall clock was set meanwhile, and what
+    counting all streams took of the node's memory.
+    """
 
     counted: StreamTimes
     clock_moved_ns: int
+    memory_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class UntimedStream:
-    """A word and a sentence why packets that were to be timed were not."""
+    """A word and a sentence why packets that were to be timed were not; how many there were, if they were counted."""
 
     code: str
     message: str
+    counted_packets: int | None = None
 
 
 @dataclass(slots=True)
@@ -147,7 +154,10 @@ class TrialObservations:
     """(node, interface) to what passed there that is not the streams'; a port that was not watched is not there."""
 
     kernel: KernelWitness | None = None
-    """None: it was not asked why it drops packets."""
+    """Of the unit under test. None: it was not asked why it drops packets."""
+
+    host_kernel: KernelWitness | None = None
+    """Of the host of a unit under test that is a virtual machine."""
 
     work: WorkWitness | None = None
     """None: it was not asked what its processors did."""

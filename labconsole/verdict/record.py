@@ -39,7 +39,7 @@ from labconsole.verdict.calibrated import doubted, instrument_reasons
 from labconsole.verdict.changes import clock_moved_ns
 from labconsole.verdict.hops import capture_complete, growth, hop_counts, moved
 from labconsole.verdict.influences import influences
-from labconsole.verdict.kernel_drops import extension
+from labconsole.verdict.kernel_drops import extensions
 from labconsole.verdict.observed import StreamObservations, TrialObservations
 from labconsole.verdict.telemetry import telemetry_extension
 from labconsole.verdict.timing import with_timing
@@ -111,7 +111,7 @@ def build_record(
         set_up=set_up,
         conditions=seen_conditions(environment, inventory.uut),
         in_force=in_force,
-        extensions=extension(seen, [places(raw, inventory.uut) for raw in seen.flows], inventory.uut)
+        extensions=extensions(seen, [places(raw, inventory.uut) for raw in seen.flows], inventory.uut)
         | telemetry_extension(seen.work),
     )
 

@@ -36,11 +36,13 @@ def _told(
     times: TimedStream | UntimedStream, clocks_ns: int | None, stamp_lead_ns: int, source_moved_ns: int
 ) -> PacketTimes | PacketTimesRefused:
     if isinstance(times, UntimedStream):
-        return PacketTimesRefused(refused=WhyNotTimed(code=times.code, message=times.message))
-    return build_packet_times(
+        refused = WhyNotTimed(code=times.code, message=times.message)
+        return PacketTimesRefused(refused=refused, counted_packets=times.counted_packets)
+    told = build_packet_times(
         times.counted,
         clock_moved_ns=times.clock_moved_ns,
         source_moved_ns=source_moved_ns,
         clocks_ns=clocks_ns,
         stamp_lead_ns=stamp_lead_ns,
     )
+    return told.model_copy(update={"memory_bytes": times.memory_bytes})

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from labconsole.measure.ledger_picture import hop_words
-from labconsole.measure.packet_times import packet_times, timed_all
+from labconsole.measure.packet_times import packet_times, third_count, timed_all
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory
 from labconsole.model.record.run import LedgerHop, Reason, StreamRecord, Verdict
@@ -93,14 +93,14 @@ def _generator(
     seen: TrialObservations, raw: StreamObservations, record: StreamRecord, request: DesignPoint, limits: Tolerances
 ) -> Iterator[Reason]:
     name = record.name
+    if raw.generated is not None and raw.generated.error_text:
+        yield reason("generator_failed", f"{name}: {raw.generated.error_text}", stream=name)
     if raw.generated is None or record.generator_packets is None or record.offered_packets is None:
         yield reason("not_measured", f"{name}: the generator did not report", stream=name)
         return
     if record.generator_packets == 0:
         yield reason("no_packets", f"{name}: the generator sent nothing", stream=name)
         return
-    if raw.generated.error_text:
-        yield reason("generator_failed", f"{name}: {raw.generated.error_text}", stream=name)
     errors = raw.generated.errors or 0
     if errors and record.generator == "pktgen":
         yield reason("generator_errors", f"{name}: pktgen reports {errors} errors", stream=name, errors=errors)
@@ -205,18 +205,24 @@ def _disagreement(record: StreamRecord) -> Iterator[Reason]:
 
 
 def _timed_otherwise(record: StreamRecord, sink_rx: int | None) -> Iterator[Reason]:
-    """What the sink's kernel timed lies between what was captured and what the NIC counted."""
-    timed = packet_times(record)
-    if timed is None:
+    """What the sink's kernel counted lies between what was captured and what the NIC counted."""
+    packets = third_count(record)
+    if packets is None:
         return
+    did = "counted" if packet_times(record) is None else "timed"
     captured = record.capture.captured_packets if record.capture is not None else 0
-    figures = {"stream": record.name, "timed_packets": timed.packets}
-    if timed.packets < captured:
-        detail = f"{record.name}: {captured} packets were captured, {timed.packets} timed in the sink's kernel"
+    figures = {"stream": record.name, "timed_packets": packets}
+    if packets < captured:
+        detail = f"{record.name}: {captured} packets were captured, {packets} {did} in the sink's kernel"
         yield reason("witnesses_disagree", detail, **figures, captured_packets=captured)
-    if sink_rx is not None and timed.packets > sink_rx:
-        detail = f"{record.name}: {timed.packets} packets were timed in the sink's kernel, its NIC counted {sink_rx}"
+    if sink_rx is not None and packets > sink_rx:
+        detail = f"{record.name}: {packets} packets were {did} in the sink's kernel, its NIC counted {sink_rx}"
         yield reason("witnesses_disagree", detail, **figures, sink_rx_packets=sink_rx)
+    measured = record.measured_packets
+    if record.measured_from == "counters" and measured is not None and measured > packets:
+        more = measured - packets
+        detail = f"{record.name}: measured holds {more} packets that the sink's NIC counted and its kernel never {did}"
+        yield reason("untimed_packets", detail, **figures, packets=more)
 
 
 def _lost_outside(record: StreamRecord, limits: Tolerances) -> Iterator[Reason]:

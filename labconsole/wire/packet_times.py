@@ -45,9 +45,10 @@ class TimedPort(Message):
 
 
 class PacketTimesStarted(Message):
-    """``instructions``: of the longest program."""
+    """``instructions``: of the longest program. ``memory_bytes``: what all of it takes of the node's memory."""
 
     instructions: Count
+    memory_bytes: Optional[Count] = None
 
 
 class StartPacketTimes(Request[PacketTimesStarted], op="packet_times.start"):
@@ -125,6 +126,35 @@ class TimedPackets(Message):
 
     ports: Annotated[List[PortTimes], Most(MAX_TAPS)]
     clock_moved_ns: Nanoseconds
+
+
+class PacketCountStarted(Message):
+    """Counting has begun."""
+
+
+class StartPacketCount(Request[PacketCountStarted], op="packet_count.start"):
+    """From now on count every packet of these streams that comes in by these interfaces, and nothing else of them: for
+    a node whose kernel times none. Takes the right to open a raw socket only.
+    """
+
+    ports: Annotated[List[TimedPort], Most(MAX_TAPS)]
+
+
+class PortCount(Message):
+    """``packets`` of each stream, in the order in which they were asked for."""
+
+    interface: Name
+    packets: Annotated[List[Count], Most(MAX_STREAMS)]
+
+
+class CountedPackets(Message):
+    """Port by port."""
+
+    ports: Annotated[List[PortCount], Most(MAX_TAPS)]
+
+
+class StopPacketCount(Request[CountedPackets], op="packet_count.stop"):
+    """End the counting and take what was counted."""
 
 
 class DelaysSoFar(Message):

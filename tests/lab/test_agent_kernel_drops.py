@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 
+from labconsole.agent.reading.kernel_drops import DropCounter, read_layout
 from support.agent_process import AgentProcess, Net, eventually
 from support.bpf_programs import programs
 from support.drop_chain import CASES, SINK_IP, DropCase, DropChain
@@ -50,6 +52,59 @@ def test_the_kernel_names_every_dropped_packet(chain: DropChain, host: AgentProc
     assert set(found) == set(case.told)
     nothing_else = {"unreadable_packets": 0, "unlisted_packets": 0, "missed_packets": 0, "ended_early": False}
     assert {name: told[name] for name in nothing_else} == nothing_else
+
+
+@pytest.mark.parametrize("case", CASES[::4], ids=lambda each: each.name)
+def test_a_kernel_whose_programs_follow_no_pointers_counts_the_same(chain: DropChain, case: DropCase):
+    counter = DropCounter(read_layout(), [chain.host.inode], [SINK_IP], by_helper=True)
+    try:
+        assert counter.mode == "raw_tp"
+        truth = case.provoke(chain, PACKETS)
+        counter.detach()
+        assert sum(row.packets for row in counter.rows() if row.stream == 0) == truth > 0
+        assert counter.totals()["unreadable_packets"] == 0
+    finally:
+        counter.close()
+
+
+TCP = """
+import socket, threading
+server = socket.create_server(("127.0.0.1", 5555))
+def end():
+    one, _ = server.accept()
+    while one.recv(65536): pass
+threading.Thread(target=end, daemon=True).start()
+client = socket.create_connection(("127.0.0.1", 5555))
+client.settimeout(1)
+try:
+    for _ in range(64): client.sendall(bytes(60000))
+except OSError:
+    pass
+"""
+
+
+def test_paged_packets_of_others_whose_headers_can_be_read_are_none_of_ours(chain: DropChain, host: AgentProcess):
+    """TCP's payload lies in pages; its headers do not."""
+    chain.host.run("ip", "link", "set", "lo", "up")
+    rules = (
+        "table ip t { chain c { type filter hook input priority 0; tcp dport 5555 ip length > 1000 counter drop; }; }"
+    )
+    chain.host.run("nft", rules)
+    host.ok("kernel_drops.start", sinks=[SINK_IP])
+    chain.host.run(sys.executable, "-c", TCP)
+    told = host.ok("kernel_drops.stop")
+    assert "packets 0 " not in chain.host.run("nft", "list", "table", "ip", "t")
+    assert told["looked_packets"] > 0
+    assert (told["rows"], told["unreadable_packets"]) == ([], 0)
+
+
+def test_an_interface_that_went_away_meanwhile_has_its_name(chain: DropChain, host: AgentProcess):
+    host.ok("kernel_drops.start", sinks=[SINK_IP])
+    chain.ip("route", "replace", "blackhole", SINK_IP)
+    sent = chain.send(PACKETS)
+    chain.ip("link", "del", "u1")
+    (row,) = (row for row in host.ok("kernel_drops.stop")["rows"] if row["function"] == "ip_error")
+    assert (row["interface"], row["packets"]) == ("u1", sent)
 
 
 class InUserNamespace(Net):

@@ -82,6 +82,21 @@ def test_every_packet_is_counted_and_its_delay_is_that_of_a_capture_beside(
     assert stream["last_ns"] > stream["first_ns"]
 
 
+def test_packets_are_counted_without_a_program_to_the_last_one(chain: DropChain, sink: AgentProcess) -> None:
+    """By a socket that has room for two of them at most."""
+    before = programs()
+    other = {**OWN, "sink_ip": "198.19.9.9"}
+    ports = [{"interface": "k0", "streams": [OWN, other]}]
+    sink.ok("packet_count.start", ports=ports)
+    assert programs() == before
+    assert sink.error("packet_count.start", ports=ports)["code"] == "exists"
+    assert chain.send(PACKETS) == PACKETS
+    assert sink.ok("packet_count.stop") == {"ports": [{"interface": "k0", "packets": [PACKETS, 0]}]}
+    assert sink.error("packet_count.stop")["code"] == "not_counting"
+    missing_port = [{"interface": "nowhere", "streams": [OWN]}]
+    assert sink.error("packet_count.start", ports=missing_port)["code"] == "no_such_interface"
+
+
 def test_what_a_stall_of_the_sender_withheld_is_in_the_delay_since_due(chain: DropChain, sink: AgentProcess) -> None:
     """A tenth of a second in which nothing is sent: every packet that was due meanwhile is late by what is left of it."""
     packets, interval_ns, stall_ns = 4000, 100_000, 100_000_000

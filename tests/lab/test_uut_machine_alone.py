@@ -34,6 +34,16 @@ def test_a_machine_forwards_with_its_own_kernel_and_ends_with_the_process_that_h
         assert record["verdict"]["status"] != "invalid", record["verdict"]
         assert record["total"]["loss_packets"] == 0
         assert record["environment"]["platform"]["machine"] == {"boot": "linux", "emulated": True, "accel": "tcg"}
+        flat_out = ("run", "--platform", "raw", "--target", "max", "--frame-size", "64", "--duration", "1")
+        done = labconsole(
+            *flat_out, "--drop-reasons", "on", "--json", hosts=status.hosts_file, store=lab_home / "m.sqlite"
+        )
+        (record,) = records(done)
+        (lost,) = (hop for hop in record["streams"][0]["ledger"] if hop["hop"] == "uut_in")
+        kernels = {name: packets for name, packets in lost["drops"].items() if ".kernel." in name}
+        if os.geteuid() == 0:  # programs in the kernel are for root
+            assert kernels == {"uut-host/nic-eth1.kernel.FULL_RING@tun_net_xmit": lost["lost_packets"]}
+            assert lost["lost_packets"] > 0
         known = LabFile.read(status.directory)
         assert known is not None
         assert len(machines(status.directory)) == 1

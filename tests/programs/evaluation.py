@@ -70,7 +70,7 @@ EVALUATIONS = {
     ),
     "guests": Evaluation(
         document="evaluation-guests",
-        plans=("local-papers", "local-serve", "local-qemu", "local-boot"),
+        plans=("local-papers", "local-mattos", "local-serve", "local-qemu", "local-boot"),
         platforms="raw,lxc,uml,qemu-virtio",
         lab=("--jobs",),
         figures=(
@@ -103,10 +103,10 @@ EVALUATIONS = {
     ),
     "isolation": Evaluation(
         document="evaluation-isolation",
-        plans=("local-greedy", "local-disk"),
-        platforms="container,lxc,uml",
+        plans=("local-isolation", "local-greedy", "local-disk"),
+        platforms="container,lxc,uml,qemu-virtio",
         lab=("--link-speed", "100Mbit", "--jobs"),
-        figures=("adamczyk-8", "adamczyk-9"),
+        figures=("adamczyk-5", "adamczyk-6", "adamczyk-7", "adamczyk-8", "adamczyk-9"),
         tables=("flow-sharing",),
         references=(("adamczyk", None),),
     ),

@@ -47,6 +47,22 @@ def _bpf(command: int, attributes: bytes) -> int:
     return result
 
 
+def _charged(command: int, attributes: bytes) -> int:
+    """What takes memory. Before 5.11 it is locked memory, of which little is allowed: the limit is raised meanwhile."""
+    try:
+        return _bpf(command, attributes)
+    except PermissionError as exc:
+        before = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+        try:
+            resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        except ValueError:
+            raise exc from None  # who may not raise a limit may not load a program either
+        try:
+            return _bpf(command, attributes)
+        finally:
+            resource.setrlimit(resource.RLIMIT_MEMLOCK, before)
+
+
 def possible_processors() -> int:
     """How many processors may ever be there: a value by processor has a part for each of them."""
     with open("/sys/devices/system/cpu/possible", encoding="ascii") as source:
@@ -54,7 +70,10 @@ def possible_processors() -> int:
 
 
 class Map:
-    """A table that programs and the agent share. Raises OSError, as everything here does."""
+    """A table that programs and the agent share. Raises OSError, as everything here does.
+
+    ``memory_bytes``: what its keys and values take in the kernel, which keeps a few bytes more for each.
+    """
 
     def __init__(self, kind: int, key_bytes: int, value_bytes: int, entries: int, name: str) -> None:
         parts = possible_processors() if kind in (HASH_BY_PROCESSOR, ARRAY_BY_PROCESSOR) else 1
@@ -62,15 +81,8 @@ class Map:
             raise ValueError("a value by processor is a multiple of 8 bytes")
         self._key_bytes, self._value_bytes, self._parts = key_bytes, value_bytes, parts
         attributes = struct.pack("=7I16s", kind, key_bytes, value_bytes, entries, 0, 0, 0, name.encode("ascii"))
-        try:
-            self.descriptor = _bpf(_MAP_CREATE, attributes)
-        except PermissionError as exc:
-            # Before 5.11 a map counted as locked memory, of which little is allowed.
-            try:
-                resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-            except ValueError:
-                raise exc from None  # who may not raise a limit may not load a program either
-            self.descriptor = _bpf(_MAP_CREATE, attributes)
+        self.descriptor = _charged(_MAP_CREATE, attributes)
+        self.memory_bytes = (value_bytes * parts + key_bytes) * entries
 
     def set(self, key: bytes, value: bytes) -> None:
         """Put a value that is not by processor."""
@@ -118,7 +130,7 @@ def load_program(kind: int, code: bytes, name: str, traced: int = 0) -> int:
         log_at = ctypes.addressof(log) if log_bytes else 0
         head = (kind, len(code) // 8, ctypes.addressof(held), ctypes.addressof(licence), min(log_bytes, 1), log_bytes)
         rest = (log_at, 0, 0, name.encode("ascii"), 0, _TRACED_TRACEPOINT if kind == TRACING else 0)
-        return _bpf(_PROGRAM_LOAD, struct.pack("=IIQQIIQII16sII", *head, *rest) + struct.pack("=36xI", traced))
+        return _charged(_PROGRAM_LOAD, struct.pack("=IIQQIIQII16sII", *head, *rest) + struct.pack("=36xI", traced))
 
     try:
         return load(0)

@@ -1,28 +1,37 @@
-"""The operations packet_times.*: every packet of streams counted and timed in the kernel, for one trial at a time."""
+"""The operations packet_times.* and packet_count.*: every packet of streams counted in the kernel, a trial at a time,
+and timed where it takes a program for that.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import socket
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, AsyncIterator, List, Optional, Tuple
+from typing import TYPE_CHECKING, AsyncIterator, List, Optional, Sequence, Tuple, Union
 
 from labconsole.agent.bpf.refused import refused
 from labconsole.agent.operations.answering import answers
 from labconsole.wire.codec import WireError
 from labconsole.wire.packet_times import (
+    CountedPackets,
     DelaysRead,
+    PacketCountStarted,
     PacketTimesStarted,
+    PortCount,
     PortDelays,
     PortTimes,
     ReadPacketTimes,
+    StartPacketCount,
     StartPacketTimes,
+    StopPacketCount,
     StopPacketTimes,
     TimedPackets,
+    TimedPort,
 )
 
 if TYPE_CHECKING:
     from labconsole.agent.reading.clock_offset import ClockOffset  # imported when they are first asked for
+    from labconsole.agent.reading.packet_count import PacketCounter
     from labconsole.agent.reading.packet_times import PacketTimer
 
 
@@ -31,6 +40,7 @@ class Timing:
 
     def __init__(self) -> None:
         self._timers: List[PacketTimer] = []
+        self._counters: List[PacketCounter] = []
         self._offset: Optional[ClockOffset] = None
         self._using = asyncio.Lock()
         self._closed = 0
@@ -46,18 +56,7 @@ class Timing:
 
         if self._timers:
             raise WireError("exists", "packets are being timed already")
-        for port in request.ports:
-            for stream in port.streams:
-                for name in ("source_ip", "sink_ip"):
-                    try:
-                        socket.inet_pton(socket.AF_INET, getattr(stream, name))
-                    except OSError:
-                        said = "%s: %r is not an IPv4 address" % (name, getattr(stream, name))
-                        raise WireError("bad_request", said) from None
-            try:
-                socket.if_nametoindex(port.interface)
-            except OSError:
-                raise WireError("no_such_interface", "there is no interface %r" % port.interface) from None
+        _check(request.ports)
         self._offset = offset = ClockOffset()
         try:
             for port in request.ports:
@@ -65,7 +64,38 @@ class Timing:
         except OSError as exc:
             self.close()
             raise refused(exc) from None
-        return PacketTimesStarted(instructions=max((timer.instructions for timer in self._timers), default=0))
+        return PacketTimesStarted(
+            instructions=max((timer.instructions for timer in self._timers), default=0),
+            memory_bytes=sum(timer.memory_bytes for timer in self._timers),
+        )
+
+    @answers(StartPacketCount)
+    async def start_count(self, request: StartPacketCount) -> PacketCountStarted:
+        from labconsole.agent.reading.packet_count import PacketCounter
+
+        if self._counters:
+            raise WireError("exists", "packets are being counted already")
+        _check(request.ports)
+        try:
+            for port in request.ports:
+                self._counters.append(PacketCounter(port.interface, port.streams))
+        except PermissionError:
+            _close(self._counters)
+            raise WireError("no_permission", "no permission to open a raw socket; CAP_NET_RAW is needed") from None
+        except OSError as exc:
+            _close(self._counters)
+            raise WireError("not_supported", "a raw socket does not count: %s" % exc.strerror) from None
+        return PacketCountStarted()
+
+    @answers(StopPacketCount)
+    async def stop_count(self, request: StopPacketCount) -> CountedPackets:
+        if not self._counters:
+            raise WireError("not_counting", "packets are not being counted")
+        try:
+            counted = [PortCount(interface=each.interface, packets=each.packets()) for each in self._counters]
+            return CountedPackets(ports=counted)
+        finally:
+            _close(self._counters)
 
     @answers(ReadPacketTimes)
     async def read(self, request: ReadPacketTimes) -> DelaysRead:
@@ -104,11 +134,27 @@ class Timing:
         """Time no more, and forget what was seen."""
         self._closed += 1
         _close(self._timers)
+        _close(self._counters)
 
 
-def _close(timers: List[PacketTimer]) -> None:
-    while timers:
-        timers.pop().close()
+def _check(ports: Sequence[TimedPort]) -> None:
+    for port in ports:
+        for stream in port.streams:
+            for name in ("source_ip", "sink_ip"):
+                try:
+                    socket.inet_pton(socket.AF_INET, getattr(stream, name))
+                except OSError:
+                    said = "%s: %r is not an IPv4 address" % (name, getattr(stream, name))
+                    raise WireError("bad_request", said) from None
+        try:
+            socket.if_nametoindex(port.interface)
+        except OSError:
+            raise WireError("no_such_interface", "there is no interface %r" % port.interface) from None
+
+
+def _close(held: Union[List[PacketTimer], List[PacketCounter]]) -> None:
+    while held:
+        held.pop().close()
 
 
 async def _told(timers: List[PacketTimer], offset: ClockOffset) -> TimedPackets:

@@ -38,6 +38,9 @@ class Tracing:
         self._layout: Optional[KernelLayout] = None
         self._counter: Optional[DropCounter] = None
         self._names: Dict[int, str] = {}
+        self._interfaces: Dict[int, Dict[int, str]] = {}
+        """By the namespace's inode and their number, as in the beginning: one that goes away meanwhile has a name."""
+
         self._begun_ns = self._ended_ns = 0
         self._budget_ns: Optional[int] = None
         self._look_every_s = USUAL_LOOK_S
@@ -70,6 +73,7 @@ class Tracing:
             if self._closings != closings:
                 raise WireError("closing", "the node was given back before counting began")
             self._names = {inode: name for name in self._namespaces.names if (inode := self._inode(name)) is not None}
+            self._interfaces = {inode: self._interfaces_of(name) for inode, name in self._names.items()}
             self._counter = counter = self._attach(self._layout, list(self._names), request.sinks)
         except kernel_drops.NotTold as exc:
             raise WireError(exc.code, str(exc)) from None
@@ -153,7 +157,8 @@ class Tracing:
         assert self._layout is not None
         found = list(counter.rows())
         symbols = read_symbols() if found else Symbols(())
-        interfaces = {inode: self._interfaces(name) for inode, name in self._names.items()} if found else {}
+        now = {inode: self._interfaces_of(name) for inode, name in self._names.items()} if found else {}
+        interfaces = {inode: {**self._interfaces.get(inode, {}), **those} for inode, those in now.items()}
         packets: Dict[_Place, int] = {}
         for row in found:
             place = (
@@ -170,7 +175,7 @@ class Tracing:
             for (name, interface, stream, reason, function), n in packets.items()
         ]
 
-    def _interfaces(self, name: str) -> Dict[int, str]:
+    def _interfaces_of(self, name: str) -> Dict[int, str]:
         try:
             return dict(linux.in_namespace(self._namespaces.resolve(name), socket.if_nameindex))
         except (LookupError, OSError):

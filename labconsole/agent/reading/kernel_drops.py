@@ -45,6 +45,7 @@ _PACKET = _KEY - _PACKET_BYTES
 _OFFSET = _PACKET - 8
 _POINTER = _OFFSET - 8
 _ONE = _POINTER - 8
+_FOREIGN = _ONE - 8
 """Places on the program's stack."""
 
 _TOTALS = ("passed_packets", "looked_packets", "stream_packets", "unreadable_packets", "unlisted_packets")
@@ -240,6 +241,7 @@ class DropCounter:
             ("sk_buff.data", _ETHERNET_BYTES, None),
             ("sk_buff.data", 0, None),
         )
+        p.store_value(STACK, _FOREIGN, 0, 8)
         for place, (field, skipped_bytes, unset) in enumerate(ways):
             following = "way %d" % (place + 1)
             self._field(p, _NEAR, _SKB, "sk_buff.head", 8)
@@ -259,6 +261,7 @@ class DropCounter:
             p.jump_if_value(RESULT, "!=", 0, following)
             p.load(1, STACK, _PACKET, 1)
             p.jump_if_value(1, "!=", 0x45, following)
+            p.store_value(STACK, _FOREIGN, 1, 8)  # a whole header: unless it turns out to be one of ours
             p.load(1, STACK, _PACKET + _PROTOCOL_AT, 1)
             p.jump_if_value(1, "!=", socket.IPPROTO_UDP, following)
             p.load(1, STACK, _PACKET + _MAGIC_AT, 4)
@@ -266,6 +269,8 @@ class DropCounter:
             p.jump_if(1, "==", 2, "test packet")
             p.label(following)
         # Not a test packet; or IP whose headers lie in page fragments, where this cannot look.
+        p.load(1, STACK, _FOREIGN, 8)
+        p.jump_if_value(1, "!=", 0, "end")
         self._field(p, 1, _SKB, "sk_buff.data_len", 4)
         p.jump_if_value(1, "==", 0, "end")
         self._field(p, 1, _SKB, "sk_buff.protocol", 2)

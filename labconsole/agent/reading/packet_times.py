@@ -86,6 +86,11 @@ class PacketTimer:
         self._maps.append(made)
         return made
 
+    @property
+    def memory_bytes(self) -> int:
+        """What its tables take of the kernel's memory."""
+        return sum(each.memory_bytes for each in self._maps)
+
     def _hold(self, descriptor: int) -> int:
         self._held.append(descriptor)
         return descriptor

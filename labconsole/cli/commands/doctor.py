@@ -86,6 +86,8 @@ def _plugins() -> Iterator[Looked]:
 def _tried_by() -> dict[str, Callable[[str], object]]:
     """What other packages plug into, each with what loads one and checks it."""
     from labconsole.experiments.units import OUTSIDE, load_units
+    from labconsole.model.generator import PACKAGE as GENERATORS
+    from labconsole.model.generator import load_generator
     from labconsole.model.record.kinds import PACKAGE as KINDS
     from labconsole.model.record.kinds import record_kinds
     from labconsole.platforms.loading import PACKAGE as DRIVERS
@@ -93,7 +95,7 @@ def _tried_by() -> dict[str, Callable[[str], object]]:
     from labconsole.store import exporters
 
     return {
-        DRIVERS: load_driver, exporters.PACKAGE: exporters.load, OUTSIDE: load_units,
+        DRIVERS: load_driver, GENERATORS: load_generator, exporters.PACKAGE: exporters.load, OUTSIDE: load_units,
         KINDS: lambda name: record_kinds()[name],
     }  # fmt: skip
 

@@ -13,11 +13,13 @@ SLOW_S = 0.05
 LEASE_S = 30.0
 """How long a check holds a testbed, as it tells who waits."""
 
-NEEDED = {"source": ("net_admin", "net_raw"), "uut": ("net_admin",), "sink": ("net_raw",)}
+NEEDED = {"source": ("net_admin", "net_raw"), "uut": ("net_admin",), "sink": ("net_raw",), "host": ()}
 """Capabilities without which a node cannot do its part."""
 
+EVERY_ROLE = tuple(NEEDED)
 
-@check("ssh.login", "SSH session and agent", wave=Wave.FIRST, without_link=True)
+
+@check("ssh.login", "SSH session and agent", wave=Wave.FIRST, roles=EVERY_ROLE, without_link=True)
 async def login(bench: CheckContext, node: str) -> CheckFinding:
     """The session with the agent in it stands."""
     if node not in bench.links:
@@ -34,7 +36,7 @@ async def login(bench: CheckContext, node: str) -> CheckFinding:
     )
 
 
-@check("ssh.host_key", "host key known", wave=Wave.FIRST, without_link=True)
+@check("ssh.host_key", "host key known", wave=Wave.FIRST, roles=EVERY_ROLE, without_link=True)
 async def host_key(bench: CheckContext, node: str) -> CheckFinding:
     """The node is the one that known_hosts knows: nothing here ever accepts a key that is not there."""
     if node in bench.links:
@@ -45,7 +47,7 @@ async def host_key(bench: CheckContext, node: str) -> CheckFinding:
     return skipped(f"{node} is not connected, but not because of its host key")
 
 
-@check("ssh.rights", "root rights without a password", wave=Wave.FIRST)
+@check("ssh.rights", "root rights without a password", wave=Wave.FIRST, roles=EVERY_ROLE)
 async def rights(bench: CheckContext, node: str) -> CheckFinding:
     """The agent may do what the node's role needs, without anybody typing a password."""
     facts, become = await bench.facts(node), bench.inventory.nodes[node].become
@@ -65,7 +67,7 @@ async def rights(bench: CheckContext, node: str) -> CheckFinding:
     return passed(f"user id {facts.euid} {way}, with {', '.join(needed)}")
 
 
-@check("ssh.latency", "round trip", wave=Wave.FIRST)
+@check("ssh.latency", "round trip", wave=Wave.FIRST, roles=EVERY_ROLE)
 async def latency(bench: CheckContext, node: str) -> CheckFinding:
     """The round trip to the agent, the fastest of five."""
     link = bench.link(node)
@@ -117,7 +119,7 @@ async def management(bench: CheckContext, node: str) -> CheckFinding:
     )
 
 
-@check("lease", "lease", wave=Wave.FIRST)
+@check("lease", "lease", wave=Wave.FIRST, roles=EVERY_ROLE)
 async def lease(bench: CheckContext, node: str) -> CheckFinding:
     """Nobody else measures here now. Held from here to the end of the check."""
     try:

@@ -19,9 +19,9 @@ ANSWER_S = 2.5
 """Of each of three requests: a check has ten seconds."""
 
 
-@check("kernel.drop_reasons", "reasons for drops", roles=("uut",))
+@check("kernel.drop_reasons", "reasons for drops", roles=("uut", "host"))
 async def drop_reasons(bench: CheckContext, node: str) -> CheckFinding:
-    """Whether the unit under test's kernel says why it drops packets."""
+    """Whether the kernel of the unit under test, and of its host, says why it drops packets."""
     asked = StartKernelDrops(sinks=[stream.sink_ip for stream in bench.streams()], budget_ns=None, look_every_s=None)
     wanted = TrialSettings.of(bench.inventory, bench.plan).drop_reasons
     return await _asked(bench.link(node), asked, StopKernelDrops(), "drop_reasons", wanted)
@@ -45,7 +45,7 @@ async def _asked(link: AgentLink, start: Request[Any], stop: Request[Any], setti
     """Begin and end at once, within the check's own time."""
     try:
         try:
-            await begin(link, start, stop, timeout_s=ANSWER_S)
+            started = await begin(link, start, stop, timeout_s=ANSWER_S)
         finally:
             with suppress(NodeError):
                 await link.ask(stop, timeout_s=ANSWER_S)
@@ -57,4 +57,6 @@ async def _asked(link: AgentLink, start: Request[Any], stop: Request[Any], setti
             return passed(f"not to be had, and not asked for ({setting}: off): {message}", refused=code)
         hint = "log in as root" if code == "no_permission" else "boot another kernel"
         return warned(f"not to be had: {message}", f"{hint}, or leave {setting} off", refused=code)
-    return passed(f"to be had ({setting}: {wanted})")
+    taken = getattr(started, "memory_bytes", None)
+    memory = "" if taken is None else f", {taken / 1e6:.1f} MB of the kernel's memory while it counts"
+    return passed(f"to be had ({setting}: {wanted}){memory}")

@@ -1,17 +1,17 @@
-"""Having the unit under test's kernel say where and why it drops test packets, for as long as a trial's counters count.
+"""Having the unit under test's kernel, and its host's, say where and why it drops test packets while a trial counts.
 
 Nothing of it is needed to count packets: a kernel that does not say it does not end a trial, and its word why is kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from labconsole.contracts.ports import AgentLink
+from labconsole.engine.gather import together
 from labconsole.engine.trial.kernel_asking import TIMEOUT_S, begin, refusal
 from labconsole.errors import NodeError, NodeLost, NodeUnreachable
-from labconsole.model.design_point import DesignPoint
-from labconsole.model.inventory import DropReasons
+from labconsole.model.inventory import DropReasons, Inventory
 from labconsole.verdict.observed import KernelWitness, TrialObservations
 from labconsole.wire.kernel_drops import StartKernelDrops, StopKernelDrops
 
@@ -24,42 +24,58 @@ SHORTEST_LOOK_S, LONGEST_LOOK_S = 0.01, 0.25
 
 
 class KernelDropWatch:
-    """The counting of one trial, on the unit under test; what it found is in ``seen.kernel`` once it has stopped."""
+    """The counting of one trial, on the unit under test and its host; what it found is in ``seen`` afterwards."""
 
     def __init__(
-        self, seen: TrialObservations, link: AgentLink, sinks: Sequence[str], wanted: DropReasons, request: DesignPoint
+        self,
+        seen: TrialObservations,
+        inventory: Inventory,
+        links: Mapping[str, AgentLink],
+        sinks: Sequence[str],
+        wanted: DropReasons,
+        duration_s: float,
     ) -> None:
-        self._seen, self._link, self._sinks, self._wanted = seen, link, list(sinks), wanted
-        self._duration_s = request.duration_s
-        self._counting = False
+        self._seen, self._inventory, self._links = seen, inventory, links
+        self._sinks, self._wanted, self._duration_s = list(sinks), wanted, duration_s
+        self._counting: list[tuple[AgentLink, KernelWitness]] = []
 
     async def start(self) -> None:
         """Begin to count: before the counters are read the first time."""
         if self._wanted == "off":
             return
         budget_ns = round(BUDGET_RATIO * self._duration_s * 1e9) if self._wanted == "auto" else None
+        uut, host = self._inventory.uut, self._inventory.host
+        self._seen.kernel = KernelWitness(asked=self._wanted, budget_ns=budget_ns)
+        # Also when an answer comes late or nobody waits for it any more: stop ends it.
+        self._counting = [(self._links[uut], self._seen.kernel)]
+        if host is not None:
+            carries = self._inventory.nodes[host].carries or {}
+            below = KernelWitness(asked=self._wanted, budget_ns=budget_ns, host=host, carries=carries)
+            self._seen.host_kernel = below
+            self._counting.append((self._links[host], below))
+        await together([self._begin(*each) for each in self._counting])
+
+    async def _begin(self, link: AgentLink, witness: KernelWitness) -> None:
         look_s = min(max(self._duration_s / LOOKS, SHORTEST_LOOK_S), LONGEST_LOOK_S)
-        asked = StartKernelDrops(sinks=self._sinks, budget_ns=budget_ns, look_every_s=look_s)
-        self._seen.kernel = witness = KernelWitness(asked=self._wanted, budget_ns=budget_ns)
-        self._counting = True  # also when the answer comes late or nobody waits for it any more: stop ends it
+        asked = StartKernelDrops(sinks=self._sinks, budget_ns=witness.budget_ns, look_every_s=look_s)
         try:
-            witness.started = await begin(self._link, asked, StopKernelDrops())
+            witness.started = await begin(link, asked, StopKernelDrops())
         except (NodeLost, NodeUnreachable):
             return  # the trial hears of that by itself
         except NodeError as exc:
-            self._counting = False
+            self._counting.remove((link, witness))
             witness.refused = refusal(exc)
 
     async def stop(self) -> None:
         """Take what was counted: after the counters were read the last time. Safe to call twice."""
-        witness = self._seen.kernel
-        if not self._counting or witness is None:
-            return
+        await together([self._end(*each) for each in self._counting])
+
+    async def _end(self, link: AgentLink, witness: KernelWitness) -> None:
         try:
-            witness.drops = await self._link.ask(StopKernelDrops(), timeout_s=TIMEOUT_S)
+            witness.drops = await link.ask(StopKernelDrops(), timeout_s=TIMEOUT_S)
         except (NodeLost, NodeUnreachable):
             return
         except NodeError as exc:
             if witness.started is not None:
                 witness.refused = refusal(exc)
-        self._counting = False
+        self._counting.remove((link, witness))

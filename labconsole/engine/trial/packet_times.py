@@ -1,6 +1,7 @@
 """Having the sinks' kernels count and time every packet of a trial's streams.
 
-Counts need none of this: a sink whose kernel cannot do it does not end a trial, and its word why is kept.
+Counts need none of this: a sink whose kernel cannot do it does not end a trial, and its word why is kept. There
+packets are counted by a filter that takes no program, where that may be had.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 
 from labconsole.contracts.ports import AgentLink
 from labconsole.engine.gather import together
@@ -20,7 +22,9 @@ from labconsole.verdict.observed import StreamObservations, TimedStream, Untimed
 from labconsole.wire.packet_times import (
     DelaysSoFar,
     ReadPacketTimes,
+    StartPacketCount,
     StartPacketTimes,
+    StopPacketCount,
     StopPacketTimes,
     StreamToTime,
     TimedPort,
@@ -55,6 +59,8 @@ class PacketTimers:
             self._own.setdefault(node, {}).setdefault(interface, []).append(own)
             self._seen.setdefault(node, {}).setdefault(interface, []).append(seen)
         self._timing: set[str] = set()
+        self._counting: set[str] = set()
+        self._memory_bytes: dict[str, int | None] = {}
 
     async def start(self) -> None:
         """Begin, at all sinks at once: before the captures, so that none of them has seen more."""
@@ -92,18 +98,24 @@ class PacketTimers:
         """Take what was counted: after the captures and before the counters are read the last time, so that nobody who
         counts longer has seen less. Safe to call twice.
         """
-        await together(self._stop(node) for node in sorted(self._timing))
+        await together(
+            [*map(self._stop, sorted(self._timing)), *map(self._stop_count, sorted(self._counting))],
+        )
 
     async def _start(self, node: str) -> None:
         ports = [TimedPort(interface=name, streams=own) for name, own in self._own[node].items()]
         self._timing.add(node)  # also when the answer comes late or nobody waits for it any more: stop ends it
         try:
-            await begin(self._links[node], StartPacketTimes(ports=ports), StopPacketTimes())
+            started = await begin(self._links[node], StartPacketTimes(ports=ports), StopPacketTimes())
+            self._memory_bytes[node] = started.memory_bytes
         except (NodeLost, NodeUnreachable) as exc:
             self._untimed(node, *refusal(exc))
         except NodeError as exc:
             self._timing.discard(node)
             self._untimed(node, *refusal(exc))
+            self._counting.add(node)
+            with suppress(NodeError):
+                await begin(self._links[node], StartPacketCount(ports=ports), StopPacketCount())
 
     async def _stop(self, node: str) -> None:
         self._timing.discard(node)
@@ -115,7 +127,18 @@ class PacketTimers:
         self._untimed(node, "failed", "the node did not tell of this stream")
         for port in told.ports:
             for seen, counted in zip(self._seen[node].get(port.interface, ()), port.streams, strict=False):
-                seen.times = TimedStream(counted, told.clock_moved_ns)
+                seen.times = TimedStream(counted, told.clock_moved_ns, self._memory_bytes.get(node))
+
+    async def _stop_count(self, node: str) -> None:
+        self._counting.discard(node)
+        try:
+            told = await self._links[node].ask(StopPacketCount(), timeout_s=TIMEOUT_S)
+        except NodeError:
+            return  # it counts none, and why it times none is known
+        for port in told.ports:
+            for seen, packets in zip(self._seen[node].get(port.interface, ()), port.packets, strict=False):
+                if isinstance(seen.times, UntimedStream):
+                    seen.times = replace(seen.times, counted_packets=packets)
 
     def _untimed(self, node: str, code: str, message: str) -> None:
         for streams in self._seen[node].values():

@@ -31,6 +31,7 @@ from labconsole.engine.trial.sources import Sources
 from labconsole.engine.trial.window import Readings, ports_by_node
 from labconsole.errors import Aborted, LabError, LeaseTaken, MeasurementError, NodeError, NodeLost
 from labconsole.model.design_point import DesignPoint
+from labconsole.model.generator import generator_options
 from labconsole.model.identity import utc_now
 from labconsole.model.inventory import Inventory
 from labconsole.model.record.run import Environment, Failure
@@ -100,9 +101,10 @@ class Trial:
         by_node = ports_by_node(self._nodes(), ports)
         self._readings = Readings(self.seen, links, by_node, guests, {self._uut: pids})
         sinks = [flow.stream.sink_ip for flow in self._flows]
-        self._kernel = KernelDropWatch(self.seen, links[self._uut], sinks, settings.drop_reasons, request)
-        uut_link, wanted = links[self._uut], settings.telemetry
-        self._work = ProcessorWatch(self.seen, uut_link, self._uut, by_node[self._uut], wanted=wanted)
+        wanted = settings.drop_reasons
+        self._kernel = KernelDropWatch(self.seen, inventory, links, sinks, wanted, request.duration_s)
+        asked, port = settings.telemetry, by_node[self._uut]
+        self._work = ProcessorWatch(self.seen, links[self._uut], self._uut, port, wanted=asked)
         self._timers = PacketTimers(self.seen.flows, self._flows, links, wanted=settings.packet_times)
         self._sources = Sources(self.seen.flows, links, live)
         self._captures = TrialCaptures(self.seen, self._flows, links, settings, self._let_go)
@@ -300,12 +302,12 @@ class Trial:
 
     def _specs(self, node: str) -> list[StreamSpec]:
         cpus, paths = self._inventory.nodes[node].generator_cpus, self._prepared.paths
+        options = generator_options(self._request.generator, self._inventory.generators)
         mine = [(flow, flow.stream.source, paths[flow.stream.name].destination_mac) for flow in self._flows]
         return [
-            stream_spec(flow, interface=source.interface, destination_mac=mac, cpus=cpus)
-            for flow, source, mac in mine
-            if source.node == node
-        ]
+            stream_spec(flow, interface=source.interface, destination_mac=mac, cpus=cpus, options=options)
+            for flow, source, mac in mine if source.node == node
+        ]  # fmt: skip
 
     async def _prepare_generators(self, stack: AsyncExitStack) -> None:
         by_name: dict[str, generator.PreparedStream] = {}

@@ -3,6 +3,7 @@
 What is the UUT in other labs is here the machine's case: it holds QEMU, a tap for each NIC, and for each a bridge of
 two ports to the link that the lab laid. So links, rewiring and ends of nodes work as for any other node, and QEMU ends
 with the case's process 1. Sessions go through a tap of their own to the SSH server inside, which has the UUT's keys.
+The case is a node, too, the machine's host: its kernel drops what the machine does not take.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from typing import Any
 from labconsole.lab import control
 from labconsole.lab.images.debian_kernel import DebianKernel, debian_kernel
 from labconsole.lab.images.initramfs import write_initramfs
-from labconsole.lab.layout import LabNode
+from labconsole.lab.layout import LabNode, carriers_of
 from labconsole.lab.machines import xen
 from labconsole.lab.machines.disk import disk_options, write_disk
 from labconsole.lab.machines.virtio_port import PORT_NAME
 from labconsole.lab.machines.words import SERIAL_LOG, awaited, last_words
 from labconsole.lab.nodes import kernel, network
-from labconsole.lab.nodes.node import CABLE_OPS, NodeSetup, home_directory
+from labconsole.lab.nodes.node import CABLE_OPS, NodeSetup, home_directory, serve_ssh
 from labconsole.lab.offers import MACHINE_CPUS
 from labconsole.lab.prerequisites import SYSTEM_PATH, tool
 from labconsole.lab.spec import LabSpec
@@ -228,6 +229,8 @@ class MachineCase:
             op = str(message.pop("op"))
             return await machine.ask(op, float(message.get("timeout_s", _ANSWER_S)) + _GRACE_S, **message)
 
+        assert self._setup.host is not None
+        _, hosts_server = await serve_ssh(self._setup.host)
         server = await asyncio.start_server(_pass_session, sock=self._setup.listener)
         peer = await control.peer_on(channel, answer)
         peer.announce({"state": "ready"})
@@ -236,6 +239,7 @@ class MachineCase:
         if not both[0].done():
             print(f"the machine {self._setup.node.name} has ended; {self._last_words()}", file=sys.stderr, flush=True)
         server.close()
+        hosts_server.close()
 
 
 def _nic_lines(name: str, mtu: int) -> list[str]:
@@ -249,11 +253,11 @@ def _nic_lines(name: str, mtu: int) -> list[str]:
 
 
 def _tap(name: str) -> str:
-    return f"nic-{name}"
+    return carriers_of(name)[2]
 
 
 def _bridge(name: str) -> str:
-    return f"wire-{name}"
+    return carriers_of(name)[1]
 
 
 async def _pass_session(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from labconsole.errors import LabSetupError
 from labconsole.lab import control
-from labconsole.lab.layout import Layout, Link, bypass_links
+from labconsole.lab.layout import HOST, Layout, Link, bypass_links
 from labconsole.lab.nodes import kernel, network, node
 from labconsole.lab.nodes.listeners import Outside
 from labconsole.lab.spec import LabSpec
@@ -79,8 +79,9 @@ class Lab:
         # The children share these pages until they write to them; a collector that walks them would copy them all.
         gc.collect()
         gc.freeze()
-        for name, opened in self._blueprint.listeners.items():
-            self._nodes[name] = self._fork_node(name, opened)
+        for name in self._blueprint.listeners:
+            if name != HOST:
+                self._nodes[name] = self._fork_node(name, self._blueprint.listeners)
         self._await_state("namespaces")
         network.make_links(self._blueprint.layout, {name: n.pid for name, n in self._nodes.items()})
         self._tell_all("links")
@@ -90,7 +91,7 @@ class Lab:
         for listener in self._blueprint.listeners.values():
             listener.close()
 
-    def _fork_node(self, name: str, listener: socket.socket) -> _Running:
+    def _fork_node(self, name: str, listeners: Mapping[str, socket.socket]) -> _Running:
         blueprint = self._blueprint
         ours, theirs = socket.socketpair()
         own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
@@ -102,14 +103,9 @@ class Lab:
             asyncio._set_running_loop(None)
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            setup = node.NodeSetup(
-                node=blueprint.layout.node(name),
-                spec=blueprint.spec,
-                listener=listener,
-                host_key=blueprint.host_keys[name],
-                client_key=blueprint.client_key,
-                user=blueprint.user,
-            )
+            setup = self._setup_of(name, listeners)
+            if setup.node.role == "uut" and HOST in listeners:
+                setup = replace(setup, host=self._setup_of(HOST, listeners))
             make_case = blueprint.uut_case if setup.node.role == "uut" else None
             node.run(setup, theirs, None if make_case is None else make_case(setup))
         kernel.setns(own_pids, kernel.CLONE_NEWPID)
@@ -117,6 +113,17 @@ class Lab:
         theirs.close()
         ours.settimeout(step_limit_s(blueprint.spec))
         return _Running(pid, ours)
+
+    def _setup_of(self, name: str, listeners: Mapping[str, socket.socket]) -> node.NodeSetup:
+        blueprint = self._blueprint
+        return node.NodeSetup(
+            node=blueprint.layout.node(name),
+            spec=blueprint.spec,
+            listener=listeners[name],
+            host_key=blueprint.host_keys[name],
+            client_key=blueprint.client_key,
+            user=blueprint.user,
+        )
 
     def _tell_all(self, state: str) -> None:
         for running in self._nodes.values():
@@ -227,8 +234,13 @@ class Lab:
             peers = {other: alive[other] for other in plugs}
             await self._each(peers, "unplug", plugs)
             try:
-                with self._outside.listen(layout.node(name).address) as listener:
-                    running = self._fork_node(name, listener)
+                with contextlib.ExitStack() as opened:
+                    names = [
+                        each.name for each in layout.nodes if each.name == name or (each.name, name) == (HOST, "uut")
+                    ]
+                    listen = self._outside.listen
+                    listeners = {each: opened.enter_context(listen(layout.node(each).address)) for each in names}
+                    running = self._fork_node(name, listeners)
                 new = {name: running}
                 self._await_state("namespaces", new)
                 there = {**peers, **new}

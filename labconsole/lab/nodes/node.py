@@ -47,6 +47,8 @@ class NodeSetup:
     host_key: str
     client_key: str
     user: str
+    host: NodeSetup | None = None
+    """Of a machine: the node that its case is."""
 
 
 class Case(Protocol):
@@ -71,7 +73,8 @@ def run(setup: NodeSetup, channel: socket.socket, case: Case | None) -> NoReturn
     """Be the node, or the case of the machine that is, until the supervisor goes away."""
     status = 1
     try:
-        _close_all_but(channel.fileno(), setup.listener.fileno())
+        listeners = [setup.listener] if setup.host is None else [setup.listener, setup.host.listener]
+        _close_all_but(channel.fileno(), *(each.fileno() for each in listeners))
         kernel.set_process_name(f"node-{setup.node.name}")
         _enter_namespaces(setup)
         control.send(channel, {"state": "namespaces"})

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from labconsole.measure.packet_times import packet_times
+from labconsole.measure.packet_times import third_count
 from labconsole.measure.recompute.discrepancy import RELATIVE_ERROR
 from labconsole.measure.recompute.sides import rate_left_open
 from labconsole.model.record.run import LedgerHop, Reason, RunRecord, StreamRecord
@@ -69,12 +69,14 @@ def _held(code: str, stream: StreamRecord) -> dict[str, Any]:
     }
     found |= {name: stream.counters.get(name) for name in ("source_tx_packets", "sink_rx_packets")}
     found["captured_packets"] = None if capture is None else capture.captured_packets
-    timed = packet_times(stream)
-    found["timed_packets"] = None if timed is None else timed.packets
+    counted = third_count(stream)
+    found["timed_packets"] = counted
     if code == "negative_loss":
         found["packets"] = None if stream.loss_packets is None else -stream.loss_packets
     elif code == "duplicates":
         found["packets"] = stream.sequence.duplicate_packets if stream.sequence is not None else None
+    elif code == "untimed_packets" and counted is not None:
+        found["packets"] = (stream.measured_packets or 0) - counted
     elif code == "capture_incomplete":
         found["dropped_packets"] = None if capture is None else capture.dropped_packets
     elif code == "lost_at_source":

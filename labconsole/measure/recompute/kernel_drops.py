@@ -12,7 +12,7 @@ from labconsole.measure.drop_causes import function_of, is_kernels
 from labconsole.measure.recompute.discrepancy import Discrepancy, against
 from labconsole.measure.recompute.extensions import of_version, readable
 from labconsole.model.record.extension import read_extension
-from labconsole.model.record.kernel_drops import EXTENSION, VERSION, DropsAsked, DropsTold
+from labconsole.model.record.kernel_drops import EXTENSION, HOST_EXTENSION, VERSION, DropsAsked, DropsTold
 from labconsole.model.record.run import RunRecord, StreamRecord
 
 COST_RATIO = 0.01
@@ -28,8 +28,13 @@ def known(told: Any) -> bool:
 
 
 def contradicting_drops(record: RunRecord) -> Iterator[Discrepancy]:
-    """What of the extension cannot be."""
-    told, where = record.extensions.get(EXTENSION), f"extensions.{EXTENSION}"
+    """What of the extensions cannot be."""
+    for extension in (EXTENSION, HOST_EXTENSION):
+        yield from _contradicting(record, extension)
+
+
+def _contradicting(record: RunRecord, extension: str) -> Iterator[Discrepancy]:
+    told, where = record.extensions.get(extension), f"extensions.{extension}"
     if told is None or not known(told):
         return
     if "counted_ns" not in told:
@@ -51,12 +56,13 @@ def contradicting_drops(record: RunRecord) -> Iterator[Discrepancy]:
 
 def doubts_due(record: RunRecord) -> Iterator[tuple[str, bool, str]]:
     """Of both doubts that rest on it: the code, whether it has to be there, and what the record shows."""
-    drops = read_extension(record.extensions, EXTENSION, DropsTold)
-    if drops is None:
+    read = [read_extension(record.extensions, name, DropsTold) for name in (EXTENSION, HOST_EXTENSION)]
+    drops = [each for each in read if each is not None]
+    if not drops:
         return
-    share = drops.estimated_cost_ns / (record.requested.duration_s * 1e9)
-    asked = f"counting, {drops.asked}, took {share:.2%} of a processor"
-    yield "tracing_cost", drops.asked == "on" and share > COST_RATIO, asked
+    shares = [(each.asked, each.estimated_cost_ns / (record.requested.duration_s * 1e9)) for each in drops]
+    asked = "; ".join(f"counting, {asked}, took {share:.2%} of a processor" for asked, share in shares)
+    yield "tracing_cost", any(asked == "on" and share > COST_RATIO for asked, share in shares), asked
     if record.failure is not None or any(reason.code == "aborted" for reason in record.verdict.reasons):
         return
     found = [*_more_than_lost((*record.streams, *_second(record)), drops)]
@@ -68,9 +74,9 @@ def _second(record: RunRecord) -> Sequence[StreamRecord]:
     return () if record.background is None else record.background.streams
 
 
-def _more_than_lost(streams: Sequence[StreamRecord], drops: DropsTold) -> Iterator[str]:
+def _more_than_lost(streams: Sequence[StreamRecord], drops: Sequence[DropsTold]) -> Iterator[str]:
     for stream in streams:
-        off_way = [row for row in drops.elsewhere if row.stream == stream.name]
+        off_way = [row for each in drops for row in each.elsewhere if row.stream == stream.name]
         hops = [hop for hop in stream.ledger if hop.hop not in BEFORE]
         told = {(hop.hop, name): n for hop in hops for name, n in hop.drops.items() if is_kernels(name)}
         labels = [name for hop in stream.ledger for name in hop.drops if is_kernels(name)]

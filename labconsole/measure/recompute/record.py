@@ -15,6 +15,7 @@ from labconsole.measure.recompute.telemetry import contradicting_telemetry
 from labconsole.measure.recompute.verdict import Weights, rejudge
 from labconsole.measure.recompute.verdict import unjudged as unjudged_verdict
 from labconsole.model.record.kernel_drops import EXTENSION as KERNEL_DROPS
+from labconsole.model.record.kernel_drops import HOST_EXTENSION as HOST_KERNEL_DROPS
 from labconsole.model.record.packet_times import EXTENSION as PACKET_TIMES
 from labconsole.model.record.run import RunRecord
 from labconsole.model.record.telemetry import EXTENSION as TELEMETRY
@@ -23,7 +24,11 @@ Known = dict[str, Callable[[Any], bool]]
 """Extensions whose meaning this version knows, with what says so of one."""
 
 OF_STREAMS: Known = {PACKET_TIMES: packet_times.known}
-OF_RUNS: Known = {TELEMETRY: telemetry.known, KERNEL_DROPS: kernel_drops.known}
+OF_RUNS: Known = {
+    TELEMETRY: telemetry.known,
+    KERNEL_DROPS: kernel_drops.known,
+    HOST_KERNEL_DROPS: kernel_drops.known,
+}
 
 
 def examine(record: RunRecord, weights: Weights) -> Iterator[Discrepancy]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from labconsole.measure.packet_times import packet_times
+from labconsole.measure.packet_times import packet_times, third_count
 from labconsole.measure.recompute.counts import flows
 from labconsole.measure.recompute.discrepancy import Discrepancy, against
 from labconsole.measure.recompute.evidence import hop_of, limit_of, lost_at_sink, number, wrong_figures
@@ -171,7 +171,12 @@ def _witnesses(record: RunRecord, streams: list[StreamRecord]) -> Iterator[Due]:
     missing = [f"{s.name} has no capture" for s in counted if s.capture is None]
     yield _any("capture_missing", missing, "every stream has its capture")
     part = [f"the capture of {s.name} is not complete" for s in counted if _misses(s)]
-    yield _any("capture_incomplete", part, "every capture is complete")
+    # Where several processors timed all of it an earlier version doubted, and this one notes it.
+    if part or not any(_noted(s) for s in counted):
+        yield _any("capture_incomplete", part, "every capture is complete")
+    if any(reason.code == "untimed_packets" for reason in record.verdict.reasons):  # earlier versions did not say it
+        more = [f"{s.name} has packets that were not timed" for s in counted if _untimed(s)]
+        yield _any("untimed_packets", more, "every packet that was measured by a counter was timed")
     apart = [says for s in counted for says in _disagreement(s)]
     yield _any("witnesses_disagree", apart, "no two counts of the same packets contradict each other")
     twice = [f"{s.name} has duplicates" for s in counted if s.sequence and s.sequence.duplicate_packets > 0]
@@ -191,11 +196,11 @@ def _disagreement(stream: StreamRecord) -> Iterator[str]:
     received, capture = stream.counters.get("sink_rx_packets"), stream.capture
     if capture is not None and capture.complete and received is not None and capture.captured_packets > received:
         yield f"{stream.name}: {capture.captured_packets} captured, {received} received by the sink's NIC"
-    timed = packet_times(stream)
-    if timed is not None:
+    packets = third_count(stream)
+    if packets is not None:
         captured = 0 if capture is None else capture.captured_packets
-        if timed.packets < captured or (received is not None and timed.packets > received):
-            yield f"{stream.name}: {captured} captured, {timed.packets} timed, {received} received by the sink's NIC"
+        if packets < captured or (received is not None and packets > received):
+            yield f"{stream.name}: {captured} captured, {packets} timed, {received} received by the sink's NIC"
     sent, said = stream.counters.get("source_tx_packets"), stream.generator_packets
     dropped = sum(sum(hop.drops.values()) for hop in stream.ledger if hop.hop == "source_nic")
     if sent is not None and said is not None and sent + dropped < said:
@@ -206,10 +211,23 @@ def _misses(stream: StreamRecord) -> bool:
     """A capture that is not complete, and nobody else who saw every packet that the NIC counted."""
     if stream.capture is None or stream.capture.complete:
         return False
-    timed = packet_times(stream)
-    if timed is None or timed.processors != 1 or timed.late_packets or stream.measured_from != "counters":
+    timed, packets = packet_times(stream), third_count(stream)
+    if packets is None or stream.measured_from != "counters":
         return True
-    return {timed.packets, stream.counters.get("sink_rx_packets")} != {stream.measured_packets}
+    if timed is not None and timed.processors == 1 and timed.late_packets:
+        return True
+    return {packets, stream.counters.get("sink_rx_packets")} != {stream.measured_packets}
+
+
+def _noted(stream: StreamRecord) -> bool:
+    timed = packet_times(stream)
+    incomplete = stream.capture is not None and not stream.capture.complete
+    return incomplete and (timed is None or timed.processors > 1) and not _misses(stream)
+
+
+def _untimed(stream: StreamRecord) -> bool:
+    packets, measured = third_count(stream), stream.measured_packets or 0
+    return stream.measured_from == "counters" and packets is not None and measured > packets
 
 
 def _lost_at_source(stream: StreamRecord) -> int:

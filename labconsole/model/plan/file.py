@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, PlainValidator
 
-from labconsole.model.design_point import BACKGROUNDS, GENERATORS, MAX_DURATION_S, OBSERVE, FrameSize, TargetWish
+from labconsole.model.design_point import BACKGROUNDS, MAX_DURATION_S, OBSERVE, FrameSize, TargetWish
+from labconsole.model.generator import known_generator
 from labconsole.model.inventory import DropReasons, Name, OnOrOff
 from labconsole.model.plan.boots import BootFactors
 from labconsole.model.plan.claims import CLAIMS
@@ -94,7 +95,7 @@ def _or_one(schema: dict[str, Any]) -> None:
 
 FileTarget = Annotated[TargetWish, PlainValidator(_target, json_schema_input_type=str)]
 Background = Annotated[str, AfterValidator(_one_of(BACKGROUNDS))]
-Generator = Annotated[str, AfterValidator(_one_of(GENERATORS))]
+Generator = Annotated[str, AfterValidator(known_generator)]
 Observe = Annotated[str, AfterValidator(_one_of(OBSERVE))]
 Claim = Annotated[str, AfterValidator(_one_of(tuple(CLAIMS)))]
 Margin = Annotated[float, PlainValidator(_margin, json_schema_input_type=str | float)]

@@ -1,6 +1,7 @@
 """What the unit under test's kernel tells of the packets it dropped, beside the ledger's rows: an extension of a run.
 
-``extensions["kernel_drops"]`` of a run whose ``drop_reasons`` are not off. Pure.
+``extensions["kernel_drops"]`` of a run whose ``drop_reasons`` are not off, and ``extensions["host_kernel_drops"]`` of
+the machine on which the unit under test is a virtual one. Pure.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from pydantic import Field
 
 from labconsole.model.strict import StrictModel
 
-EXTENSION = "kernel_drops"
+EXTENSION, HOST_EXTENSION = "kernel_drops", "host_kernel_drops"
 VERSION: Final = 1
 
 Count = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
@@ -39,7 +40,9 @@ class WhyNotSaid(StrictModel):
 
 
 class DropsAsked(StrictModel):
-    """How the kernel was asked. It did not answer, and ``refused`` says why unless the node was lost."""
+    """How the kernel was asked. It did not answer, and ``refused`` says why unless the node was lost.
+    ``node``: the host that was asked, if it is not the unit under test.
+    """
 
     version: Literal[1] = VERSION
     asked: Word
@@ -47,6 +50,7 @@ class DropsAsked(StrictModel):
     mode: Word | None = None
     tells_reasons: bool | None = None
     refused: WhyNotSaid | None = None
+    node: Word | None = None
 
 
 class DropsTold(DropsAsked):

@@ -67,6 +67,8 @@ class PacketTimes(StrictModel):
     packet is due later than it was stamped. ``max`` is exact. None without ``delay_ns``, where nothing was due (target
     max), and in records from before it was counted.
 
+    ``memory_bytes``: what counting took of the sink's memory, for all streams together; None: not told.
+
     ``spacing_ns``: between neighbours. ``variation_ns``: absolute difference of neighbours' delays (RFC 3393).
     ``delay_ns``: None where the clocks are not shown to agree well enough, and ``reason`` then says why;
     ``clock_bound_ns``: how far the two time stamps may be off against each other, None if nobody knows.
@@ -89,10 +91,12 @@ class PacketTimes(StrictModel):
     due_ns: Times | None = None
     spacing_ns: Times | None
     variation_ns: Times | None
+    memory_bytes: Count | None = None
 
 
 class PacketTimesRefused(StrictModel):
-    """In place of them."""
+    """In place of them. ``counted_packets``: by a filter that takes no program; None: not counted either."""
 
     version: Literal[1] = VERSION
     refused: WhyNotTimed
+    counted_packets: Count | None = None

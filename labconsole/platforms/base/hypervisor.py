@@ -18,7 +18,7 @@ from labconsole.errors import ConfigError
 from labconsole.network.control_groups import Limits
 from labconsole.platforms.base.guest import GuestNic, HypervisorGuest, Pinning, Settings, UnknownGuest, listed
 from labconsole.platforms.base.options import GUEST_PLACE, ManagedOptions, read_options
-from labconsole.platforms.base.shell import Answer, Shell
+from labconsole.platforms.base.shell import Answer, RecordingShell, Shell
 
 _FED = (
     "for loop; do :; done; exec 3>&2 2>/dev/null; "
@@ -131,6 +131,15 @@ class Hypervisor(ABC):
     @abstractmethod
     async def kill(self, shell: Shell, name: str) -> Answer:
         """Take its power away."""
+
+    async def stop_words(self, shell: Shell, name: str) -> tuple[Sequence[str], Sequence[str]]:
+        """What ask_to_stop() and kill() run, for a keeper that has nobody to ask: each one command, known before the
+        guest is started.
+        """
+        asking, killing = RecordingShell(self.name), RecordingShell(self.name)
+        asking.record(self.ask_to_stop(asking, name))
+        killing.record(self.kill(killing, name))
+        return asking.argvs[0], killing.argvs[0]
 
     @abstractmethod
     async def nics(self, shell: Shell, name: str) -> Sequence[GuestNic]:

@@ -136,6 +136,11 @@ class EsxiDriver(ManagedDriver):
     async def kill(self, shell: Shell, name: str) -> Answer:
         return await self._tell(shell, name, "power.off")
 
+    async def stop_words(self, shell: Shell, name: str) -> tuple[Sequence[str], Sequence[str]]:
+        vmid, _ = await self._one(shell, name)
+        asked = f"! vim-cmd vmsvc/power.shutdown {vmid} 2>&1 | grep -q -e fault -e failed"
+        return ["env", PATH, "sh", "-c", asked], ["env", PATH, "vim-cmd", "vmsvc/power.off", vmid]
+
     def refused(self, answer: Answer) -> bool:
         return super().refused(answer) or fault(answer) is not None or "failed" in answer.text
 

@@ -106,6 +106,11 @@ class VserverDriver(ManagedDriver):
         guest = await self.state(shell, name)
         return await shell.run(["vkill", "--xid", guest.ident, "-s", "9"])
 
+    async def stop_words(self, shell: Shell, name: str) -> tuple[Sequence[str], Sequence[str]]:
+        """By which number it would be killed is not known before it runs; to be stopped ends with that, too."""
+        stop = ["vserver", name, "stop"]
+        return stop, stop
+
     async def nics(self, shell: Shell, name: str) -> Sequence[GuestNic]:
         return ()
 

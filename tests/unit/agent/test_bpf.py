@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import resource
 import struct
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from labconsole.agent.bpf import kernel
 from labconsole.agent.bpf.assembly import CONTEXT, RESULT, STACK, Assembly
 from labconsole.agent.bpf.btf import KernelTypes, Tracepoint
 from labconsole.agent.bpf.symbols import Symbols
@@ -194,3 +197,25 @@ def test_a_kernel_that_hides_its_addresses_names_no_function():
     hidden = [b"0" * 16 + line[16:] for line in LINES]
     assert Symbols(hidden).function(0xFFFFFFFF81000400) is None
     assert Symbols([]).function(0xFFFFFFFF81000400) is None
+
+
+def test_a_limit_of_locked_memory_that_was_raised_is_put_back(monkeypatch):
+    """As of a kernel before 5.11, which counts tables as locked memory."""
+    most = resource.RLIM_INFINITY
+    limits = [(65536, 65536)]
+    raising = SimpleNamespace(
+        RLIMIT_MEMLOCK=resource.RLIMIT_MEMLOCK, RLIM_INFINITY=most,
+        getrlimit=lambda _: limits[-1], setrlimit=lambda _, limit: limits.append(limit),
+    )  # fmt: skip
+
+    def charged(*_: object) -> int:
+        if limits[-1][0] != most:
+            raise PermissionError(1, "Operation not permitted")
+        return 7
+
+    monkeypatch.setattr(kernel, "resource", raising)
+    monkeypatch.setattr(kernel, "_bpf", charged)
+    made = kernel.Map(kernel.HASH, 4, 12, 10, "lc_test")
+    assert (made.descriptor, made.memory_bytes) == (7, 160)
+    assert kernel.load_program(kernel.SOCKET_FILTER, bytes(16), "lc_test") == 7
+    assert limits == [(65536, 65536), (most, most), (65536, 65536)] + [(most, most), (65536, 65536)]

@@ -44,6 +44,33 @@ def test_what_is_injected_tells_testbeds_apart_and_at_its_default_stays_out_of_t
     assert not any("0.2" in digest or "uut" in digest for digest in digests if digest)
 
 
+HOST = "  below: {address: below.lab, roles: [host], carries: {eth1: [vnet0, br0], eth5: [vnet1]}}\nstreams:"
+
+
+def test_the_host_of_a_machine_is_a_node_that_decides_no_result(tmp_path: Path):
+    inventory = load(tmp_path, GOOD.replace("streams:", HOST, 1))
+    assert inventory.host == "below" and load(tmp_path, GOOD).host is None
+    assert inventory.nodes["below"].carries == {"eth1": ("vnet0", "br0"), "eth5": ("vnet1",)}
+    assert inventory.fingerprint() == load(tmp_path, GOOD).fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("[host]", "[host, sink]", r"nodes\.below\.roles: a host has no other role"),
+        (", carries: {eth1: [vnet0, br0], eth5: [vnet1]}", "", r"nodes\.below: the role host and carries belong together"),
+        ("[host]", "[sink]", r"nodes\.below: the role host and carries belong together"),
+        ("eth5: [vnet1]", "eth7: [vnet1]", r"carries\.eth7: is not a NIC of the UUT that a stream uses, got 'eth7'; allowed: eth1, eth5"),
+        ("eth5: [vnet1]", "eth5: [br0]", r"carries\.eth5: names an interface that eth1 has already, got 'br0'"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_host_is_named(tmp_path: Path, old: str, new: str, message: str):
+    assert old in HOST
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, GOOD.replace("streams:", HOST.replace(old, new, 1), 1))
+    assert re.search(message, str(caught.value)), str(caught.value)
+
+
 WRONG = [
     ("testbed: bench\n", "testbed: bench\ninjected: 20%\n", r":2: injected: .*got '20%'"),
     ("roles: [source]}", "roles: [source], pasword: x}", r":3: nodes\.src1\.pasword: unknown key; allowed: .*user"),

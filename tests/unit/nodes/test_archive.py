@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import json
 import shlex
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ from labconsole.nodes import archive
 
 
 def test_the_same_sources_make_the_same_bytes(own_home: Path) -> None:
-    own, library = archive._own_files(), archive._library_directory()
+    own, library = archive._own_files({}), archive._library_directory()
     assert archive._build(own, library) == archive._build(own, library)
 
 
@@ -47,7 +49,38 @@ def test_the_archive_holds_what_it_needs_and_the_licence_of_what_is_in_it() -> N
     assert {"pyroute2/iproute/linux.py", "pyroute2/LICENSE.Apache-2.0"} <= names
     rooms = {name.split("/")[1] for name in names if name.startswith("labconsole/")}
     assert rooms == {"__init__.py", *archive.SHIPPED_ROOMS}
-    assert len(archive.payload()) < 451_000
+    assert len(archive.payload()) < 410_000
+
+
+def test_what_only_explains_stays_at_home_and_every_line_where_it_was() -> None:
+    source = b'''"""One."""  # kept
+x = """a string"""
+class A:
+    """Two \xc3\xa9,
+    of two lines."""
+
+    n: int = 1
+    """Three."""; y = 2
+
+    def f(self):
+        """Four."""
+'''
+    packed = archive.without_docstrings(source)
+    assert packed.splitlines()[0] == b'""  # kept' and b"a string" in packed
+    assert not [word for word in (b"Two", b"Three", b"Four") if word in packed]
+    for name, text in archive._own_files({}).items():
+        before, after = (ast.parse(each) for each in (text, archive.without_docstrings(text)))
+        assert [*_statements(before)] == [*_statements(after)], name
+
+
+def _statements(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and kind of all of them, and every constant but explanations."""
+    said = {
+        node.value for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt | ast.Constant) and node not in said:
+            yield node.lineno, repr(node.value) if isinstance(node, ast.Constant) else type(node).__name__
 
 
 def test_the_command_survives_a_shell() -> None:

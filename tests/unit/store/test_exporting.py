@@ -44,6 +44,7 @@ def test_a_csv_file_opens_in_pandas_with_the_types_that_it_promises(url, tmp_pat
     promised = {name: kinds.get(kind, "datetime64[us, UTC]") for name, kind in COLUMNS.items()}
     real = {name: str(kind) for name, kind in table.dtypes.items()}
     # Whole numbers that happen to be written without a fraction are numbers all the same.
+    real |= {name: promised[name] for name in COLUMNS if table[name].isna().all()}  # of nothing no type can be guessed
     assert {k: v for k, v in real.items() if v != promised[k] and (v, promised[k]) != ("Int64", "Float64")} == {}
     assert table["target_is_max"].tolist() == [True, False, False]
     assert table["target_bps"].tolist() == [pd.NA, 100_000_000, 100_000_000]
@@ -137,7 +138,7 @@ def test_without_pyarrow_the_extra_is_named(url, tmp_path):
 
 def test_every_column_is_explained():
     part = FORMAT.partition("## Tables of runs")[2].partition("\n## ")[0]
-    rows = dict(re.findall(r"^\| `([a-z_]+)` \| (\w+)", part, re.MULTILINE))
+    rows = dict(re.findall(r"^\| `([a-z_0-9]+)` \| (\w+)", part, re.MULTILINE))
     assert rows == COLUMNS
 
 
@@ -162,3 +163,37 @@ def test_a_log_of_histograms_is_read_by_hdrhistograms_own_reader(tmp_path):
     reader.close()
     assert first.get_total_count() == sum(delays.values())
     assert first.get_value_at_percentile(100) == pytest.approx(2_300_000, rel=1 / 128)
+
+
+def test_times_of_every_packet_are_columns_over_all_streams_of_a_run(url, tmp_path):
+    delays = ({18_000: 9_000, 31_000: 990}, {50_000: 9_000, 2_300_000: 10})
+    stream = sample_record().streams[0]
+    both = [
+        stream.model_copy(update={"name": f"s{n}", "extensions": {"packet_times": told_times(each)}})
+        for n, each in enumerate(delays)
+    ]
+    apart = stream.model_copy(update={"extensions": {"packet_times": told_times(delays[0], clocks_ns=None)}})
+    with open_store(url) as store:
+        store.save(sample_record(3, streams=tuple(both)))
+        store.save(sample_record(4, streams=(both[0], stream)))
+        store.save(sample_record(5, streams=(apart,)))
+    out = tmp_path / "runs.csv"
+    assert main(["runs", "export", "--store", url, "--out", str(out), "--where", "platform=raw"]) == 0
+    table = pd.read_csv(out, dtype_backend="numpy_nullable")
+    assert [*table.columns[-13:]] == [name for name in COLUMNS if name.endswith("_ns") or name == "timed_packets"]
+    timed, partly, unsure = table.tail(3).to_dict("records")
+    assert timed["timed_packets"] == 19_000
+    assert timed["delay_p50_ns"] == pytest.approx(31_000, rel=1 / 128)
+    assert timed["delay_p90_ns"] == pytest.approx(50_000, rel=1 / 128)
+    assert (timed["delay_p9999_ns"], timed["delay_max_ns"]) == (2_300_000, 2_300_000)
+    assert timed["spacing_p50_ns"] == pytest.approx(70_400, rel=1 / 128)
+    assert pd.isna(partly["timed_packets"]) and pd.isna(partly["delay_p50_ns"])
+    assert pd.isna(unsure["delay_p50_ns"]) and not pd.isna(unsure["spacing_max_ns"])
+    parquet = pd.read_parquet(_parquet(url, tmp_path), dtype_backend="numpy_nullable")
+    assert parquet["delay_max_ns"].dropna().tolist() == [2_300_000]
+
+
+def _parquet(url: str, tmp_path: Path) -> Path:
+    out = tmp_path / "runs.parquet"
+    assert main(["runs", "export", "--store", url, "--out", str(out)]) == 0
+    return out

@@ -13,7 +13,7 @@ from labconsole.verdict.kernel_drops import hop_of, label
 from labconsole.verdict.observed import KernelWitness
 from labconsole.verdict.way import Place
 from labconsole.wire.kernel_drops import KernelDrop, KernelDrops, KernelDropsStarted
-from support.observed_trials import SENT, observe, record
+from support.observed_trials import SENT, counters, observe, record
 
 COUNTED: dict[str, Any] = {
     "passed_packets": 0, "looked_packets": 0, "unreadable_packets": 0, "unlisted_packets": 0, "missed_packets": 0,
@@ -31,6 +31,16 @@ def told(seen: Any, *rows: KernelDrop, asked: str = "auto", **counted: Any) -> A
     seen.kernel = KernelWitness(asked=asked, budget_ns=None)
     seen.kernel.started = KernelDropsStarted(mode="tp_btf", tells_reasons=True)
     seen.kernel.drops = KernelDrops(rows=list(rows), **{**COUNTED, **counted})
+    return seen
+
+
+def hosts(seen: Any, *rows: KernelDrop, **counted: Any) -> Any:
+    """The observations with the word of the kernel below a unit under test that is a machine."""
+    seen.host_kernel = KernelWitness(
+        asked="on", budget_ns=None, host="below", carries={"eth1": ["nic1"], "eth5": ["nic5"]}
+    )
+    seen.host_kernel.started = KernelDropsStarted(mode="tp_btf", tells_reasons=True)
+    seen.host_kernel.drops = KernelDrops(rows=list(rows), **{**COUNTED, **counted})
     return seen
 
 
@@ -102,6 +112,32 @@ def test_the_generators_own_references_and_rows_of_nobody_are_no_loss(inventory)
     assert [(each["interface"], each["stream"], each["packets"]) for each in kept] == [
         (uut_in, None, 3), ("br0", name, 2), (None, None, 1),
     ]  # fmt: skip
+
+
+def test_what_the_host_of_a_machine_dropped_never_reached_the_machines_nic_or_the_sink(inventory):
+    assert ports(inventory) == ("eth1", "eth5")
+    full = {"reason": "FULL_RING", "function": "tun_net_xmit"}
+    seen = observe(inventory, uut_out=SENT - 40, arrived=SENT - 45)
+    seen.after["uut"]["", "eth1"] = counters(rx=1 + SENT - 40, tx=2)
+    run = record(inventory, hosts(told(seen, asked="on"), row("nic1", 40, **full), row("nic5", 5), row("other", 3)))
+    drops = {hop.hop: (hop.lost_packets, hop.drops) for hop in run.streams[0].ledger if hop.drops}
+    assert drops == {
+        "uut_in": (40, {"below/nic1.kernel.FULL_RING@tun_net_xmit": 40}),
+        "sink_nic": (5, {"below/nic5.kernel.NETFILTER_DROP@nft_do_chain": 5}),
+    }
+    assert "kernel_drops_disagree" in codes(run)  # three more than were lost
+    assert disputed(run) == "" and not [each for each in unjudged(run) if "kernel_drops" in each]
+    assert run.extensions["host_kernel_drops"]["node"] == "below"
+    assert [each["interface"] for each in run.extensions["host_kernel_drops"]["elsewhere"]] == ["other"]
+    assert elsewhere_words(run)[0].split(": ")[0].endswith("at below/other")
+
+
+def test_what_asking_the_host_took_is_a_doubt_about_the_host(inventory):
+    run = record(inventory, hosts(observe(inventory), looked_packets=100_000))
+    (cost,) = (each for each in run.verdict.reasons if each.code == "tracing_cost")
+    assert "the kernel of below" in cost.detail
+    assert disputed(run) == ""
+    assert run.extensions.keys() == {"host_kernel_drops"}
 
 
 @pytest.mark.parametrize(("asked", "doubted"), [("on", True), ("auto", False)])

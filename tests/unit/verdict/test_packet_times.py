@@ -185,16 +185,52 @@ def test_a_capture_that_missed_packets_is_no_doubt_where_the_kernel_timed_them_a
     (told,) = (each for each in run.influences if each["kind"] == "capture_incomplete")
     assert (told["node"], told["dropped_packets"]) == ("snk1", 40)
     assert list(rejudge(run, WEIGHT)) == []
-    # Of others' frames there may be as many as it missed; packets may have come twice, of which two processors know
-    # no more than an estimate.
-    for changed in (
-        {"packets": SENT - 20},
-        {"late_packets": 3, "skipped_packets": 3},
-        {"processors": 2},
+    # Of others' frames there may be as many as it missed; packets may have come twice.
+    for changed, also in (
+        ({"packets": SENT - 20}, {"untimed_packets"}),
+        ({"late_packets": 3, "skipped_packets": 3}, set()),
     ):
         less = record(inventory, timed(missing(), counted(**changed)))
-        assert "capture_incomplete" in codes(less)
+        assert codes(less) == {"capture_incomplete", *also}
         assert list(rejudge(less, WEIGHT)) == []
+    assert found(record(inventory, timed(missing(), counted(packets=SENT - 20))), "untimed_packets").evidence == {
+        "stream": "s1", "timed_packets": SENT - 20, "packets": 20,
+    }  # fmt: skip
+
+
+def test_several_processors_know_no_more_than_an_estimate_of_what_came_twice(inventory: Inventory) -> None:
+    shared = counted(processors=2, late_packets=3, skipped_packets=3)
+    run = record(inventory, timed(observe(inventory, captured=SENT - 40, dropped=40), shared))
+    assert codes(run) == set()
+    (told,) = (each for each in run.influences if each["kind"] == "capture_incomplete")
+    assert "on 2 processors, so that how many came late or twice, 3, is an estimate" in told["detail"]
+    assert list(rejudge(run, WEIGHT)) == []
+    # A version that doubted such a run said no wrong thing.
+    doubted = record(inventory, observe(inventory, captured=SENT - 40, dropped=40))
+    older = run.model_copy(update={"verdict": doubted.verdict})
+    assert list(rejudge(older, WEIGHT)) == []
+
+
+def test_what_was_counted_without_being_timed_is_a_witness_as_well(inventory: Inventory) -> None:
+    def judged(packets: int | None) -> RunRecord:
+        seen = observe(inventory, captured=SENT - 40, dropped=40)
+        seen.streams[0].times = UntimedStream("no_permission", "for root only", packets)
+        run = record(inventory, seen)
+        assert list(rejudge(run, WEIGHT)) == [] and wrong(run) == []
+        return run
+
+    assert codes(judged(SENT)) == set()
+    assert "it timed none" in next(each["detail"] for each in judged(SENT).influences if "timed" in each["detail"])
+    assert refusal(judged(SENT).streams[0]) == "for root only; 14\u2009205 were counted there"
+    assert codes(judged(None)) == {"capture_incomplete"}
+    assert codes(judged(SENT - 20)) == {"capture_incomplete", "untimed_packets"}
+    assert codes(judged(SENT + 1)) == {"capture_incomplete", "witnesses_disagree"}
+
+
+def test_what_counting_took_of_the_sinks_memory_is_told(inventory: Inventory) -> None:
+    seen = observe(inventory)
+    seen.streams[0].times = TimedStream(counted=counted(), clock_moved_ns=0, memory_bytes=245_760)
+    assert times_of(record(inventory, seen)).memory_bytes == 245_760
 
 
 def test_a_kernel_that_does_not_time_is_told_once_and_changes_nothing(inventory: Inventory) -> None:

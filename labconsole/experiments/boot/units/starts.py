@@ -16,7 +16,7 @@ from labconsole.contracts.report import (
     Table,
 )
 from labconsole.experiments.boot.summary import BootsSummary, summarize_boots
-from labconsole.measure.statistics.least_squares import Line
+from labconsole.measure.statistics.line_in_blocks import LineInBlocks, OverBlocks
 from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.model.record.boot import BootRecord
 from labconsole.model.record.kind import ExperimentRecord
@@ -102,6 +102,7 @@ def times(material: Material) -> Table | None:
                 *_interval(mean),
                 None if ready is None else ready.mean,
                 None if own is None else own.mean,
+                each.resolution_s,
                 None if mean is None else mean.trials,
                 out,
                 *tested_on(each.key, summary.testbeds),
@@ -115,6 +116,7 @@ def times(material: Material) -> Table | None:
                 _words(mean, 1.0, 3),
                 _words(ready, 1.0, 3),
                 UNKNOWN if own is None else number(own.mean, 3),
+                UNKNOWN if each.resolution_s is None else number(each.resolution_s, 4),
                 UNKNOWN if mean is None else str(mean.trials),
                 out or "none",
             )
@@ -131,15 +133,18 @@ def times(material: Material) -> Table | None:
             "ci_high_s",
             "ready_s",
             "between_guests_sd_s",
+            "resolution_s",
             "trials",
             "left_out_codes",
             *TESTED_ON,
         ),
         rows=tuple(rows),
-        headings=("platform", "start", "guests", "s", "by their word", "sd s", "trials", "left out"),
+        headings=("platform", "start", "guests", "s", "by their word", "sd s", "known to s", "trials", "left out"),
         shown=tuple(shown),
         note=f"{CLOCK}; mean ± half the 95 % interval over trials, each of which starts all guests anew. By their "
-        "word: READY on their consoles, by the clock of the unit under test; sd: between guests. Only valid trials "
+        "word: READY on their consoles, by the clock of the unit under test; sd: between guests. Known to: how far off "
+        "the time of the coarsest trial may be, as the clocks were compared and as guests look for the timekeeper in "
+        "steps (installed ones: as the way into them is tried in steps); no interval contains it. Only valid trials "
         "enter, of each the newest.",
     )
 
@@ -231,12 +236,18 @@ def memory(material: Material) -> Table | None:
             continue
         figures: list[Cell] = []
         for line in lines:
-            figures += [None] * 6 if line is None else [
-                line.slope, line.slope_low, line.slope_high, line.constant, line.constant_low, line.constant_high
-            ]  # fmt: skip
+            figures += (
+                [None] * 6
+                if line is None
+                else [cell for part in (line.slope, line.constant) for cell in (part.mean, part.low, part.high)]
+            )
+        known = [line for line in lines if line is not None]
+        blocks, word = {line.blocks for line in known}, _says(known)
+        figures += [min(blocks), word]
         rows.append((each.key.platform, each.key.start, *figures, *tested_on(each.key, summary.testbeds)))
         cells = [word for line in lines for word in _line_words(line)]
-        shown.append((names[each.key], each.key.start, *cells))
+        of = f"{min(blocks)}" if len(blocks) == 1 else f"{min(blocks)} to {max(blocks)}"
+        shown.append((names[each.key], each.key.start, *cells, of, word))
     if not rows:
         return None
     parts = ("guest", "guest_ci_low", "guest_ci_high", "tool", "tool_ci_low", "tool_ci_high")
@@ -245,7 +256,7 @@ def memory(material: Material) -> Table | None:
     return Table(
         name="quetier-memory",
         title="Memory of guests: each guest's, and the tool's",
-        columns=("platform", "start", *figures_of, *TESTED_ON),
+        columns=("platform", "start", *figures_of, "fewest_blocks", "word", *TESTED_ON),
         rows=tuple(rows),
         headings=(
             "platform",
@@ -258,9 +269,13 @@ def memory(material: Material) -> Table | None:
             "tool",
             "MiB a guest, hypervisor",
             "tool",
+            "blocks",
+            "finding",
         ),
         shown=tuple(shown),
-        note="M(n) = M_tool + m · n by least squares over trials, with 95 % intervals, all guests up and quiet. "
+        note="M(n) = M_tool + m · n by least squares within each block that has all numbers of guests; means over "
+        "blocks, with 95 % intervals (Student's t over blocks), all guests up and quiet. No interval of fewer than "
+        "three blocks or numbers of guests. No line: the quadratic term of one witness excludes zero. "
         "Available: by how much less memory is available on the unit under test; processes: proportional set size of "
         "the guests' processes; groups: of their control groups, where they have some; hypervisor: by its own word, "
         "where it has one.",
@@ -268,7 +283,7 @@ def memory(material: Material) -> Table | None:
 
 
 def beside_paper(material: Material) -> Table | None:
-    """The paper's printed times (figure 2), for as many guests."""
+    """The paper's printed times (figure 2) beside the points with most guests here."""
     paper, names = material.paper, material.paper_names
     if paper is None or paper.name != PAPER:
         return None
@@ -280,9 +295,12 @@ def beside_paper(material: Material) -> Table | None:
     rows: list[tuple[Cell, ...]] = []
     shown: list[tuple[str, ...]] = []
     summary = summary_of(material)
+    most: dict[object, int] = {}
+    for each in summary.points:
+        most[each.key] = max(each.guests, most.get(each.key, 0))
     for each in summary.points:
         theirs = printed.get((names.get(each.key.platform, ""), each.key.start))
-        if theirs is None or each.startup_s is None:
+        if theirs is None or each.startup_s is None or each.guests != most[each.key]:
             continue
         guests, seconds = theirs
         rows.append((each.key.platform, each.key.start, each.guests, each.startup_s.mean, guests, seconds))
@@ -295,7 +313,8 @@ def beside_paper(material: Material) -> Table | None:
         rows=tuple(rows),
         headings=("platform", "start", "guests", "s", "paper's guests", "paper's s"),
         shown=tuple(shown),
-        note=paper.cited("figure 2"),
+        note=f"{paper.cited('figure 2')} Times of different numbers of guests do not compare: of each platform, "
+        "the most guests that were started here stand beside the paper's.",
         beside_paper=True,
     )
 
@@ -352,15 +371,25 @@ def _words(found: SetUpMean | None, unit: float, places: int) -> str:
     return f"{number(found.mean / unit, places)}{half}"
 
 
-def _line_words(line: Line | None) -> tuple[str, str]:
+def _says(lines: Sequence[LineInBlocks]) -> str:
+    """Why there are no intervals, or whether lines describe what was found."""
+    absent = dict.fromkeys(line.absent for line in lines if line.absent is not None)
+    if absent:
+        return ", ".join(absent)
+    return "no line" if any(line.bent for line in lines) else "a line, as far as can be told"
+
+
+def _line_words(line: LineInBlocks | None) -> tuple[str, str]:
     if line is None:
         return UNKNOWN, UNKNOWN
 
-    def part(value: float, low: float | None, high: float | None) -> str:
-        told = number(value / MIB)
-        return told if low is None or high is None else f"{told} ({number(low / MIB)} to {number(high / MIB)})"
+    def part(each: OverBlocks) -> str:
+        told = number(each.mean / MIB)
+        if each.low is None or each.high is None:
+            return told
+        return f"{told} ({number(each.low / MIB)} to {number(each.high / MIB)})"
 
-    return part(line.slope, line.slope_low, line.slope_high), part(line.constant, line.constant_low, line.constant_high)
+    return part(line.slope), part(line.constant)
 
 
 UNITS = (
