@@ -207,7 +207,7 @@ def test_an_upright_line_stands_where_it_is_asked_for_in_every_row_of_the_plot()
     curve = [charts.CurvePointMark(x, 10.0) for x in (1.0, 2.0, 3.0)]
     rows = ["".join(part for part, _ in row) for row in charts.draw_curves([curve], charts.CurveAxes(), 60, 12)]
     assert not [row for row in rows if charts.UPRIGHT in row]
-    lined = charts.draw_curves([curve], charts.CurveAxes(x_lines=(1.5,)), 60, 12)
+    lined = charts.draw_curves([curve], charts.CurveAxes(moments=[(1.5, "")]), 60, 12)
     rows = ["".join(part for part, _ in row) for row in lined]
     places = [row.index(charts.UPRIGHT) for row in rows if charts.UPRIGHT in row]
     assert len(set(places)) == 1
