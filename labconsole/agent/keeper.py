@@ -227,11 +227,25 @@ def _in_order(promised: Iterable[Dict[str, Any]]) -> List[Dict[str, Any]]:
 
 
 def undo_all(entries: Iterable[Dict[str, Any]]) -> None:
-    """Undo without an agent. Nobody is left to be told of a failure, and one must not keep the rest from being done."""
-    for entry in entries:
-        from labconsole.agent import undo  # not before it is needed: most sessions end in order
+    """Undo without an agent. Nobody is left to be told of a failure, and one must not keep the rest from being done.
 
-        try:
-            undo.run(entry, undo.no_namespace)
-        except Exception as exc:  # noqa: BLE001
-            complain("%s: %s" % (entry.get("kind"), exc))
+    What may take its time is done at once for all: guests shut down together.
+    """
+    waiting = []
+    for entry in entries:
+        if "limit_s" in entry:
+            waiting.append(threading.Thread(target=_undo, args=(entry,)))
+            waiting[-1].start()
+        else:
+            _undo(entry)
+    for each in waiting:
+        each.join()
+
+
+def _undo(entry: Dict[str, Any]) -> None:
+    from labconsole.agent import undo  # not before it is needed: most sessions end in order
+
+    try:
+        undo.run(entry, undo.no_namespace)
+    except Exception as exc:  # noqa: BLE001
+        complain("%s: %s" % (entry.get("kind"), exc))

@@ -150,13 +150,16 @@ class PromiseStop(Request[Done], op="guest.promise_stop"):
     """A guest of an installed hypervisor is about to be started, which does not end with the agent.
 
     Should this session end with the promise standing, its keeper runs ``ask``, for ``limit_s`` at most, and where that
-    fails, or there is none, ``kill``. A promise for the same guest takes the place of the one before.
+    fails, or there is none, ``kill``. ``runs`` prints the same as long as this start of the guest lasts: while it does,
+    the keeper waits, and runs ``kill`` after ``limit_s``. A promise for the same guest takes the place of the one
+    before.
     """
 
     guest: Word
     ask: Optional[Words]
     kill: Words
     limit_s: Wait
+    runs: Optional[Words] = None
 
 
 class StopKept(Request[Done], op="guest.stop_kept"):

@@ -142,3 +142,37 @@ def test_a_guest_that_does_not_end_in_time_does_not_keep_the_rest_of_the_node_ch
     eventually(lambda: log.exists() and "shutdown" in log.read_text(), "the guest was asked")
     assert "destroy" not in log.read_text()
     eventually(lambda: "destroy" in log.read_text(), "its power was taken away")
+
+
+WORDS = {"ask": "shutdown", "kill": "destroy", "runs": "domid"}
+HYPERVISOR = """\
+#!/bin/sh
+cd DIRECTORY
+case $1 in
+(domid) cat $2 ;;
+(shutdown) echo "$*" >>log; case $2 in (meek) echo - >meek ;; (again) echo 8 >again ;; (hung) exec sleep 1000 ;; esac ;;
+(destroy) echo "$*" >>log; echo - >$2 ;;
+esac
+"""
+
+
+def test_a_guest_that_is_told_and_goes_on_loses_its_power_in_time_and_no_other_does(
+    net: Net, start: Callable[..., AgentProcess], tmp_path: Path
+) -> None:
+    """All at once: they have four seconds together. One was started again meanwhile, by somebody else; what asks hangs for
+    another, and is not left behind.
+    """
+    tool, log = tmp_path / "virsh", tmp_path / "log"
+    tool.write_text(HYPERVISOR.replace("DIRECTORY", str(tmp_path)))
+    tool.chmod(0o755)
+    agent = start()
+    for name in ("deaf", "meek", "again", "hung"):
+        (tmp_path / name).write_text("7\n")
+        words = {each: [str(tool), word, name] for each, word in WORDS.items()}
+        agent.ok("guest.promise_stop", guest=name, limit_s=4, **words)
+    os.kill(agent.hello["pid"], signal.SIGKILL)
+    eventually(lambda: log.exists() and log.read_text().count("shutdown") == 4, "all were asked")
+    assert "destroy" not in log.read_text()
+    eventually(lambda: log.read_text().count("destroy") == 2, "two lose their power")
+    eventually(lambda: not net.processes(), "no process of the session is left")
+    assert {line for line in log.read_text().splitlines() if "destroy" in line} == {"destroy deaf", "destroy hung"}

@@ -4,8 +4,8 @@ promised before each start, and done by the keeper if the console does not.
 
 from __future__ import annotations
 
-import asyncio
 import os
+import threading
 from typing import Any, Dict
 
 from labconsole.agent import undo
@@ -44,7 +44,7 @@ class Stopping:
     def stop_for_another(self) -> None:
         """Somebody else has the node now. Not waited for: a guest that shuts down in order takes its time."""
         for entry in self._promised.values():
-            asyncio.get_running_loop().run_in_executor(None, self._stop, entry)
+            threading.Thread(target=self._stop, args=(entry,), daemon=True).start()
         self._promised.clear()
 
     def _stop(self, entry: Dict[str, Any]) -> None:

@@ -80,14 +80,15 @@ class Lifecycle(Hypervisor):
         return answer
 
     async def _promise_stop(self, shell: Shell, name: str) -> None:
-        ask, kill = await self.stop_words(shell, name)
+        words = await self.stop_words(shell, name)
         graceful_s = self.options.graceful_s
         await shell.uut.ask(
             PromiseStop(
                 guest=name,
-                ask=shell.sent(ask) if graceful_s > 0 else None,
-                kill=shell.sent(kill),
+                ask=shell.sent(words.ask) if graceful_s > 0 else None,
+                kill=shell.sent(words.kill),
                 limit_s=min(MAX_WAIT_S, max(1.0, graceful_s)),
+                runs=None if words.runs is None else shell.sent(words.runs),
             )
         )
 
