@@ -26,11 +26,10 @@ from pydantic import BaseModel, ValidationError
 from labconsole import plugins
 from labconsole.errors import ConfigError
 from labconsole.model.complaint import complaint
+from labconsole.model.generator_names import BUILT_IN, PACKAGE, generator_names
 from labconsole.model.strict import StrictModel
 from labconsole.model.yaml_file import key_text
 
-PACKAGE: Final = "generators"
-BUILT_IN: Final = ("auto", "pktgen", "afpacket")
 CONTRACT: Final = "labconsole.agent.sending.contract"
 """The one module of labconsole that node code may import."""
 
@@ -81,11 +80,6 @@ class Generator:
     def sha256(self) -> str:
         """Of the file that goes to the nodes, in hexadecimal."""
         return hashlib.sha256(self.code).hexdigest()
-
-
-def generator_names() -> tuple[str, ...]:
-    """All that can be asked for: ours first. Imports none."""
-    return (*BUILT_IN, *(name for name in plugins.outside(PACKAGE) if name not in BUILT_IN))
 
 
 def known_generator(name: str) -> str:

@@ -86,8 +86,8 @@ def _plugins() -> Iterator[Looked]:
 def _tried_by() -> dict[str, Callable[[str], object]]:
     """What other packages plug into, each with what loads one and checks it."""
     from labconsole.experiments.units import OUTSIDE, load_units
-    from labconsole.model.generator import PACKAGE as GENERATORS
     from labconsole.model.generator import load_generator
+    from labconsole.model.generator_names import PACKAGE as GENERATORS
     from labconsole.model.plan.outside import PACKAGE as EXPERIMENTS
     from labconsole.model.plan.outside import load_experiment
     from labconsole.model.record.kinds import PACKAGE as KINDS

@@ -14,11 +14,11 @@ from labconsole.errors import ConfigError
 from labconsole.model.generator import (
     MAX_NODE_BYTES,
     code_trouble,
-    generator_names,
     generator_options,
     load_generator,
     of_elsewhere,
 )
+from labconsole.model.generator_names import generator_names
 from labconsole.model.inventory import Defaults, load_inventory
 from labconsole.model.limits_check import check_request
 from labconsole.model.plan.loader import load_plan
