@@ -120,11 +120,14 @@ def refused_generator(name: str) -> str | None:
 def generator_options(name: str, given: Mapping[str, Mapping[str, Any]]) -> str | None:
     """What a generator is told, as JSON with what was left out; None: it has no options. ``given``: of hosts.yaml.
 
-    Raises ConfigError for an option that it does not know, or a value that it refuses, and PluginError.
+    Raises ConfigError for an unknown option, a value that is refused, and a generator that cannot be used.
     """
     if name in BUILT_IN or (_TAKEN.get() and name not in generator_names()):
         return None
-    model = load_generator(name).about.Options
+    try:
+        model = load_generator(name).about.Options
+    except plugins.PluginError as exc:
+        raise ConfigError(str(exc), key="generator", value=name, allowed=", ".join(generator_names())) from None
     try:
         told = model.model_validate(given.get(name, {}))
     except ValidationError as exc:
@@ -157,6 +160,8 @@ def generator_of(module: ModuleType, name: str) -> Generator:
         raise _unusable(name, f"its GENERATOR is not a GeneratorInfo with the name {name}")
     if not _WORD.match(name) or name in BUILT_IN:
         raise _unusable(name, "its name is not a word of small letters, digits and _, or one of ours has it")
+    if (wrong := _wrong_field(about)) is not None:
+        raise _unusable(name, f"its GENERATOR says {wrong}")
     if about.node.partition(".")[0] != module.__name__.partition(".")[0]:
         raise _unusable(name, f"its node code {about.node} is not in its own package")
     code = _read(name, about.node)
@@ -164,6 +169,20 @@ def generator_of(module: ModuleType, name: str) -> Generator:
     if trouble is not None:
         raise _unusable(name, f"its node code {about.node} {trouble}")
     return Generator(about, code)
+
+
+def _wrong_field(about: GeneratorInfo) -> str | None:
+    """What of it is not of its kind, as the end of a sentence: a stranger's module is checked by nobody before."""
+    texts = (about.node, about.summary, about.needs)
+    if not all(isinstance(each, str) for each in texts):
+        return "node, summary or needs that is not a text"
+    programs: object = about.programs
+    if not isinstance(programs, tuple) or not all(isinstance(each, str) for each in programs):
+        return "programs that are not a tuple of texts"
+    options: object = about.Options
+    if not isinstance(options, type) or not issubclass(options, BaseModel):
+        return "Options that are not a model of pydantic"
+    return None
 
 
 def usable_generators() -> dict[str, Generator]:

@@ -135,6 +135,9 @@ def test_two_of_one_name_are_both_named_and_neither_is_used(tmp_path: Path) -> N
         ('node="os.path")', "its node code os.path is not in its own package"),
         ('node="toys.nothing")', "its node code toys.nothing is not one file of Python"),
         ('node="toys")', "its node code toys is not one file of Python"),
+        ("node=GeneratorInfo)", "its GENERATOR says node, summary or needs that is not a text"),
+        ('node="toys.toy_node", programs="tcpdump")', "its GENERATOR says programs that are not a tuple of texts"),
+        ('node="toys.toy_node", Options={})', "its GENERATOR says Options that are not a model of pydantic"),
     ],
 )
 def test_its_module_says_what_it_is(tmp_path: Path, about: str, words: str) -> None:
@@ -144,6 +147,9 @@ def test_its_module_says_what_it_is(tmp_path: Path, about: str, words: str) -> N
         file.write_text(about if about.startswith("GENERATOR") else f"{begin}{about}\n")
         with pytest.raises(PluginError, match=words):
             load_generator("toy")
+        with pytest.raises(ConfigError, match=f"generator: plug-in toy cannot be used: {words}"):
+            generator_options("toy", {})
+        assert shipped() == set()
 
 
 def test_nobody_stands_in_for_one_of_ours(tmp_path: Path) -> None:
