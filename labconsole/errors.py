@@ -8,6 +8,7 @@ LabError                    base; carries ``failure``, a stable word that goes i
     NodeUnreachable           could not connect or authenticate
     NodeLost                  was connected, the link or the agent went away
     CapabilityMissing         a tool, a module or a permission is absent
+    TooLittleMemory           guests are to be given more memory than it has
     AgentError                the node refused or failed a request
       LeaseHeld                 another operator is measuring with the node
   LabSetupError             the local testbed could not be built or found     exit 3
@@ -137,6 +138,12 @@ class CapabilityMissing(NodeError):
     """Raised when a node lacks a tool, a module or a permission."""
 
     failure = "capability_missing"
+
+
+class TooLittleMemory(NodeError):
+    """Raised when guests are to be given more memory than the node has available."""
+
+    failure = "no_memory"
 
 
 class AgentError(NodeError):

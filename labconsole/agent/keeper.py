@@ -114,7 +114,7 @@ class _Keeper:
         self._listen()
         self._end_agent()
         kill_descendants()
-        undo_all(reversed(list(self._promised.values())))
+        undo_all(_in_order(self._promised.values()))
         status = self._status
         return os.WEXITSTATUS(status) if status is not None and os.WIFEXITED(status) else KILLED_STATUS
 
@@ -221,12 +221,31 @@ def _children() -> List[int]:
     return found
 
 
-def undo_all(entries: Iterable[Dict[str, Any]]) -> None:
-    """Undo without an agent. Nobody is left to be told of a failure, and one must not keep the rest from being done."""
-    for entry in entries:
-        from labconsole.agent import undo  # not before it is needed: most sessions end in order
+def _in_order(promised: Iterable[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """The last first, but what may take its time (a guest that has to shut down) after everything else."""
+    return sorted(promised, key=lambda entry: ("limit_s" in entry, -entry["number"]))
 
-        try:
-            undo.run(entry, undo.no_namespace)
-        except Exception as exc:  # noqa: BLE001
-            complain("%s: %s" % (entry.get("kind"), exc))
+
+def undo_all(entries: Iterable[Dict[str, Any]]) -> None:
+    """Undo without an agent. Nobody is left to be told of a failure, and one must not keep the rest from being done.
+
+    What may take its time is done at once for all: guests shut down together.
+    """
+    waiting = []
+    for entry in entries:
+        if "limit_s" in entry:
+            waiting.append(threading.Thread(target=_undo, args=(entry,)))
+            waiting[-1].start()
+        else:
+            _undo(entry)
+    for each in waiting:
+        each.join()
+
+
+def _undo(entry: Dict[str, Any]) -> None:
+    from labconsole.agent import undo  # not before it is needed: most sessions end in order
+
+    try:
+        undo.run(entry, undo.no_namespace)
+    except Exception as exc:  # noqa: BLE001
+        complain("%s: %s" % (entry.get("kind"), exc))

@@ -29,6 +29,7 @@ from labconsole.agent.operations.marking import Marking
 from labconsole.agent.operations.network import NetworkChanges
 from labconsole.agent.operations.queues import SharedQueues
 from labconsole.agent.operations.reading import Reading
+from labconsole.agent.operations.stopping import Stopping
 from labconsole.agent.operations.timing import Timing
 from labconsole.agent.operations.tracing import Tracing
 from labconsole.agent.pipes import Inlet, Outlet
@@ -85,20 +86,21 @@ class Agent:
         self._counting = Counting(self._counters, self._outlet.send, lambda quiet: self._leasing.mark_quiet(quiet))
         self._links = Links(self._namespaces, self._counting.links_changed)
         self._reading = Reading(self._namespaces, self._links)
-        self._queues = SharedQueues()
+        self._queues = SharedQueues(self._outlet.offer)
         self._captures = Captures(journal, self._outlet.send, enter)
         self._marking = Marking(self._namespaces, self._outlet.offer)
         self._tracing = Tracing(self._namespaces)
         self._timing = Timing()
         self._executor = Executor(enter)
         self._guests = Guests(self._outlet.send, enter)
+        self._stopping = Stopping(journal)
         self._checking = Checking(self._reading, self._watch_state)
         self._generating = Generating(journal, self._outlet.send, self._outlet.offer, time.monotonic_ns)
         self._leasing = Leasing(
             self._outlet.send,
             stop_traffic=self._stop_traffic,
             undo=self._undo_for_another,
-            give_up=self._changes.give_up,
+            give_up=self._give_up,
             keep_still=self._counting.keep_still,
         )
         self._tasks: Set["asyncio.Task[None]"] = set()
@@ -112,7 +114,8 @@ class Agent:
         self._inlet = Inlet(0, self._line, self._line_too_long, self._end)
         self._operations = operations_of((
             self, self._reading, self._counting, self._checking, self._leasing, self._generating, self._captures,
-            self._marking, self._tracing, self._timing, self._changes, self._queues, self._guests, self._executor,
+            self._marking, self._tracing, self._timing, self._changes, self._queues, self._guests, self._stopping,
+            self._executor,
         ))  # fmt: skip
 
     async def run(self) -> None:
@@ -242,11 +245,16 @@ class Agent:
             if exc.code != "not_prepared":
                 self.notice(exc.code, exc.message)
 
+    def _give_up(self) -> None:
+        self._changes.give_up()
+        self._stopping.stop_for_another()
+
     async def _undo_for_another(self) -> None:
         self._marking.close()
         self._tracing.close()
         self._timing.close()
         self._guests.kill_all()
+        self._stopping.stop_for_another()
         for what, step in (("stopping the generator", self._generating.abandon), ("undoing changes", self._undo)):
             try:
                 await step()
@@ -285,6 +293,7 @@ class Agent:
         self._captures.kill_all()
         self._executor.kill_all()
         self._guests.kill_all()
+        self._stopping.close()
         current = asyncio.current_task()
         for task in self._tasks:
             if task is not current:

@@ -8,12 +8,22 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import Any, Callable, Dict, Optional
+import signal
+import subprocess
+import time
+from contextlib import suppress
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from labconsole.agent.debug import complain
 from labconsole.agent.processes import linux
 
 Entry = Dict[str, Any]
+KILL_S = 60.0
+"""How long what takes a guest's power away may take."""
+
+QUESTION_S, POLL_S = 10.0, 0.5
+"""How long a question whether a guest still runs may take, and between two of them."""
+
 Resolve = Callable[[str], Optional[int]]
 """The descriptor of a namespace the agent made, None for "" (where the agent is); LookupError when it is gone."""
 
@@ -56,5 +66,65 @@ def _pktgen(entry: Entry) -> None:
     pktgen_files.cleanup_ours(**entry.get("arguments", {}))
 
 
-OF_THE_AGENT: Dict[str, Callable[[Entry], None]] = {"path": _path, "pktgen": _pktgen}
+def _started_guest(entry: Entry) -> None:
+    """Ask it to shut down; where it cannot be asked, or does not do it in time, take its power away. One that is off
+    lets both fail.
+    """
+    ask, runs = entry.get("ask"), entry.get("runs")
+    if ask:
+        until = time.monotonic() + entry["limit_s"]
+        before = _answer(runs, QUESTION_S, subprocess.PIPE) if runs else None
+        asked = _answer(ask, entry["limit_s"])
+        if (
+            asked is not None
+            and asked[0] == 0
+            and (runs is None or before is None or before[0] != 0 or _ends(runs, before, until))
+        ):
+            return
+    _answer(entry["kill"], KILL_S)
+
+
+def _ends(runs: List[str], before: Tuple[int, bytes], until: float) -> bool:
+    """Whether what tells this start of a guest from others says something else by then."""
+    while time.monotonic() < until:
+        time.sleep(POLL_S)
+        if _answer(runs, QUESTION_S, subprocess.PIPE) not in (before, None):
+            return True
+    return False
+
+
+def begin_stopping(entry: Entry) -> None:
+    """The first step of that, without waiting for it."""
+    try:
+        _begin(entry.get("ask") or entry["kill"], subprocess.DEVNULL)
+    except OSError as exc:
+        complain("guest %s: %s" % (entry["guest"], exc))
+
+
+def _answer(argv: List[str], limit_s: float, stdout: int = subprocess.DEVNULL) -> Optional[Tuple[int, bytes]]:
+    """Exit status and what it printed; None: it could not be run, or did not end and was killed."""
+    try:
+        process = _begin(argv, stdout)
+    except OSError as exc:
+        complain("%s: %s" % (argv[0], exc))
+        return None
+    try:
+        printed, _ = process.communicate(timeout=limit_s)
+    except subprocess.TimeoutExpired as exc:
+        complain(str(exc))
+        with suppress(OSError):  # of another user's
+            os.killpg(process.pid, signal.SIGKILL)
+        return None
+    return process.returncode, printed
+
+
+def _begin(argv: List[str], stdout: int) -> "subprocess.Popen[bytes]":
+    from labconsole.agent.processes.children import CHILD_ENVIRONMENT
+
+    null = subprocess.DEVNULL
+    return subprocess.Popen(argv, stdin=null, stdout=stdout, stderr=null, env=CHILD_ENVIRONMENT, start_new_session=True)
+
+
+STARTED_GUEST = "started_guest"
+OF_THE_AGENT: Dict[str, Callable[[Entry], None]] = {"path": _path, "pktgen": _pktgen, STARTED_GUEST: _started_guest}
 """What the agent promises for itself: no changes that a console asked for, and in no namespace."""

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from labconsole.model.design_point import DesignPoint
     from labconsole.model.inventory import Inventory
 
-GENERATORS = ("auto", "pktgen", "afpacket")
 SHARED: dict[str, dict[str, Any]] = {
     "--hosts": {"type": Path, "metavar": "FILE", "help": "testbed file (default: ./hosts.yaml)"},
     "--store": {
@@ -27,7 +26,7 @@ SHARED: dict[str, dict[str, Any]] = {
     },
     "--platform": {"help": "platform from the testbed file (default: its first)"},
     "--includes-fcs": {"action": "store_true", "help": "the frame size includes the FCS, as in RFC 2544"},
-    "--generator": {"choices": GENERATORS, "help": "traffic generator (default: the testbed file's)"},
+    "--generator": {"help": "traffic generator (default: the testbed file's)"},
     "--observe": {
         "choices": ("quiet", "live"),
         "help": "whether the UUT reports its counters during a trial (default: the testbed file's)",
@@ -56,7 +55,14 @@ def add_common(parser: argparse.ArgumentParser, *flags: str) -> None:
 def add_shared(parser: argparse.ArgumentParser | argparse._ArgumentGroup, *flags: str) -> None:
     """These of SHARED, in this order."""
     for flag in flags:
-        parser.add_argument(flag, **SHARED[flag])
+        parser.add_argument(flag, **SHARED[flag], **(choices_of_generators() if flag == "--generator" else {}))
+
+
+def choices_of_generators() -> dict[str, Any]:
+    """For an option that names one: those of other packages, too."""
+    from labconsole.model.generator import generator_names
+
+    return {"choices": generator_names()}
 
 
 def add_configuration(
@@ -92,8 +98,8 @@ def hosts_path(given: Path | None) -> Path:
     path = given or DEFAULT_INVENTORY
     if not path.exists():
         hint = "" if given is not None else (
-            "; use --hosts FILE, or run `labconsole discover` to make one of your machines, or `labconsole demo` for a "
-            "testbed on this machine"
+            "; use --hosts FILE, or run `labconsole discover` to make one of your machines, `labconsole init` for "
+            "a blank one, or `labconsole demo` for a testbed on this machine"
         )  # fmt: skip
         raise ConfigError(f"no such file{hint}", file=str(path))
     return path

@@ -21,6 +21,7 @@ from labconsole.model.record.run import Environment, PlanRef, RunRecord, Status
 from labconsole.model.record.summary import RunFilter
 from labconsole.wire.counters import CountersSampled
 from labconsole.wire.marks import TimeMark
+from labconsole.wire.queues import RatesTaken
 
 
 class StepRecord(Protocol):
@@ -56,6 +57,9 @@ class Stage(Protocol):
     on_counters: Callable[[CountersSampled], None] | None
     """Is told of every sample of the UUT's counters, as it comes."""
 
+    on_rates: Callable[[RatesTaken], None] | None
+    """Is told when guests that share a link by weights have others, as the UUT's kernel has them."""
+
     async def guest_cpus(self, platform: str) -> Sequence[int]:
         """The processors of the UUT that this platform's guests are spread over, in their order.
 
@@ -84,7 +88,7 @@ class Stage(Protocol):
         ...
 
     async def refuse_memory(self, platform: str, members: Sequence[CrewMember]) -> None:
-        """Raises NodeError where these guests are given more memory together than there is."""
+        """Raises TooLittleMemory where these guests are given more memory together than there is."""
         ...
 
     def refuse(self, platform: str, members: Sequence[CrewMember]) -> None:

@@ -96,12 +96,15 @@ class PictureCurve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverTime:
-    """Guests over the same time, on one scale. ``moments``: seconds, and what happened then in a few words."""
+    """Guests over the same time, on one scale. ``moments``: seconds, and what happened then in a few words.
+    ``levels``: values that are in force all the time, and what they are.
+    """
 
     title: str
     unit: str
     curves: tuple[PictureCurve, ...]
     moments: tuple[tuple[float, str], ...] = ()
+    levels: tuple[tuple[float, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

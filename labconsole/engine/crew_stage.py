@@ -34,7 +34,7 @@ from labconsole.engine.links import LinkPool
 from labconsole.engine.live.events import Event, Notice, Phase, PhaseChanged
 from labconsole.engine.owed import OwedRestores
 from labconsole.engine.trial.saving import node_facts
-from labconsole.errors import Aborted, ConfigError, LabError, NodeError, NodeLost, NodeSilent
+from labconsole.errors import Aborted, ConfigError, LabError, NodeError, NodeLost, NodeSilent, TooLittleMemory
 from labconsole.model.cpus import cpu_set
 from labconsole.model.identity import new_run_id, utc_now
 from labconsole.model.inventory import Inventory, Stream
@@ -46,6 +46,7 @@ from labconsole.wire.counters import CountersSampled, StartCounters
 from labconsole.wire.execution import Execute
 from labconsole.wire.marks import MarkSeen, TimeMark
 from labconsole.wire.message import AgentEvent
+from labconsole.wire.queues import RatesTaken
 
 NETWORK = ipaddress.ip_network("198.18.64.0/18")
 """Of the benchmark network (RFC 2544), what guests and timekeeper have their addresses in."""
@@ -97,6 +98,7 @@ class CrewStage:
         self._guest_processes = guest_processes
         self.on_mark: Callable[[TimeMark], None] | None = None
         self.on_counters: Callable[[CountersSampled], None] | None = None
+        self.on_rates: Callable[[RatesTaken], None] | None = None
         self._stands: tuple[Hashable, list[Undo], StandingCrew | None] | None = None
         self._changing = asyncio.Lock()
         self._owed = OwedRestores(inventory, pool, emit)
@@ -151,11 +153,13 @@ class CrewStage:
         await self._stop.wait()
 
     def hear(self, node: str, event: AgentEvent) -> None:
-        """An agent says something: marks of the timekeeper's are passed on, and the UUT's counters."""
+        """An agent says something: marks of the timekeeper's are passed on, the UUT's counters, and its new rates."""
         if isinstance(event, MarkSeen) and self.on_mark is not None and node == self._stream.sink.node:
             self.on_mark(event.mark)
         elif isinstance(event, CountersSampled) and self.on_counters is not None and node == self.inventory.uut:
             self.on_counters(event)
+        elif isinstance(event, RatesTaken) and self.on_rates is not None and node == self.inventory.uut:
+            self.on_rates(event)
 
     def environment(self, nodes: Iterable[AgentLink]) -> Environment:
         return {"uut": self.inventory.uut, "nodes": node_facts({link.name: link for link in nodes}, self._pool.facts)}
@@ -243,14 +247,14 @@ class CrewStage:
         return standing
 
     async def refuse_memory(self, platform: str, members: Sequence[CrewMember]) -> None:
-        """Raises NodeError where guests are given more than there is: their kernel would kill at random."""
+        """Raises TooLittleMemory where guests are given more than there is: their kernel would kill at random."""
         wanted_mib, guests = self.offer(platform, members).memory_mib, len(members)
         if wanted_mib is None:
             return
         said = (await self.uut.ask(Execute(argv=["cat", "/proc/meminfo"], timeout_s=5))).stdout
         available = _AVAILABLE.search(said)
         if available is not None and (available_mib := int(available[1]) // 1024) < wanted_mib:
-            raise NodeError(
+            raise TooLittleMemory(
                 self.uut.name,
                 f"platform {platform}: {guests} guests are given {wanted_mib} MiB of memory, and {available_mib} MiB "
                 "are available; give them less (memory_mib), or start fewer",

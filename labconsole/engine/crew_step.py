@@ -226,9 +226,12 @@ def stored_by_hash(
 
 
 def stored_of_blocks(
-    store: ExperimentStore[R], kind: RecordKind[R], steps: Sequence[CrewStep[Any, R]], testbed_fingerprint: str
-) -> dict[str, R]:
+    store: ExperimentStore[R], kind: RecordKind[R], steps: Sequence[CrewStep[Any, R]], testbed_fingerprint: str,
+    another: Callable[[R], bool] = lambda record: False,
+) -> dict[str, R]:  # fmt: skip
     """The newest of each trial that can be stood behind, where its crew came to the end of its block. Blocking.
+
+    ``another``: whether a record is of other guests than are asked for, which its hash does not say.
 
     A crew that broke off before is set up again, and all of its trials are taken again. Raises ConfigError where a crew
     had come to its end, and is asked for more repetitions now: it is gone.
@@ -237,7 +240,7 @@ def stored_of_blocks(
     tried: dict[str, int] = {}
     for record in stored_by_hash(store, kind, [each.hash for each in steps], testbed_fingerprint):
         found: Any = record
-        if found.format == kind.format:
+        if found.format == kind.format and not another(record):
             tried[found.plan.hash] = found.plan.repetitions
             if found.status == "done":
                 done[found.plan.hash] = record

@@ -15,12 +15,13 @@ from labconsole.errors import Aborted, NodeError, NodeLost
 from labconsole.model.record.crew_trial import ProgramSeen
 from labconsole.wire.changes import AnyChange, ApplyChanges, UndoChanges
 from labconsole.wire.execution import Execute
+from labconsole.wire.marks import SeenMarks, StartMarks, StopMarks
 
 _SHA256 = re.compile(r"^([0-9a-f]{64})\s", re.MULTILINE)
 _SWAPPED = re.compile(r"^pswp(?:in|out) (\d{1,20})$", re.MULTILINE)
 
-DID_NOT_COME = ("guest_silent", "guest_ended")
-"""An agent's words for a guest that was started and did not answer, or ended."""
+DID_NOT_COME = ("guest_silent", "guest_ended", "no_busybox")
+"""The codes of a guest that was started and did not answer, or ended, or cannot send a mark."""
 
 T = TypeVar("T")
 
@@ -57,6 +58,22 @@ async def held(uut: AgentLink, changes: list[AnyChange], token: str) -> AsyncIte
         raise
     if failed := (await uut.ask(UndoChanges(token=token))).failed:
         raise NodeError(uut.name, f"not undone: {'; '.join(failed)}")
+
+
+@asynccontextmanager
+async def marks_kept(timekeeper: AgentLink, start: StartMarks) -> AsyncIterator[list[SeenMarks]]:
+    """Marks are kept meanwhile, and are in the list afterwards. They are closed however that ends, also when it is
+    cancelled while they are begun: the agent may have done what nobody waited for.
+    """
+    seen: list[SeenMarks] = []
+    try:
+        await timekeeper.ask(start)
+        yield seen
+    except BaseException:
+        with suppress(NodeError):  # what ended it says more
+            await timekeeper.ask(StopMarks(marks=start.marks))
+        raise
+    seen.append(await timekeeper.ask(StopMarks(marks=start.marks)))
 
 
 async def swapped_pages(uut: AgentLink) -> int | None:

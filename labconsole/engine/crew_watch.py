@@ -46,6 +46,10 @@ class CountingWatch:
         del seconds[:-MOST_POINTS], values[:-MOST_POINTS]
         return True
 
+    def since_begun_s(self, at_ns: int) -> float | None:
+        """A time of the UUT's monotonic clock as the curves have it; None: nothing was seen yet."""
+        return None if self._begun_ns is None else (at_ns - self._begun_ns) / 1e9
+
     def over_time(self, title: str, unit: str, moments: Sequence[tuple[float, str]] = ()) -> OverTime:
         """What was seen so far."""
         curves = tuple(

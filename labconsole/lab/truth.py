@@ -86,13 +86,21 @@ class Queue:
 
 
 def drop_by_queue(
-    lab: str, node: str, interface: str, rate_bps: int, *, limit_packets: int, put_back: str = ""
+    lab: str,
+    node: str,
+    interface: str,
+    rate_bps: int,
+    *,
+    limit_packets: int,
+    burst_bytes: int = 3000,
+    put_back: str = "",
 ) -> Queue:
     """Let an interface send no more than ``rate_bps``, with room for few packets.
 
-    The oldest packet goes when there is no room for the next: its sender believes it sent, as with most real queues.
+    ``burst_bytes``: what it may send at once after it was woken late, as on a busy machine. The oldest packet goes when
+    there is no room for the next: its sender believes it sent, as with most real queues.
     """
-    shaper = f"tc qdisc replace dev {interface} root handle 1: tbf rate {rate_bps}bit burst 3000 limit 100000"
+    shaper = f"tc qdisc replace dev {interface} root handle 1: tbf rate {rate_bps}bit burst {burst_bytes} limit 100000"
     inner = f"tc qdisc add dev {interface} parent 1:1 handle 10: pfifo_head_drop limit {limit_packets}"
     _run(lab, node, None, ["sh", "-c", f"{shaper} && {inner}"])
     return Queue(lab, node, interface, put_back or "true")

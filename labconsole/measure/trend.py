@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Final, NamedTuple
 
 MINIMUM_RESULTS: Final = 4
@@ -46,27 +46,44 @@ class Level(NamedTuple):
     sd: float | None
 
 
-def levels(values: Sequence[float]) -> list[Level]:
-    """The levels of results, all above 0, in the order of their time; one where nothing changes, or of too few."""
+def levels(values: Sequence[float], least_spread: float = 0.0, least_change: float = 0.0) -> list[Level]:
+    """The levels of results, all above 0, in the order of their time; one where nothing changes, or of too few.
+
+    ``least_spread``: deviation of a result that is to be reckoned with however little they vary; ``least_change``:
+    neighbouring levels that differ by no more are one. Both are of results that move in steps, such as bounds.
+    """
     from jumpavg import classify
 
     if not values:
         return []
-    sizes = [len(values)]
+    groups = [list(values)]
     if len(values) >= MINIMUM_RESULTS:
         # jumpavg counts bits of the values themselves: what it finds would depend on how far they lie from zero.
-        spread = max(_spread(values), LEAST_SPREAD_RATIO * max(values))
+        spread = max(_spread(values), least_spread, LEAST_SPREAD_RATIO * max(values))
         lowest = min(values)
         moved = [float(value - lowest + FROM_ZERO * spread) for value in values]
-        sizes = [len(group.run_list) for group in classify(moved, unit=spread / UNITS)]
+        rest = iter(values)
+        groups = [list(islice(rest, len(group.run_list))) for group in classify(moved, unit=spread / UNITS)]
+    _join(groups, least_change)
     found, first = [], 0
-    for size in sizes:
-        held = values[first : first + size]
-        mean = math.fsum(held) / size
-        sd = math.sqrt(math.fsum((value - mean) ** 2 for value in held) / (size - 1)) if size > 1 else None
-        found.append(Level(first, first + size - 1, mean, sd))
-        first += size
+    for held in groups:
+        mean = statistics.fmean(held)
+        sd = statistics.stdev(held, mean) if len(held) > 1 else None
+        found.append(Level(first, first + len(held) - 1, mean, sd))
+        first += len(held)
     return found
+
+
+def _join(groups: list[list[float]], least_change: float) -> None:
+    """Those that differ least first, until all neighbours differ by more."""
+    while len(groups) > 1:
+        means = [statistics.fmean(held) for held in groups]
+        changes = [abs(after - before) for before, after in pairwise(means)]
+        least = min(changes)
+        if least > least_change:
+            return
+        place = changes.index(least)
+        groups[place : place + 2] = [groups[place] + groups[place + 1]]
 
 
 def _spread(values: Sequence[float]) -> float:
@@ -74,10 +91,11 @@ def _spread(values: Sequence[float]) -> float:
     return statistics.median(abs(after - before) for before, after in pairwise(values)) / MEDIAN_OF_NEIGHBOURS
 
 
-def smallest_step_ratio(found: Sequence[Level]) -> float | None:
+def smallest_step_ratio(found: Sequence[Level], least_spread: float = 0.0, least_change: float = 0.0) -> float | None:
     """The smallest step, as a share of the last level, that a series like this one would show in 8 of 10 cases.
 
-    By the spread within levels; None where no level has two results, or there are too few.
+    By the spread within levels, and what ``levels`` was told; None where no level has two results, or there
+    are too few.
     """
     results = found[-1].last + 1 if found else 0
     sizes = [size for size in FOUND_STEPS if size <= results]
@@ -86,4 +104,4 @@ def smallest_step_ratio(found: Sequence[Level]) -> float | None:
     if not sizes or not degrees or not found[-1].mean > 0:
         return None
     pooled = math.sqrt(math.fsum(many * sd * sd for many, sd in squares) / degrees)
-    return FOUND_STEPS[max(sizes)] * pooled / found[-1].mean
+    return max(FOUND_STEPS[max(sizes)] * max(pooled, least_spread), least_change) / found[-1].mean

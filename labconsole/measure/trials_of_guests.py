@@ -7,9 +7,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from labconsole.measure.statistics.effects import MINIMUM_BLOCKS, Effect, holm, paired_effect, unpaired_effect
+from labconsole.measure.statistics.line_in_blocks import LineInBlocks, line_in_blocks
 from labconsole.measure.statistics.set_ups import set_up_means
 from labconsole.model.conditions import hypervisor_words, seen_conditions
 from labconsole.model.record.crew_trial import CrewTrialRef
@@ -228,6 +230,16 @@ class Blocks(Generic[T]):
         if one and other and not boots[0] & boots[1]:
             return unpaired_effect(*(_by_boot(side) for side in (one, other)), packets=packets)
         return paired_effect({}, {})
+
+    def line(self, of: Mapping[int, Sequence[T]], value: Callable[[T], float | None]) -> LineInBlocks | None:
+        """Of ``value`` over a number, such as of guests, with the trials taken at each: from the slopes within blocks.
+        It has no intervals where too many blocks took neighbouring numbers in the same order.
+        """
+        means = {number: self.means(records, value) for number, records in sorted(of.items())}
+        known = [number for number, each in means.items() if each]
+        found = line_in_blocks({float(number): means[number] for number in known})
+        drawn = all(self.drawn(of[one], of[other]) for one, other in pairwise(known))
+        return found if found is None or found.absent or drawn else found.without_intervals(NOT_DRAWN)
 
     def mean_effect(
         self,

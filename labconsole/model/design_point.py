@@ -35,7 +35,6 @@ BACKGROUND_FRAME_BYTES = 64
 INCLUDES_FCS = "frame_size_includes_fcs"
 """The flat name of the convention, as records, plans and tables have it."""
 
-GENERATORS = ("auto", "pktgen", "afpacket")
 OBSERVE = ("quiet", "live")
 FCS_BYTES = 4
 """Frame check sequence."""

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, WithJsonSchema
 
 from labconsole.errors import ConfigError
 from labconsole.model.design_point import FrameSize
+from labconsole.model.generator import BUILT_IN, known_generator
 from labconsole.model.strict import StrictModel
 from labconsole.model.yaml_file import key_text, line_of, load_yaml, register_keys, validate
 from labconsole.units import parse_rate_bps
@@ -71,6 +72,8 @@ def _address(value: str) -> str:
 
 
 Name = Annotated[str, AfterValidator(_name)]
+Generator = Annotated[str, AfterValidator(known_generator), WithJsonSchema({"enum": list(BUILT_IN), "type": "string"})]
+"""The schema for editors has those of other packages, too (platforms/schema.py)."""
 Interface = Annotated[str, AfterValidator(_interface)]
 Login = Annotated[str, Field(max_length=255), AfterValidator(_login)]
 RemotePath = Annotated[str, Field(max_length=4096), AfterValidator(_path)]
@@ -110,6 +113,8 @@ class Endpoint(BaseModel):
 
 
 def _endpoint(value: Any) -> Any:
+    if value is None:
+        raise ValueError("is empty | allowed: node/interface, such as src1/eth1")
     if isinstance(value, str):
         node, slash, interface = value.partition("/")
         if not slash or not NAME.match(node):
@@ -154,7 +159,7 @@ class Platform(BaseModel):
 class Defaults(StrictModel):
     """What a request does not say."""
 
-    generator: Literal["auto", "pktgen", "afpacket"] = "auto"
+    generator: Generator = "auto"
     observe: Literal["quiet", "live"] = "quiet"
     drop_reasons: DropReasons = "off"
     packet_times: OnOrOff = "off"
@@ -187,6 +192,9 @@ class Inventory(StrictModel):
     streams: tuple[Stream, ...] = Field(min_length=1)
     platforms: dict[Name, Platform] = Field(min_length=1)
     defaults: Defaults = Defaults()
+    generators: dict[Generator, dict[str, Any]] = Field(default_factory=dict)
+    """Options of generators of other packages, which check them."""
+
     _file: Path | None = PrivateAttr(default=None)
     _lines: Any = PrivateAttr(default=None)
 

@@ -95,6 +95,13 @@ class Job:
     disk: DiskWork | None = None
     arrays: int = 0
 
+    @property
+    def beside(self) -> list[str]:
+        """What else its time depends on that is run for it: before it, at the other end, or as its server."""
+        made = [] if self.disk is None else [self.disk.make]
+        served = [] if self.requests is None else [self.requests.scheme, self.requests.server, self.requests.file]
+        return [line for line in (*made, *(self.server.argv if self.server else ()), *served) if line]
+
     def command(self, size: int) -> str:
         """The line at this size."""
         return self.line.format(size=size)

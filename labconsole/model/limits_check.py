@@ -8,12 +8,12 @@ from labconsole.errors import ConfigError, LackingHere
 from labconsole.model.design_point import (
     BACKGROUNDS,
     FORWARDING_SHARES,
-    GENERATORS,
     MAX_DURATION_S,
     MIN_PKT_SIZE_BYTES,
     OBSERVE,
     DesignPoint,
 )
+from labconsole.model.generator import generator_names, generator_options, refused_generator
 from labconsole.model.inventory import Inventory
 from labconsole.units import format_rate_bps, format_target
 
@@ -53,8 +53,13 @@ def refusals(request: DesignPoint, inventory: Inventory, *, where: str = "") -> 
         yield lacks(f"platform {request.platform}", "platform", "is not in the inventory", request.platform, platforms)
     if request.background not in BACKGROUNDS:
         yield refuse("background", "is not a background load", request.background, ", ".join(BACKGROUNDS))
-    if request.generator not in GENERATORS:
-        yield refuse("generator", "is not a generator", request.generator, ", ".join(GENERATORS))
+    if (words := refused_generator(request.generator)) is not None:
+        yield refuse("generator", words, request.generator, ", ".join(generator_names()))
+    else:
+        try:
+            generator_options(request.generator, inventory.generators)
+        except ConfigError as exc:
+            yield exc
     if request.observe not in OBSERVE:
         yield refuse("observe", "is not a way to observe", request.observe, ", ".join(OBSERVE))
     enough = 1 <= request.sources <= len(inventory.streams)

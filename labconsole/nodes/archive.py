@@ -21,10 +21,12 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import labconsole
 from labconsole.errors import LabError
+from labconsole.model.generator import Generator, usable_generators
 
 _DATE = (1980, 1, 1, 0, 0, 0)
 """The earliest that the format knows: the same sources shall make the same bytes."""
@@ -33,6 +35,12 @@ _MAIN = b"from labconsole.agent.__main__ import main\nmain()\n"
 
 SHIPPED_ROOMS = ("agent", "network", "packets", "wire")
 """The packages whose modules go to nodes: they import the standard library, pyroute2 and each other."""
+
+GENERATORS = "labconsole_generators"
+"""The package of what plug-ins send along (agent/sending/outside.py)."""
+
+FOR_PLUG_INS = ("labconsole/agent/sending/contract.py", "labconsole/agent/sending/outside.py")
+"""What is sent only with them."""
 
 _ROOTS = ("pyroute2.iproute.linux",)
 """What the agent imports of the library; the rest follows from these."""
@@ -85,9 +93,12 @@ def payload() -> bytes:
     return build_agent()
 
 
-def build_agent() -> bytes:
-    """The archive, from the cache when nothing that goes into it has changed."""
-    own = _own_files()
+def build_agent(generators: Mapping[str, Generator] | None = None) -> bytes:
+    """The archive, from the cache when nothing that goes into it has changed.
+
+    ``generators``: those of other packages, by name; None: all that can be used.
+    """
+    own = _own_files(usable_generators() if generators is None else generators)
     library = _library_directory()
     path = _cache_directory() / f"agent-{_key(own, library)}.pyz"
     try:
@@ -109,13 +120,18 @@ def _only_ours(path: Path) -> bool:
     return status.st_uid == os.geteuid() and not status.st_mode & 0o022
 
 
-def _own_files() -> dict[str, bytes]:
-    """Archive name and content of this package's part."""
+def _own_files(generators: Mapping[str, Generator]) -> dict[str, bytes]:
+    """Archive name and content of this package's part, and of the generators that plug in."""
     package = Path(labconsole.__file__).parent
     files = {"__main__.py": _MAIN, "labconsole/__init__.py": b""}
     for room in SHIPPED_ROOMS:
         for source in sorted((package / room).rglob("*.py")):
             files[f"labconsole/{source.relative_to(package).as_posix()}"] = source.read_bytes()
+    if not generators:
+        for name in FOR_PLUG_INS:
+            del files[name]
+    for name, generator in generators.items():
+        files |= {f"{GENERATORS}/__init__.py": b"", f"{GENERATORS}/{name}.py": generator.code}
     return files
 
 
@@ -127,7 +143,7 @@ def without_docstrings(source: bytes) -> bytes:
         for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
     ]
-    for node in sorted(said, key=lambda node: -node.lineno):
+    for node in sorted(said, key=lambda node: (-node.lineno, -node.col_offset)):
         assert node.end_lineno is not None and node.end_col_offset is not None
         first, last = node.lineno - 1, node.end_lineno - 1
         rest = lines[last][node.end_col_offset :]
@@ -155,19 +171,23 @@ def _key(own: dict[str, bytes], library: Path) -> str:
 
 
 def _build(own: dict[str, bytes], library: Path) -> bytes:
-    files = {name: without_docstrings(source) for name, source in own.items()}
+    # A plug-in's file goes as it is: the record names its digest, and how it is coded is its own affair.
+    files = {
+        name: source if name.startswith(f"{GENERATORS}/") else without_docstrings(source)
+        for name, source in own.items()
+    }
     files["pyroute2/__init__.py"] = b""
     for source in _library_subset(library):
         files[f"pyroute2/{source.relative_to(library).as_posix()}"] = source.read_bytes()
     for name, text in _library_licences().items():
         files[f"pyroute2/{name}"] = text
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in sorted(files):
             entry = zipfile.ZipInfo(name, _DATE)
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.external_attr = 0o644 << 16
-            archive.writestr(entry, files[name])
+            archive.writestr(entry, files[name], compresslevel=9)
     return buffer.getvalue()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic.json_schema import JsonSchemaValue
 
 from labconsole.contracts.driver import DriverInfo
+from labconsole.model.generator import generator_names
 from labconsole.model.inventory import Inventory
 from labconsole.platforms.base.boot import BOOTS
 from labconsole.platforms.base.boot import OPTION as BOOT
@@ -17,6 +18,7 @@ def hosts_schema() -> JsonSchemaValue:
     """As labconsole schema hosts prints it."""
     schema = Inventory.model_json_schema()
     parts = schema["$defs"]
+    parts["Defaults"]["properties"]["generator"]["enum"] = list(generator_names())
     for name, about in known_drivers().items():
         options = _options(about)
         # Drivers know nothing of each other: two may call a part by the same name.

@@ -8,14 +8,17 @@ for nothing. It is about what was measured here, and no judgement of the paper's
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from labconsole.contracts.report import ReportUnit, Table
 from labconsole.report.material import Material
 
 PLAIN = "Intervals of 95 %, adjusted for nothing: among many rows one may lie apart by chance."
 
-Held = Literal["confirmed", "not confirmed", "not decided"]
+Held = Literal["confirmed", "not confirmed", "not decided", "not decided: held by the link"]
+
+NOT_BY_LINK: Final = "not decided: held by the link"
+"""What goes as fast as a link carries it does not tell what runs the guests."""
 
 
 class Concluded(NamedTuple):

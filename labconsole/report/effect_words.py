@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from labconsole.measure.statistics.effects import Effect
+from labconsole.measure.statistics.line_in_blocks import OverBlocks
 from labconsole.report.words import UNKNOWN, number, percent
 
 
@@ -33,3 +34,8 @@ def interval_words(value: float, low: float | None, high: float | None, places: 
     """``0.521 (0.355 to 0.687)``."""
     bounds = "" if low is None or high is None else f" ({number(low, places)} to {number(high, places)})"
     return number(value, places) + bounds
+
+
+def line_part_words(part: OverBlocks | None, places: int) -> str:
+    """A part of a line, as above."""
+    return UNKNOWN if part is None else interval_words(part.mean, part.low, part.high, places)

@@ -11,8 +11,8 @@ from labconsole.contracts.measured import MeasuredKind
 from labconsole.errors import ConfigError, StoreError
 from labconsole.measure.admission import Admission, admit
 from labconsole.measure.groups import is_search_trial
+from labconsole.model.generator import of_elsewhere
 from labconsole.model.plan.loader import load_plan
-from labconsole.model.plan.occasions import AT
 from labconsole.model.plan.plan import Plan
 from labconsole.model.query import Query
 from labconsole.model.record.kind import ExperimentRecord
@@ -26,8 +26,9 @@ from labconsole.report.assembly import Report, assemble
 from labconsole.report.changes import Side
 from labconsole.report.digest import Digest
 from labconsole.report.evaluation import evaluate
-from labconsole.report.gathering_trials import gather_trials, see_trials
+from labconsole.report.gathering_trials import gather_trials
 from labconsole.report.material import Unit
+from labconsole.report.occasions import planned_and_missing, see_trials
 from labconsole.report.planned_trials import OF_TRIALS, noted_plans, planned_trials, selected, trials_of
 from labconsole.report.reference import load_reference
 from labconsole.report.request import ReportRequest
@@ -37,6 +38,7 @@ from labconsole.store.records import parse_record
 from labconsole.store.writing import RunStore
 
 
+@of_elsewhere()
 def gather(
     request: ReportRequest,
     store: RunStore,
@@ -90,6 +92,7 @@ class Wanted(NamedTuple):
     trials: RunFilter | None = None
 
 
+@of_elsewhere()
 def wanted(request: ReportRequest, store: RunStore, *, place: str, words: str) -> Wanted:
     """The runs of a request. Raises ConfigError where it chooses by outcome."""
     query, where = parse_filter(request.filter), _filter(request, [load_plan(path) for path in request.plan_files])
@@ -117,56 +120,11 @@ def gather_sides(
     return sides
 
 
-def gather_occasions(
-    plan: str,
-    query: Query,
-    store: RunStore,
-    *,
-    on_unreadable: Callable[[StoreError], None],
-    tell: Callable[[str], None],
-) -> list[Side]:
-    """Every occasion on which a plan of this name was measured, on each testbed. Raises ConfigError without any.
-
-    One that is not complete is told and left out: whether it is will not depend on its outcome.
-    """
-    stored = store.list()
-    of_plan = [run for run in stored if _base(run.plan_name) == plan and run.role != "telemetry"]
-    require_free(query, of_plan, allowed=False, offer=False)
-    meant = [run for run in query.select(of_plan) if not is_search_trial(run)]
-    if not meant:
-        names = sorted({_base(run.plan_name) for run in stored if run.plan_name})
-        raise ConfigError("no run of such a plan matches", value=plan, allowed=", ".join(names) or "none is saved")
-    admission = admit(stored, {run.run_id for run in meant})
-    groups: dict[tuple[str, str], list[RunSummary]] = {}
-    for run in meant:
-        groups.setdefault((run.plan_hash or "", run.testbed_fingerprint), []).append(run)
-    found = []
-    for (plan_hash, fingerprint), runs in groups.items():
-        kept = sample(runs, admission)
-        where = RunFilter(plan_hash=plan_hash, testbed_fingerprint=fingerprint)
-        words = runs[0].plan_name or ""
-        side = _side_of(
-            words, store.name, kept, admission, _digest_of_entered(store, where, kept, on_unreadable), stored
-        )
-        if side.missing_set_ups:
-            tell(f"{words} is left out: {side.missing_set_ups} of its {side.planned_set_ups} set-ups are missing")
-        elif not side.kept.entered:
-            tell(f"{words} is left out: none of its runs enters a mean")
-        else:
-            found.append(side)
-    return found
-
-
-def _digest_of_entered(
+def digest_of_entered(
     store: RunStore, where: RunFilter, kept: KeptRuns, on_unreadable: Callable[[StoreError], None]
 ) -> Digest:
     """What a comparison tells beside its result is of runs that it rests on."""
     return _digest(store, where, KeptRuns(kept.entered, (), {}), on_unreadable)
-
-
-def _base(plan_name: str | None) -> str:
-    """The plan's name without the occasion."""
-    return (plan_name or "").partition(AT)[0]
 
 
 def _side(asked: Wanted, kinds: Sequence[MeasuredKind], on_unreadable: Callable[[StoreError], None]) -> Side:
@@ -181,23 +139,20 @@ def _side(asked: Wanted, kinds: Sequence[MeasuredKind], on_unreadable: Callable[
     if not meant and not trials:
         raise _no_runs(stored, store, f"{asked.place} ({asked.words})", by_file=where.plan_hash is not None)
     kept = sample(meant, admission := admit(stored, {run.run_id for run in meant}))
-    digest = _digest_of_entered(store, where, kept, on_unreadable)
+    digest = digest_of_entered(store, where, kept, on_unreadable)
     see_trials(digest, trials)
-    return replace(_side_of(asked.words, asked.place, kept, admission, digest, stored), trials=trials)
+    return replace(side_of(asked.words, asked.place, kept, admission, digest, stored), trials=trials)
 
 
-def _side_of(
+def side_of(
     words: str, place: str, kept: KeptRuns, admission: Admission, digest: Digest, stored: Sequence[RunSummary]
 ) -> Side:
-    """``stored``: everything, since a filter makes no plan incomplete."""
+    """Of these runs alone. ``stored``: everything, since a filter makes no plan incomplete."""
     planned = missing = 0
     for (plan_hash, fingerprint), facts in digest.planned.items():
         own = [run for run in stored if (run.plan_hash, run.testbed_fingerprint) == (plan_hash, fingerprint)]
-        held = {(run.platform, run.background, run.block) for run in own if run.block}
-        kinds = {each[:2] for each in held}
-        if facts.set_ups is not None:
-            asked = facts.set_ups * len(kinds)
-            planned, missing = planned + asked, missing + max(0, asked - len(held))
+        asked, lacking = planned_and_missing(own, facts.set_ups)
+        planned, missing = planned + asked, missing + lacking
     return Side(
         words=words, place=place, kept=kept, admission=admission, digest=digest, planned_set_ups=planned,
         missing_set_ups=missing,

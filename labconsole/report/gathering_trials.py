@@ -9,7 +9,6 @@ from typing import Final
 from labconsole.contracts.measured import MeasuredKind, MeasuredTrial
 from labconsole.model.query import Query
 from labconsole.model.record.summary import RunFilter, RunSummary
-from labconsole.report.digest import Digest
 from labconsole.report.measured_points import newest
 from labconsole.report.planned_trials import OF_TRIALS
 from labconsole.store.writing import RunStore
@@ -28,26 +27,32 @@ def gather_trials(
     stored: Sequence[RunSummary],
     selected: Set[str],
 ) -> tuple[MeasuredTrial, ...]:
-    """``stored``: every run of the store; ``selected``: the ids of those that a filter means. A search is meant where
-    one of its trials is, and what has no runs by what it has in common with them (``OF_TRIALS``), or not at all.
-    """
+    """``stored``: every run of the store; ``selected``: the ids of those that a filter means."""
+    meant = meant_trials(stored_trials(store, kinds, stored), query, selected)
+    return tuple(newest(trial for trial in meant if _matches(trial, where)))
+
+
+def stored_trials(store: RunStore, kinds: Iterable[MeasuredKind], stored: Sequence[RunSummary]) -> list[MeasuredTrial]:
+    """All of these kinds. ``stored``: every run of the store."""
     runs = {run.run_id: run for run in stored}
-    found: list[MeasuredTrial] = []
-    for kind in kinds:
-        found += kind.trials(store.experiments(kind.kind), runs)
+    return [trial for kind in kinds for trial in kind.trials(store.experiments(kind.kind), runs)]
+
+
+def meant_trials(trials: Iterable[MeasuredTrial], query: Query, selected: Set[str]) -> list[MeasuredTrial]:
+    """A search is meant where one of its trials is, and what has no runs by what it has in common with them
+    (``OF_TRIALS``), or not at all.
+    """
     by_others = any(term.field not in OF_TRIALS for term in query.terms)
     tests = [term.test() for term in query.terms]
     chosen = []
-    for trial in found:
-        if not _matches(trial, where):
-            continue
+    for trial in trials:
         if trial.run_ids and query.terms:
             if selected.isdisjoint(trial.run_ids):
                 continue
         elif query.terms and (by_others or not all(test(_as_run(trial)) for test in tests)):
             continue
         chosen.append(trial)
-    return tuple(newest(chosen))
+    return chosen
 
 
 def _matches(trial: MeasuredTrial, where: RunFilter) -> bool:
@@ -65,10 +70,3 @@ def _as_run(trial: MeasuredTrial) -> SimpleNamespace:
         emulated=trial.emulated, plan_name=trial.plan_name, uut_kernel=trial.conditions.get("kernel") or "",
         hypervisor=trial.conditions.get("hypervisor") or "",
     )  # fmt: skip
-
-
-def see_trials(digest: Digest, trials: Iterable[MeasuredTrial]) -> None:
-    """Let a digest see what trials that enter say of their nodes, the oldest first."""
-    for trial in sorted(trials, key=lambda each: each.started_at):
-        if trial.values:
-            digest.see_nodes(trial.nodes)

@@ -27,6 +27,11 @@ def glyph(figure: Figure, number: int) -> str:
     return charts.marker(number) if figure.kind == "curves" else charts.FILLS[number % len(charts.FILLS)]
 
 
+def marked(figure: Figure) -> str:
+    """What stands in its panels beside curves, with its glyph; "" where there is nothing."""
+    return f"{charts.UPRIGHT} change" if any(panel.changes for panel in figure.panels) else ""
+
+
 def panel_heading(figure: Figure, panel: Panel) -> str:
     """Which panel it is, and what its axes are."""
     over = f" over {figure.x_label}" if figure.x_label else ""
@@ -43,6 +48,7 @@ def panel_rows(figure: Figure, panel: Panel, labels: Sequence[str], width: int, 
         y_words=_decade if figure.y_log else _axis,
         ideal=figure.kind == "curves" and figure.ideal,
         y_least_step=1.0 if figure.y_log else 0.0,
+        moments=[(place, "") for place in panel.changes],
     )
     if figure.kind == "curves":
         return charts.draw_curves(series, axes, width, height)

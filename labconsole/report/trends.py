@@ -2,71 +2,140 @@
 
 An occasion is one measurement of a plan on a testbed. Its result at a design point is the mean of its set-ups: so what
 differs between occasions, such as the boot of the machine, is in the spread that a change has to stand out from.
+Results are forwarding rates of runs, and what searches, jobs, starts, flows and routers come to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple, TypeVar
 
-from labconsole.contracts.report import Figure, Mark, Panel, PlottedCurve, Table
+from labconsole.contracts.measured import Quantity
 from labconsole.measure.comparison import Pair
 from labconsole.measure.maximum import REACHED_LOSS_RATIO
+from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.measure.trend import MINIMUM_RESULTS, Level, levels, smallest_step_ratio
-from labconsole.report.changes import DesignKey, Side, design_key, differences
+from labconsole.report.changes import Side, design_key, differences
 from labconsole.report.compared_effect import LOSS_UNKNOWN
+from labconsole.report.measured_points import MeasuredPoint
 from labconsole.report.points import PointSummary
-from labconsole.report.words import UNKNOWN, asked_words, number, percent
+from labconsole.report.quantity_changes import NONE_REACHED, OTHER_WORK, UNIFORM, UNKNOWN_SET_UPS
+from labconsole.report.words import asked_words
 
 ALL_CARRIED: Final = "all that was offered was forwarded each time: the rate is the sender's"
 SOME_CARRIED: Final = "on some occasions all that was offered was forwarded: their rates are the sender's"
 NOTHING_FORWARDED: Final = "nothing was forwarded on one occasion at least"
+ALL_FULL: Final = "nothing was lost of all that could be offered each time"
+SOME_FULL: Final = "on some occasions nothing was lost of all that could be offered"
+NOTHING_MEASURED: Final = "it was 0 on one occasion at least"
 TOO_FEW: Final = f"fewer than {MINIMUM_RESULTS} occasions"
+
+RUN: Final = "run"
+"""The kind of a trend that is of runs; of others it is that of their records."""
+
+RATE: Final = Quantity(name="forwarding rate", unit="bps", better="higher", shown_unit="Mbit/s", scale=1e6)
+
+LEAST_STEPS: Final = 1.5
+"""Of values that move in steps, such as bounds of searches: a smaller change may be the next step for the same load.
+Without it up to 3 in 4 series without a change were cut (simulated: 5 to 24 occasions of one search each, whose loads
+vary by 0.1 to 2 steps), with it 1 in 20 at most.
+"""
+
+P = TypeVar("P")
+"""A design point of one side."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrendStep:
-    """A change between two neighbouring occasions. ``occasion``: the first after it; ``change_ratio``: of levels."""
+    """A change between two neighbouring occasions. ``first``: the number, from 0, of the result that is the first after
+    it; ``occasion``: on which; ``change_ratio``: of levels; ``better``: which way, by its quantity.
+    """
 
+    first: int
     occasion: str
     started_at: str
     change_ratio: float
+    better: bool
     differences: tuple[Pair, ...]
+
+
+class TrendResult(NamedTuple):
+    """What one occasion came to. ``mean``: None, its trials have no value."""
+
+    occasion: str
+    started_at: str
+    mean: SetUpMean | None
+
+    @property
+    def interval(self) -> tuple[float | None, float | None]:
+        """Of 95 %, over set-ups: of a single one it would speak for no other."""
+        held = self.mean
+        return (held.ci_low, held.ci_high) if held is not None and held.scope == "set-ups" else (None, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trend:
-    """One design point. ``occasions`` with their ``points``, by when they began; ``steps`` where it changes.
+    """One quantity of one design point. ``results``: by when the occasions began; ``steps``: where it changes.
 
     ``why``: no change is looked for. ``smallest_ratio``: the smallest step that would be found 8 times of 10.
     """
 
+    kind: str
+    quantity: Quantity
     words: str
-    occasions: tuple[str, ...]
-    points: tuple[PointSummary, ...]
+    results: tuple[TrendResult, ...]
     levels: tuple[Level, ...]
     steps: tuple[TrendStep, ...]
     smallest_ratio: float | None
     why: str | None
 
+    @property
+    def title(self) -> str:
+        """The point, and what is measured where that is not the same of all of its kind."""
+        return self.words if self.kind == RUN else f"{self.words}: {self.quantity.name}"
 
-def find_trends(sides: Sequence[Side]) -> list[Trend]:
-    """``sides``: one for each occasion, with the runs of that occasion alone."""
+    @property
+    def first_level(self) -> float | None:
+        """What changes are shown from: the first level, or the first result; None: it is not known."""
+        if self.levels:
+            return self.levels[0].mean
+        held = self.results[0].mean
+        return None if held is None else held.mean
+
+
+def find_trends(sides: Sequence[Side], told: Callable[[Side], Side] = lambda side: side) -> list[Trend]:
+    """``sides``: for each occasion one of its runs alone, and one of its other trials.
+
+    ``told``: the same side with all that there is to know of it, which is asked for where something changed.
+    """
     ordered = sorted(sides, key=_began)
     places = _testbeds(ordered)
-    series: dict[tuple[DesignKey, str], list[tuple[Side, PointSummary]]] = {}
+    runs = _series(ordered, places, lambda side: side.points, design_key)
+    beside = _series(ordered, places, lambda side: side.quantities, lambda point: point.key)
+    found = [_trend_of_runs(held, where, told) for held, where in runs]
+    return found + [_trend_of_quantity(held, where, told) for held, where in beside]
+
+
+def _series(
+    ordered: Sequence[Side],
+    places: dict[int, str],
+    points_of: Callable[[Side], Sequence[P]],
+    key_of: Callable[[P], Hashable],
+) -> list[tuple[list[tuple[Side, P]], str]]:
+    """The same point on each side that has it, and where that is if there are several testbeds."""
+    found: dict[tuple[Hashable, str], list[tuple[Side, P]]] = {}
     for side in ordered:
-        for point in side.points:
-            series.setdefault((design_key(point), places[id(side)]), []).append((side, point))
-    testbeds = {testbed for _, testbed in series}
-    return [_trend(held, f" on {testbed}" if len(testbeds) > 1 else "") for (_, testbed), held in series.items()]
+        for point in points_of(side):
+            found.setdefault((key_of(point), places[id(side)]), []).append((side, point))
+    testbeds = {testbed for _, testbed in found}
+    return [(held, f" on {testbed}" if len(testbeds) > 1 else "") for (_, testbed), held in found.items()]
 
 
 def _testbeds(ordered: Sequence[Side]) -> dict[int, str]:
     """The testbed of each side, by its name; by name and fingerprint where two of one name were used by turns."""
-    told = {id(side): (side.kept.entered[0].testbed, side.kept.entered[0].testbed_fingerprint) for side in ordered}
+    told = {id(side): _testbed(side) for side in ordered}
     found = {}
     for side in ordered:
         name, fingerprint = told[id(side)]
@@ -76,146 +145,90 @@ def _testbeds(ordered: Sequence[Side]) -> dict[int, str]:
     return found
 
 
+def _testbed(side: Side) -> tuple[str, str]:
+    of = side.kept.entered[0] if side.kept.entered else side.trials[0]
+    return of.testbed, of.testbed_fingerprint
+
+
 def _began(side: Side) -> str:
-    return min((run.started_at for run in side.kept.entered), default="")
+    began = [run.started_at for run in side.kept.entered] + [each.started_at for each in side.trials if each.values]
+    return min(began, default="")
 
 
-def _trend(held: Sequence[tuple[Side, PointSummary]], where: str) -> Trend:
-    points = tuple(point for _, point in held)
+def _trend_of_runs(held: Sequence[tuple[Side, PointSummary]], where: str, told: Callable[[Side], Side]) -> Trend:
+    points = [point for _, point in held]
     carried = [each.missing_ratio is not None and each.missing_ratio < REACHED_LOSS_RATIO for each in points]
-    values = [point.rate_bps.mean for point in points]
     why = (
         ALL_CARRIED if all(carried)
         else SOME_CARRIED if any(carried)
         else TOO_FEW if len(points) < MINIMUM_RESULTS
         else LOSS_UNKNOWN if None in [point.missing_ratio for point in points]
-        else NOTHING_FORWARDED if not min(values) > 0
+        else NOTHING_FORWARDED if not min(point.rate_bps.mean for point in points) > 0
         else None
     )  # fmt: skip
-    cut = levels(values if why is None else ())
-    steps = tuple(
-        TrendStep(
-            occasion=held[after.first][0].words,
-            started_at=_began(held[after.first][0]),
-            change_ratio=after.mean / before.mean - 1,
-            differences=tuple(differences(held[before.last][0], held[after.first][0])),
-        )
-        for before, after in pairwise(cut)
-    )
+    results = [(side, point.rate_bps) for side, point in held]
+    return _trend(RUN, RATE, asked_words(points[0].design) + where, results, why, told)
+
+
+def _trend_of_quantity(held: Sequence[tuple[Side, MeasuredPoint]], where: str, told: Callable[[Side], Side]) -> Trend:
+    points = [point for _, point in held]
+    means = [point.mean for point in points]
+    bounds = [point.bounds for point in points]
+    said = set().union(*bounds)
+    work = set().union(*(point.seen(lambda trial: trial.work) for point in points))
+    why = (
+        NONE_REACHED if "none" in said
+        else LOSS_UNKNOWN if "unknown" in said
+        else ALL_FULL if said == {"at least"}
+        else SOME_FULL if "at least" in said
+        else OTHER_WORK if len(work) > 1
+        else UNKNOWN_SET_UPS if any(None in point.boots for point in points)
+        else TOO_FEW if len(points) < MINIMUM_RESULTS
+        else NOTHING_MEASURED if not all(mean is not None and mean.mean > 0 for mean in means)
+        else None
+    )  # fmt: skip
+    steps = [value.value * value.width_ratio for point in points for value in point.values
+             if value.value is not None and value.width_ratio]  # fmt: skip
+    results = [(side, mean) for (side, _), mean in zip(held, means, strict=True)]
+    key = points[0].key
+    return _trend(key.kind, key.quantity, points[0].words + where, results, why, told, max(steps, default=0.0))
+
+
+def _trend(
+    kind: str, quantity: Quantity, words: str, held: Sequence[tuple[Side, SetUpMean | None]], why: str | None,
+    told: Callable[[Side], Side], step: float = 0.0,
+) -> Trend:  # fmt: skip
+    """``step``: in which values move, in their unit; every result may meet the same ones, so that a mean is known no
+    better than one value within its step.
+    """
+    known = [mean.mean for _, mean in held if mean is not None]
+    least = step / UNIFORM, LEAST_STEPS * step
+    cut = levels(known if why is None else (), *least)
+    steps = []
+    for before, after in pairwise(cut):
+        side = held[after.first][0]
+        ratio = after.mean / before.mean - 1
+        steps.append(
+            TrendStep(
+                first=after.first, occasion=side.words, started_at=_began(side), change_ratio=ratio,
+                better=(ratio > 0) is (quantity.better == "higher"),
+                differences=tuple(differences(told(held[before.last][0]), told(side))),
+            )
+        )  # fmt: skip
     return Trend(
-        words=asked_words(points[0].design) + where, occasions=tuple(side.words for side, _ in held), points=points,
-        levels=tuple(cut), steps=steps, smallest_ratio=smallest_step_ratio(cut), why=why,
+        kind=kind, quantity=quantity, words=words, levels=tuple(cut), steps=tuple(steps),
+        results=tuple(TrendResult(side.words, _began(side), mean) for side, mean in held),
+        smallest_ratio=smallest_step_ratio(cut, *least), why=why,
     )  # fmt: skip
 
 
-def trends_table(trends: Sequence[Trend]) -> Table:
-    """A row for each design point."""
-    rows = [
-        (
-            each.words, len(each.points), each.occasions[-1], each.points[-1].rate_bps.mean,
-            each.levels[-1].mean if each.levels else None, each.levels[-1].sd if each.levels else None,
-            len(each.steps), each.steps[-1].occasion if each.steps else None,
-            each.steps[-1].change_ratio if each.steps else None, each.smallest_ratio, each.why,
-        )
-        for each in trends
-    ]  # fmt: skip
-    shown = [
-        (
-            each.words, str(len(each.points)), number(each.points[-1].rate_bps.mean / 1e6), _level_words(each),
-            _last_words(each), UNKNOWN if each.smallest_ratio is None else percent(each.smallest_ratio, 2),
-        )
-        for each in trends
-    ]  # fmt: skip
-    return Table(
-        name="trends",
-        title="Forwarding rate over occasions",
-        columns=(
-            "point", "occasions", "last_occasion", "last_bps", "level_bps", "level_sd_bps", "changes", "changed_at",
-            "change_ratio", "smallest_step_ratio", "why",
-        ),
-        rows=tuple(rows),
-        headings=("design point", "occasions", "last, Mbit/s", "level, Mbit/s", "last change", "would have found"),
-        shown=tuple(shown),
-        note="Level: mean and standard deviation of the occasions since the last change, found by minimum description "
-        "length (jumpavg). Would have found: the step in the middle of the series found in 8 of 10 such series.",
-    )  # fmt: skip
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanTrends:
+    """One plan of a store, to look at. ``plans``: on how many occasions each was measured, the newest first; ``plan``:
+    None, none was measured on several. ``told``: what was left out, and what could not be read.
+    """
 
-
-def steps_table(trends: Sequence[Trend]) -> Table | None:
-    """A row for each change, with what else changed then; None: nothing changed."""
-    rows, shown = [], []
-    for trend in trends:
-        for step in trend.steps:
-            told = "; ".join(f"{each.label} {each.left} → {each.right}" for each in step.differences)
-            rows.append((trend.words, step.occasion, step.started_at, step.change_ratio, told))
-            sign = "+" if step.change_ratio > 0 else ""
-            shown.append(
-                (trend.words, step.occasion, step.started_at[:10], f"{sign}{percent(step.change_ratio, 2)}",
-                 told or "nothing that is known")
-            )  # fmt: skip
-    if not rows:
-        return None
-    return Table(
-        name="changes",
-        title="Changes",
-        columns=("point", "occasion", "started_at", "change_ratio", "also_changed"),
-        rows=tuple(rows),
-        headings=("design point", "since", "date", "change", "what else changed then"),
-        shown=tuple(shown),
-    )
-
-
-def trends_figure(trends: Sequence[Trend]) -> Figure | None:
-    """A panel for each design point: the results, and the level of each; None where no point has two results."""
-    panels = tuple(
-        Panel(each.words, (_results(each), *_levels(each)))
-        for each in trends if len(each.points) > 1 and _first_level(each) > 0
-    )  # fmt: skip
-    if not panels:
-        return None
-    return Figure(
-        name="trend", title="Forwarding rate over occasions", kind="curves", x_label="occasion",
-        y_label="change from the first level, %", panels=panels, ideal=False, from_zero=False,
-        caption="Occasions are numbered in the order of their beginning. Bars: 95 % interval over the set-ups of an "
-        "occasion. Levels: between two changes, by minimum description length.",
-    )  # fmt: skip
-
-
-def _first_level(trend: Trend) -> float:
-    return trend.levels[0].mean if trend.levels else trend.points[0].rate_bps.mean
-
-
-def _results(trend: Trend) -> PlottedCurve:
-    marks = []
-    first = _first_level(trend)
-    for place, point in enumerate(trend.points, 1):
-        rate = point.rate_bps
-        low, high = (None if bound is None else 100 * (bound / first - 1) for bound in (rate.ci_low, rate.ci_high))
-        marks.append(Mark(float(place), 100 * (rate.mean / first - 1), low, high, rate.trials, rate.set_ups))
-    return PlottedCurve("result", tuple(marks))
-
-
-def _levels(trend: Trend) -> list[PlottedCurve]:
-    first = _first_level(trend)
-    marks = [
-        Mark(float(place + 1), 100 * (each.mean / first - 1), None, None, each.last - each.first + 1)
-        for each in trend.levels for place in (each.first, each.last)
-    ]  # fmt: skip
-    return [PlottedCurve("level", tuple(marks))] if marks else []
-
-
-def _level_words(trend: Trend) -> str:
-    if not trend.levels:
-        return UNKNOWN
-    last = trend.levels[-1]
-    spread = "" if last.sd is None else f" ± {number(last.sd / 1e6, 2)}"
-    return f"{number(last.mean / 1e6)}{spread}"
-
-
-def _last_words(trend: Trend) -> str:
-    if trend.why is not None:
-        return trend.why
-    if not trend.steps:
-        return "none"
-    step = trend.steps[-1]
-    return f"{'+' if step.change_ratio > 0 else ''}{percent(step.change_ratio, 2)} since {step.occasion}"
+    plans: Mapping[str, int]
+    plan: str | None = None
+    trends: Sequence[Trend] = ()
+    told: Sequence[str] = ()

@@ -18,6 +18,9 @@ from labconsole.text.axis import fit_axis, fit_upright
 FRAME_ROWS, FRAME_CELLS = 3, 2
 """Of plotext's around the plot: a line above, a line and the labels below; a line on either side."""
 
+UPRIGHT = "┊"
+"""Of an upright line: no interval's."""
+
 MARKERS = "●▲■◆○△□◇★✚"
 """One per curve, told apart without colour; after ten curves letters follow."""
 
@@ -42,6 +45,8 @@ class CurveAxes:
     """``x_ticks``: where x is a factor, its values. ``ideal``: draw the line on which y is x.
 
     ``y_least_step``: between two ticks, such as 1 where y are decades, whose halves are no round numbers.
+    ``moments``: where on x something happened, each an upright line, with its words, if any, above it where they have
+    room; ``levels``: on y, each a line across. Those beyond the points are not drawn.
     """
 
     x_ticks: Sequence[float] = ()
@@ -49,6 +54,8 @@ class CurveAxes:
     y_words: Callable[[float], str] = str
     ideal: bool = False
     y_least_step: float = 0.0
+    moments: Sequence[tuple[float, str]] = ()
+    levels: Sequence[float] = ()
 
 
 CurveRow = list[tuple[str, int | None]]
@@ -85,6 +92,14 @@ def draw_curves(curves: Sequence[Sequence[CurvePointMark]], axes: CurveAxes, wid
         signal = figure.signal(xs, ys, marker=plotext.marker(glyph, _FIRST_COLOUR + number))
         figure.draw(signal.lines(True) if joined and len(xs) > 1 else signal)
 
+    for level in axes.levels:
+        if y_axis.low <= level <= y_axis.high:
+            steps = max(2, wide)
+            across = [left + (right - left) * i / steps for i in range(steps + 1)]
+            draw(across, [level] * len(across), "┄", _IDEAL, joined=False)
+    for second, _ in axes.moments:
+        if left <= second <= right:
+            draw([second, second], [y_axis.low, y_axis.high], UPRIGHT, _IDEAL, joined=True)
     if axes.ideal:
         end = min(right, y_axis.high)
         steps = max(2, width // 3)
@@ -103,7 +118,19 @@ def draw_curves(curves: Sequence[Sequence[CurvePointMark]], axes: CurveAxes, wid
     figure.ruler("x").lim(left, right)
     figure.ruler("x").ticks(x_ticks, [axes.x_words(tick) for tick in x_ticks])
     rows = [_numbered(line) for line in figure.build().string().splitlines()[:height]]
+    begin = max(map(len, y_labels)) + 1
+    if places := [(begin + round((at - left) / (right - left) * (wide - 1)), words) for at, words in axes.moments
+                  if left <= at <= right]:  # fmt: skip
+        rows[0] = [(_with_words("".join(text for text, _ in rows[0]), places), None)]
     return rows + [[] for _ in range(height - len(rows))]
+
+
+def _with_words(line: str, places: Sequence[tuple[int, str]]) -> str:
+    """The frame's upper line with words at these cells, those that have room before the next."""
+    for (place, words), (following, _) in zip(places, [*places[1:], (len(line) - 1, "")], strict=True):
+        if place + len(words) < following:
+            line = line[:place] + words + line[place + len(words) :]
+    return line
 
 
 FILLS = "█▒▚░▓▞▤▥▦▧"

@@ -93,14 +93,14 @@ def _generator(
     seen: TrialObservations, raw: StreamObservations, record: StreamRecord, request: DesignPoint, limits: Tolerances
 ) -> Iterator[Reason]:
     name = record.name
+    if raw.generated is not None and raw.generated.error_text:
+        yield reason("generator_failed", f"{name}: {raw.generated.error_text}", stream=name)
     if raw.generated is None or record.generator_packets is None or record.offered_packets is None:
         yield reason("not_measured", f"{name}: the generator did not report", stream=name)
         return
     if record.generator_packets == 0:
         yield reason("no_packets", f"{name}: the generator sent nothing", stream=name)
         return
-    if raw.generated.error_text:
-        yield reason("generator_failed", f"{name}: {raw.generated.error_text}", stream=name)
     errors = raw.generated.errors or 0
     if errors and record.generator == "pktgen":
         yield reason("generator_errors", f"{name}: pktgen reports {errors} errors", stream=name, errors=errors)

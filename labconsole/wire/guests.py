@@ -8,7 +8,9 @@ from labconsole.wire.execution import Output
 from labconsole.wire.message import AgentEvent, Done, Message, Request
 from labconsole.wire.rules import Amount, Count, Most, Name, Rule, Sentence, Word, Words, above, bad, lines
 
-MAX_WAIT_S = 600
+MAX_WAIT_S = 1800
+"""The longest published start of guests took 1400 s (Quétier et al., figure 2: fifty of VMware, cold)."""
+
 MAX_WORK_S = 86400
 MAX_GUESTS = 256
 TOGETHER_S = 60.0
@@ -31,7 +33,8 @@ class GuestStarted(Message):
 class StartGuest(Request[GuestStarted], op="guest.start"):
     """Start a guest, whose console is the program's standard input and output; it ends with the agent.
 
-    ``ready`` is what its console prints when it is up.
+    ``ready`` is what its console prints when it is up. ``own_session`` false: it stays in the agent's session, for
+    kernels that share processors by session (autogrouping).
     """
 
     guest: Word
@@ -39,6 +42,7 @@ class StartGuest(Request[GuestStarted], op="guest.start"):
     ready: Word
     timeout_s: Wait
     namespace: Optional[Word] = None
+    own_session: Optional[bool] = None
 
 
 class GuestAnswer(Message):
@@ -138,6 +142,28 @@ class GuestStatus(Request[GuestState], op="guest.status"):
 
 class StopGuest(Request[Done], op="guest.stop"):
     """End a guest at once."""
+
+    guest: Word
+
+
+class PromiseStop(Request[Done], op="guest.promise_stop"):
+    """A guest of an installed hypervisor is about to be started, which does not end with the agent.
+
+    Should this session end with the promise standing, its keeper runs ``ask``, for ``limit_s`` at most, and where that
+    fails, or there is none, ``kill``. ``runs`` prints the same as long as this start of the guest lasts: while it does,
+    the keeper waits, and runs ``kill`` after ``limit_s``. A promise for the same guest takes the place of the one
+    before.
+    """
+
+    guest: Word
+    ask: Optional[Words]
+    kill: Words
+    limit_s: Wait
+    runs: Optional[Words] = None
+
+
+class StopKept(Request[Done], op="guest.stop_kept"):
+    """The guest was stopped, or is somebody else's: nothing is promised for it any more."""
 
     guest: Word
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, List, Optional
 
-from labconsole.wire.message import Message, Request
+from labconsole.wire.message import AgentEvent, Message, Request
 from labconsole.wire.rules import Count, Most, Rule, Sentence, Word, above, bad, whole
 
 MAX_CLASSES = 64
@@ -91,3 +91,14 @@ class ChangeRates(Request[TakenChanges], op="queue.change"):
         """Every set is of the same classes."""
         if not self.rates_bps or not self.most_bps or {len(each) for each in self.rates_bps} != {len(self.most_bps)}:
             raise bad("rates_bps", "is not a list of sets of as many classes as most_bps")
+
+
+class RatesTaken(AgentEvent, kind="queue.changed"):
+    """A shared queue has the set at ``place`` of its changes, from 0, since ``taken_ns`` of the node's CLOCK_MONOTONIC.
+    ``rates_bps``: as read back. The reply to ``queue.change`` says more.
+    """
+
+    queue: Word
+    place: Count
+    taken_ns: Count
+    rates_bps: Annotated[List[Optional[Count]], Most(MAX_CLASSES)]

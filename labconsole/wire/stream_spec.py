@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from typing import Annotated, Any, List, Optional, Tuple
 
 from labconsole.packets import frame
@@ -12,6 +13,8 @@ from labconsole.wire.message import Message
 from labconsole.wire.rules import S64, Count, Finite, Most, Rule, Word, whole
 
 GENERATORS = ("auto", "pktgen", "afpacket")
+"""Our own; any other word names a plug-in's."""
+_PLUG_IN = re.compile(r"[a-z][a-z0-9_]{0,29}\Z")
 MIN_DURATION_S = 1e-6
 MAX_DURATION_S = 7 * 86400.0
 NEVER_DELAY_NS = 0x7FFFFFFF
@@ -28,6 +31,7 @@ class StreamSpec(Message):
     """What one stream is to send. pkt_size_bytes is without the frame check sequence; delay_ns 0 means no delay.
 
     ``destinations``: how many addresses, from sink_ip on, the frames go to in turn; None: to sink_ip alone.
+    ``options``: of a plug-in's generator, as JSON.
     """
 
     stream: Word
@@ -46,6 +50,7 @@ class StreamSpec(Message):
     max_count: Whole
     cpus: Optional[Annotated[List[Count], Most(MAX_CPUS)]] = None
     destinations: Optional[Whole] = None
+    options: Optional[Word] = None
 
     @property
     def last_ip(self) -> str:
@@ -74,8 +79,8 @@ class StreamSpec(Message):
             raise WireError("bad_message", "a stream has an empty name")
         if not 1 <= len(self.interface.encode("utf-8", "replace")) <= 15 or set(self.interface) & set("/@ \t\r\n"):
             self._refuse("interface", self.interface, "an interface name of 1 to 15 byte")
-        if self.generator not in GENERATORS:
-            self._refuse("generator", self.generator, " or ".join(GENERATORS))
+        if not _PLUG_IN.match(self.generator):
+            self._refuse("generator", self.generator, "%s, or a plug-in's name" % ", ".join(GENERATORS))
         for name in ("destination_mac", "source_mac"):
             value = getattr(self, name)
             if value is not None:

@@ -39,7 +39,7 @@ def test_what_was_disturbed_is_run_again_and_named(tmp_path: Path):
     ("tests", "last_line"),
     [
         ("def test_wrong():\n    assert 0\n", "failed once: none; twice: test_these.py::test_wrong"),
-        ("\n".join(f"def test_wrong_{number}():\n    assert 0\n" for number in range(4)), None),
+        ("\n".join(f"def test_wrong_{number}():\n    assert 0\n" for number in range(6)), None),
     ],
 )
 def test_what_fails_twice_or_in_number_fails_the_whole(tmp_path: Path, tests: str, last_line: str | None):

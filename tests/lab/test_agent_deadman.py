@@ -96,3 +96,83 @@ def test_a_generator_ends_with_the_session(net: Net, agent: AgentProcess) -> Non
         continue
     os.kill(agent.hello["pid"], signal.SIGKILL)
     eventually(lambda: not net.processes(), "no sender is left")
+
+
+STOPS = """\
+#!/bin/sh
+echo "$*" >>LOG
+test "$1" != "$REFUSES"
+"""
+
+
+@pytest.mark.parametrize("end", ENDINGS, ids=lambda end: end.__name__)
+def test_guests_of_a_hypervisor_are_asked_to_shut_down(
+    net: Net, start: Callable[..., AgentProcess], tmp_path: Path, end: Callable[[AgentProcess], None]
+) -> None:
+    """One that refuses loses its power; one that the console has stopped, or that is somebody else's, is left alone."""
+    log, tool = tmp_path / "asked", tmp_path / "virsh"
+    tool.write_text(STOPS.replace("LOG", str(log)).replace("$REFUSES", "refuse"))
+    tool.chmod(0o755)
+    agent = start()
+    for name, word in (("one", "shutdown"), ("two", "refuse"), ("three", "shutdown"), ("one", "shutdown")):
+        told = {"ask": [str(tool), word, name], "kill": [str(tool), "destroy", name], "limit_s": 5}
+        agent.ok("guest.promise_stop", guest=name, **told)
+    agent.ok("guest.stop_kept", guest="three")
+    agent.ok("guest.stop_kept", guest="never started")
+    end(agent)
+    expected = {"shutdown one", "refuse two"} | (set() if end is keeper_killed else {"destroy two"})
+    eventually(lambda: log.exists() and set(log.read_text().splitlines()) >= expected, "they were asked to shut down")
+    eventually(lambda: not net.processes(), "no process of the session is left")
+    assert set(log.read_text().splitlines()) == expected
+
+
+def test_a_guest_that_does_not_end_in_time_does_not_keep_the_rest_of_the_node_changed(
+    net: Net, start: Callable[..., AgentProcess], tmp_path: Path
+) -> None:
+    log, tool = tmp_path / "asked", tmp_path / "xl"
+    tool.write_text(f'#!/bin/sh\necho "$*" >>{log}\ntest "$1" = destroy || exec sleep 1000\n')
+    tool.chmod(0o755)
+    agent = start()
+    net.pair("a0", "b0")
+    before = net.links()
+    agent.ok("net.apply", token="t", changes=[{"do": "bridge", "name": "lcb1", "ports": ["b0"]}])
+    agent.ok("guest.promise_stop", guest="one", ask=[str(tool), "shutdown"], kill=[str(tool), "destroy"], limit_s=4)
+    os.kill(agent.hello["pid"], signal.SIGKILL)
+    eventually(lambda: net.links() == before, "the bridge is gone")
+    eventually(lambda: log.exists() and "shutdown" in log.read_text(), "the guest was asked")
+    assert "destroy" not in log.read_text()
+    eventually(lambda: "destroy" in log.read_text(), "its power was taken away")
+
+
+WORDS = {"ask": "shutdown", "kill": "destroy", "runs": "domid"}
+HYPERVISOR = """\
+#!/bin/sh
+cd DIRECTORY
+case $1 in
+(domid) cat $2 ;;
+(shutdown) echo "$*" >>log; case $2 in (meek) echo - >meek ;; (again) echo 8 >again ;; (hung) exec sleep 1000 ;; esac ;;
+(destroy) echo "$*" >>log; echo - >$2 ;;
+esac
+"""
+
+
+def test_a_guest_that_is_told_and_goes_on_loses_its_power_in_time_and_no_other_does(
+    net: Net, start: Callable[..., AgentProcess], tmp_path: Path
+) -> None:
+    """All at once: they have four seconds together. One was started again meanwhile, by somebody else; what asks hangs for
+    another, and is not left behind.
+    """
+    tool, log = tmp_path / "virsh", tmp_path / "log"
+    tool.write_text(HYPERVISOR.replace("DIRECTORY", str(tmp_path)))
+    tool.chmod(0o755)
+    agent = start()
+    for name in ("deaf", "meek", "again", "hung"):
+        (tmp_path / name).write_text("7\n")
+        words = {each: [str(tool), word, name] for each, word in WORDS.items()}
+        agent.ok("guest.promise_stop", guest=name, limit_s=4, **words)
+    os.kill(agent.hello["pid"], signal.SIGKILL)
+    eventually(lambda: log.exists() and log.read_text().count("shutdown") == 4, "all were asked")
+    assert "destroy" not in log.read_text()
+    eventually(lambda: log.read_text().count("destroy") == 2, "two lose their power")
+    eventually(lambda: not net.processes(), "no process of the session is left")
+    assert {line for line in log.read_text().splitlines() if "destroy" in line} == {"destroy deaf", "destroy hung"}

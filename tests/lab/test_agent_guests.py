@@ -24,8 +24,8 @@ def sleeping(net: Net) -> bool:
     return any(comm(pid) == "sleep" for pid in net.processes())
 
 
-def start(agent: AgentProcess) -> dict:
-    return agent.ok("guest.start", guest="one", argv=SHELL, ready="UP", timeout_s=10)
+def start(agent: AgentProcess, **more: object) -> dict:
+    return agent.ok("guest.start", guest="one", argv=SHELL, ready="UP", timeout_s=10, **more)
 
 
 def test_a_guest_is_started_asked_and_ended(net: Net, agent: AgentProcess) -> None:
@@ -39,6 +39,20 @@ def test_a_guest_is_started_asked_and_ended(net: Net, agent: AgentProcess) -> No
     agent.ok("guest.stop", guest="one")
     eventually(lambda: not sleeping(net), "the guest and what it started are gone")
     assert agent.error("guest.status", guest="one")["code"] == "no_such_guest"
+
+
+@pytest.mark.parametrize("own_session", [None, True, False])
+def test_a_guest_has_a_session_of_its_own_or_the_agents_and_ends_whole_either_way(
+    net: Net, agent: AgentProcess, own_session: bool | None
+) -> None:
+    """By its group: a kernel that shares processors by session shares them between the agent's guests as processes."""
+    pid = start(agent, **({} if own_session is None else {"own_session": own_session}))["pid"]
+    assert os.getsid(pid) == (os.getsid(agent.hello["pid"]) if own_session is False else pid)
+    assert os.getpgid(pid) == pid
+    agent.ok("guest.ask", guest="one", line="sleep 1000 & sleep 1000 &", until="DONE", timeout_s=10)
+    agent.ok("guest.stop", guest="one")
+    eventually(lambda: not sleeping(net), "the guest and what it started are gone")
+    agent.ok("ping")
 
 
 def test_when_memory_ends_a_guest_and_what_runs_in_it_are_killed_before_the_agent(agent: AgentProcess) -> None:
@@ -71,9 +85,12 @@ def test_what_a_guest_and_its_descendants_used_is_told_and_what_is_gone_is_named
         assert agent.error("process.usage", pids=pids)["code"] == "bad_request"
 
 
+@pytest.mark.parametrize("own_session", [True, False])
 @pytest.mark.parametrize("end", ["stdin", "agent killed", "agent terminated"])
-def test_a_guest_is_gone_with_the_agent_however_that_ends(net: Net, agent: AgentProcess, end: str) -> None:
-    start(agent)
+def test_a_guest_is_gone_with_the_agent_however_that_ends(
+    net: Net, agent: AgentProcess, end: str, own_session: bool
+) -> None:
+    start(agent, own_session=own_session)
     ends: dict[str, Callable[[], None]] = {
         "stdin": agent.stdin.close,
         "agent killed": lambda: os.kill(agent.hello["pid"], signal.SIGKILL),

@@ -7,6 +7,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -214,21 +216,52 @@ def test_one_that_never_comes_is_missing_and_both_are_stopped(hosts: Told, begun
     assert labconsole("verify", store=store).returncode == 0
 
 
+@pytest.mark.parametrize(
+    "key", ["boot: {guests: [1], start: [cold]}", "job: {jobs: [{job: wait, size: 1}, cpu-sqrt2]}"]
+)
+def test_a_guest_without_busybox_is_told_as_such_and_the_plan_goes_on(
+    hosts: Told, begun: Begun, tmp_path: Path, key: str
+) -> None:
+    testbed, store, plan = hosts(), tmp_path / "guests.sqlite", tmp_path / "plan.yaml"
+    plan.write_text(f"plan: bare\nplatforms: [lxc]\nsettle_s: 0\nmax_redo: 0\nset_ups: 2\n{key}\n")
+    other = shutil.which("dash") or pytest.skip("needs a shell that is not busybox's")
+    linked = subprocess.run(["ldd", other], capture_output=True, text=True, check=True).stdout
+    root = containers(testbed) / f"{inventory_of(testbed)['testbed']}-first" / "rootfs"
+    for needed in {other, *re.findall(r"(/\S+) \(0x", linked)}:
+        (root / needed[1:]).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(needed, root / needed[1:])
+    with begun("first", f'PATH=/nowhere exec {other} "$@"'):
+        done = labconsole("replay", str(plan), "--json", hosts=testbed, store=store, timeout_s=60)
+    assert done.returncode == 1, done.stderr
+    told = [json.loads(line) for line in done.stdout.splitlines()]
+    kind = key.partition(":")[0]
+    taken = [each[kind] for each in told if each["event"] == f"{kind}_finished"]
+    assert len(taken) == (2 if kind == "boot" else 4)
+    for record in taken:
+        assert record["verdict"]["reasons"][0]["code"] == "guests_missing"
+        assert "has no busybox" in record["failure"]
+    assert states(testbed) == ["STOPPED", "STOPPED"]
+    assert labconsole("verify", store=store).returncode == 0
+
+
 def test_why_a_start_is_taken_again_is_told_also_of_the_one_that_is_thrown_away(
     hosts: Told, begun: Begun, tmp_path: Path
 ) -> None:
-    testbed, plan = hosts(), tmp_path / "plan.yaml"
+    testbed, plan, store = hosts(), tmp_path / "plan.yaml", tmp_path / "boots.sqlite"
     plan.write_text(
         "plan: missing\nplatforms: [lxc]\nsettle_s: 0\nmax_redo: 1\nretry: {pause_s: 0}\n"
         "boot: {guests: [1], start: [cold, hot], limit_s: 5}\n"
     )
     with begun("first", "sleep 1000"):
-        done = labconsole("replay", str(plan), hosts=testbed, store=tmp_path / "boots.sqlite")
+        done = labconsole("replay", str(plan), hosts=testbed, store=store)
     assert "Traceback" not in done.stderr
     again = [line for line in done.stderr.splitlines() if "invalid, so it is taken again: " in line]
     assert len(again) == 2, done.stderr
     assert any("guests_missing" in line for line in again)
     assert any("the guest that is thrown away before a hot start: " in line for line in again)
+    listed = labconsole("experiment", "boot", "--list", store=store).stdout
+    assert "not_measured" in listed and "guests_missing" in listed
+    assert labconsole("verify", store=store).returncode == 0
     assert states(testbed) == ["STOPPED", "STOPPED"]
 
 

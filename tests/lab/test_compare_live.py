@@ -26,7 +26,7 @@ frame_sizes: [500]
 targets: [30Mbit]
 duration_s: 0.6
 repetitions: 1
-set_ups: 4
+set_ups: 6
 settle_s: 0
 drain_s: 0.2
 margin: 5%
@@ -52,7 +52,7 @@ def test_a_slower_queue_of_the_uut_is_gated_and_its_return_passes(testbed, tmp_p
     port = load_inventory(testbed.hosts_file).streams[0].uut_out
 
     def measure(occasion: str, rate_bps: int) -> None:
-        queue = drop_by_queue(testbed.spec.name, "uut", port, rate_bps, limit_packets=20)
+        queue = drop_by_queue(testbed.spec.name, "uut", port, rate_bps, limit_packets=20, burst_bytes=30_000)
         try:
             done = labconsole("replay", str(plan), "--occasion", occasion, hosts=testbed.hosts_file, store=store)
             assert done.returncode == 0, done.stderr + done.stdout

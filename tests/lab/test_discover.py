@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -104,3 +105,21 @@ def test_a_cable_that_is_pulled_is_silence_and_a_machine_that_is_not_there_an_er
         assert done.returncode in (2, 3)
         assert problem in done.stderr
         assert not (tmp_path / "x.yaml").exists()
+
+
+def test_user_and_port_in_an_address_log_in_and_are_written_into_their_fields(testbed, tmp_path):
+    """The SSH configuration knows none of the nodes, and would log in as somebody whom nobody knows."""
+    config = (testbed.hosts_file.parent / "ssh_config").read_text()
+    told = dict(line.split(maxsplit=1) for line in config.splitlines() if line.startswith(" "))
+    hosts = re.findall(rf"^Host {testbed.spec.name}-(\S+)\n    HostName (\S+)", config, re.MULTILINE)
+    kept = [f"    {key} {told[key]}" for key in ("IdentityFile", "UserKnownHostsFile")]
+    (tmp_path / "config").write_text("\n".join(["Host *", "    User nobody-here", "    Port 9", *kept]) + "\n")
+    words = [f"{name}={told['User']}@{address}:{told['Port']}" for name, address in hosts]
+    out = tmp_path / "hosts.yaml"
+    done = labconsole("discover", *words, "--ssh-config", str(tmp_path / "config"), "--out", str(out), "--yes")
+    assert done.returncode == 0, done.stderr
+    read, real = load_inventory(out), load_inventory(testbed.hosts_file)
+    written = {name: (node.user, node.address, node.port) for name, node in read.nodes.items()}
+    assert written == {name: (told["User"], address, int(told["Port"])) for name, address in hosts}
+    assert {name: node.roles for name, node in read.nodes.items()} == {n: node.roles for n, node in real.nodes.items()}
+    assert labconsole("check", "--json", hosts=out).returncode == 0

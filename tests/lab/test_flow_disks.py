@@ -64,7 +64,8 @@ def test_work_on_a_disk_is_marked_and_the_others_are_counted_beside_it(
     assert [sender.guest for sender in record.senders] == ["g1"]
     assert disk.guest == "g2" and disk.exit_status == 0
     assert record.origin_ns is not None and disk.start_ns is not None and disk.end_ns is not None
-    assert (disk.start_ns - record.origin_ns) / 1e9 == pytest.approx(3, abs=0.7)
+    # Not before it is asked, and on a crowded machine fio takes seconds to start and to end.
+    assert 2.9 <= (disk.start_ns - record.origin_ns) / 1e9 <= 6
     assert (disk.end_ns - record.origin_ns) / 1e9 == pytest.approx(6, abs=4), (
         "fio takes seconds to start and to end on a crowded machine"
     )

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from labconsole.experiments.flow.quantities import quantities
 from labconsole.experiments.flow.verify import recompute_flow
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
@@ -80,6 +81,9 @@ def test_a_limit_is_what_comes_through_and_the_other_guest_is_left_alone(hosts: 
         assert carries(sender.shared_bps * FRAMES, limit_bps, 0.01), sender
         assert sender.limiter.rate_bps == limit_bps
         assert sender.lost_packets == sender.limiter.dropped_packets, "nothing is lost but in the limiter"
+    attained = quantities(record).attained
+    assert set(attained) == {"g1", "g2"}, "what a guest wanted beyond its limit is seen, also on the UUT's own kernel"
+    assert all(carries(each, 1.0, 0.01) for each in attained.values()), attained
     nothing_left(hosts)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import statistics
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -89,6 +90,17 @@ def test_all_guests_begin_together_and_share_one_cpu(hosts: Path, tmp_path: Path
     (driving,) = (each for each in by_working["all"]["influences"] if each["kind"] == "driving")
     assert driving["guests"] == 3
     assert driving["waited_s"] > alone
+
+
+@pytest.mark.alone
+def test_copies_on_the_bare_host_share_a_processor_as_processes_and_not_as_sessions(hosts: Path, tmp_path: Path):
+    """One has as much of it as each of the two beside it (Quétier et al., 3.1.3); by sessions it would have twice that."""
+    words = ("--jobs", "cpu-sqrt2", "--size", "2500", "--guests", "2", "--working", "one-two", "--cpu", "same")
+    ratios = []
+    for record in taken(hosts, tmp_path / "jobs.sqlite", *words, "--repetitions", "3"):
+        first_s, *second_s = (copy["seconds"] for copy in record["copies"])
+        ratios.append(sum(second_s) / 2 / first_s)
+    assert statistics.median(ratios) == pytest.approx(1.0, abs=0.15)
 
 
 @pytest.mark.alone

@@ -105,8 +105,8 @@ def test_a_queue_that_empties_afterwards_does_not_raise_the_forwarding_rate(
     assert total["loss_packets"] == 0
     assert total["measured_pps"] == pytest.approx(2 * own_pps, rel=0.02)
     # A busy machine wakes the shaper late. The wrong rate would be twice as high.
-    assert total["forwarding_pps"] == pytest.approx(own_pps, rel=0.02)
-    assert total["late_packets"] == pytest.approx(own_pps * seconds, rel=0.03)
+    assert total["forwarding_pps"] == pytest.approx(own_pps, rel=0.1)
+    assert total["late_packets"] == pytest.approx(own_pps * seconds, rel=0.1)
     assert total["late_packets"] - total["queued_packets"] == pytest.approx(0.01 * own_pps, rel=0.1)
     assert stream["arrivals"]["window_from"] == "capture"
     assert len(stream["capture"]["sha256"]) == len(hashlib.sha256().hexdigest())

@@ -70,7 +70,7 @@ EVALUATIONS = {
     ),
     "guests": Evaluation(
         document="evaluation-guests",
-        plans=("local-papers", "local-serve", "local-qemu", "local-boot"),
+        plans=("local-papers", "local-mattos", "local-serve", "local-qemu", "local-boot"),
         platforms="raw,lxc,uml,qemu-virtio",
         lab=("--jobs",),
         figures=(
@@ -85,10 +85,10 @@ EVALUATIONS = {
     ),
     "weights": Evaluation(
         document="evaluation-weights",
-        plans=("local-weights",),
+        plans=("local-weights", "local-improved"),
         platforms="container,lxc,uml",
         lab=("--link-speed", "4Mbit", "--jobs"),
-        figures=("adamczyk-10", "adamczyk-12"),
+        figures=("adamczyk-10", "adamczyk-11", "adamczyk-12"),
         tables=("flow-weights", "flow-sharing"),
         references=(("adamczyk", None),),
     ),
@@ -103,10 +103,10 @@ EVALUATIONS = {
     ),
     "isolation": Evaluation(
         document="evaluation-isolation",
-        plans=("local-greedy", "local-disk"),
-        platforms="container,lxc,uml",
+        plans=("local-isolation", "local-greedy", "local-disk"),
+        platforms="container,lxc,uml,qemu-virtio",
         lab=("--link-speed", "100Mbit", "--jobs"),
-        figures=("adamczyk-8", "adamczyk-9"),
+        figures=("adamczyk-5", "adamczyk-6", "adamczyk-7", "adamczyk-8", "adamczyk-9"),
         tables=("flow-sharing",),
         references=(("adamczyk", None),),
     ),

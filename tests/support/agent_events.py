@@ -40,6 +40,7 @@ GOOD: list[dict[str, Any]] = [
     {"event": "generator.done", "streams": [], "error": {"code": "pktgen_failed", "message": "it hangs"}},
     {"event": "capture.died", "capture": "s1", "message": "no room"},
     {"event": "mark.seen", "marks": "t1", "mark": MARK},
+    {"event": "queue.changed", "queue": "lcqw", "place": 1, "taken_ns": 5, "rates_bps": [3_000_000, None]},
     {"event": "notice", "code": "x", "message": "y"},
 ]
 JSON = st.recursive(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -44,8 +45,11 @@ def told_otherwise(hosts: Path, directory: Path, platform: str, **options: str) 
     return path
 
 
-def with_start(hosts: Path, directory: Path, platform: str, line: str) -> Path:
-    """The testbed with guests of a platform that run a line of shell before they say that they are there."""
+def with_start(hosts: Path, directory: Path, platform: str, line: str, more_bytes: int = 0) -> Path:
+    """The testbed with guests of a platform that run a line of shell before they say that they are there.
+
+    ``more_bytes``: of a file in what a machine loads, all of which it reads.
+    """
     key = "crew_root" if platform == "lxc" else "initrd"
     original = inventory_of(hosts)["platforms"][platform][key]
     made = hosts.parent / f"{directory.name}-{platform}-{key}"  # nodes have a /tmp of their own
@@ -57,5 +61,7 @@ def with_start(hosts: Path, directory: Path, platform: str, line: str) -> Path:
     else:
         more = Archive()
         more.file("init", INIT.replace("stty -echo", f"{line}\nstty -echo").encode(), executable=True)
+        if more_bytes:
+            more.file("more", os.urandom(more_bytes))
         made.write_bytes(Path(original).read_bytes() + more.finish())
     return told_otherwise(hosts, directory, platform, **{key: str(made)})

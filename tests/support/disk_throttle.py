@@ -46,6 +46,23 @@ def throttled(limit: str) -> Iterator[None]:
         (BLKIO / GROUP).rmdir()
 
 
+@contextmanager
+def node_throttled(name: str, node: str, limit: str) -> Iterator[None]:
+    """All that a node of a lab starts meanwhile reads no faster, from its first byte on."""
+    with throttled(limit):
+        _move(name, node, f"{BLKIO}/{GROUP}")
+        try:
+            yield
+        finally:
+            _move(name, node, str(BLKIO))
+
+
+def _move(name: str, node: str, group: str) -> None:
+    """The node's own process, whose child this shell is; what it starts from now on is in its group."""
+    moved = lab.execute(name, node, ["sh", "-c", f"echo $PPID >{group}/cgroup.procs"])
+    assert moved.status == 0, moved.stderr
+
+
 def hold_back(name: str, platform: str, limit: str) -> None:
     """Wait for the guest of a lab, and throttle it."""
     shell = ["sh", "-c", THROTTLED, SHOWN[platform], platform, limit]

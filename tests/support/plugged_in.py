@@ -9,16 +9,18 @@ from importlib import invalidate_caches
 from pathlib import Path
 
 from labconsole import plugins
+from labconsole.model.generator import load_generator
 from labconsole.model.record.kinds import record_kinds
 from labconsole.platforms import loading
 
 
-def _forget() -> None:
+def forget() -> None:
     """Look for plug-ins anew."""
     invalidate_caches()
     plugins._entry_points.cache_clear()
     loading.known_drivers.cache_clear()
     record_kinds.cache_clear()
+    load_generator.cache_clear()
 
 
 @contextmanager
@@ -32,11 +34,11 @@ def plugged_in(directory: Path, group: str, modules: dict[str, str]) -> Iterator
     for name, source in modules.items():
         (directory / f"toys_{name}.py").write_text(source)
     sys.path.insert(0, str(directory))
-    _forget()
+    forget()
     try:
         yield
     finally:
         sys.path.remove(str(directory))
         for name in modules:
             sys.modules.pop(f"toys_{name}", None)
-        _forget()
+        forget()

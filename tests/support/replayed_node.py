@@ -69,6 +69,9 @@ class ReplayedNode(Asking):
     commands: list[str] = field(default_factory=list)
     changes: list[tuple[str, Any]] = field(default_factory=list)
     shells: list[tuple[str, Any]] = field(default_factory=list)
+    promised: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """How the keeper would stop the guests that were started, and that were off when it was promised."""
+
     lost: bool = False
     _coming: tuple[str, int] | None = None
 
@@ -87,6 +90,13 @@ class ReplayedNode(Asking):
             return {"links": [{**LINK, "name": name, "master": masters[name]} for name in masters]}
         if op == "net.read":
             return {"sysctls": dict.fromkeys((args or {})["sysctls"], "1")}
+        if op == "guest.promise_stop":
+            assert args is not None
+            self.promised[args["guest"]] = {**args, "commands": len(self.commands)}
+            return {}
+        if op == "guest.stop_kept":
+            self.promised.pop((args or {})["guest"], None)
+            return {}
         if op in ("guest.start", "guest.stop"):
             self.shells.append((op, (args or {}).get("argv")))
             return {"pid": 7, "started_ns": 1, "ready_ns": 2, "console": ""} if op == "guest.start" else {}

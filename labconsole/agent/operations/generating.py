@@ -43,7 +43,7 @@ class Generating:
             from labconsole.agent.sending.generator import GeneratorSession, cleanup_arguments
 
             # Promised before anything is configured; taking back nothing does no harm.
-            if any(spec.generator != "afpacket" for spec in specs):
+            if any(spec.generator in ("auto", "pktgen") for spec in specs):
                 self._promise = self._journal.promise({"kind": "pktgen", "arguments": cleanup_arguments()})
             self._session = GeneratorSession()
             try:

@@ -174,8 +174,9 @@ class Guests:
                     raise WireError("exists", "a guest %s is already running" % name)
                 started_ns = time.monotonic_ns()
                 process = await children.spawn(
-                    argv, stdin=subprocess.PIPE, stderr=subprocess.STDOUT, namespaces=namespaces
-                )
+                    argv, stdin=subprocess.PIPE, stderr=subprocess.STDOUT, namespaces=namespaces,
+                    own_session=request.own_session is not False,
+                )  # fmt: skip
                 children.kill_first(process)
                 guest = self._guests[name] = GuestProcess(name, process, self._guest_ended)
         except FileNotFoundError:

@@ -7,11 +7,11 @@ import os
 import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
 from labconsole.agent.operations.answering import answers
 from labconsole.wire.codec import WireError
-from labconsole.wire.queues import ChangeRates, QueueState, ReadQueue, TakenChange, TakenChanges
+from labconsole.wire.queues import ChangeRates, QueueState, RatesTaken, ReadQueue, TakenChange, TakenChanges
 
 if TYPE_CHECKING:
     from labconsole.network.shared_queue import QueueInUse
@@ -32,7 +32,12 @@ BEFORE_NS = 30 * 10**6
 
 
 class SharedQueues:
-    """Each request has a thread and a socket of its own: the kernel is asked while the agent does other things."""
+    """Each request has a thread and a socket of its own: the kernel is asked while the agent does other things.
+    ``offer`` sends an event if there is room.
+    """
+
+    def __init__(self, offer: Callable[[Dict[str, Any]], Any]) -> None:
+        self._offer = offer
 
     @answers(ReadQueue)
     async def read(self, request: ReadQueue) -> QueueState:
@@ -42,9 +47,14 @@ class SharedQueues:
     @answers(ChangeRates)
     async def change(self, request: ChangeRates) -> TakenChanges:
         """Change them at their time. Ends early when the queue goes."""
-        ended = threading.Event()
+        ended, loop = threading.Event(), asyncio.get_running_loop()
+
+        def tell(place: int, taken_ns: int, rates_bps: List[Optional[int]]) -> None:
+            taken = RatesTaken(queue=request.queue, place=place, taken_ns=taken_ns, rates_bps=rates_bps)
+            loop.call_soon_threadsafe(self._offer, {"event": RatesTaken.kind, **taken.to_wire()})
+
         try:
-            return await asyncio.get_running_loop().run_in_executor(None, _change, request, ended)
+            return await loop.run_in_executor(None, _change, request, ended, tell)
         finally:
             ended.set()
 
@@ -57,7 +67,9 @@ def _read(request: ReadQueue) -> QueueState:
         return QueueState(classes=QueueInUse(route, request.queue).classes(request.classes))
 
 
-def _change(request: ChangeRates, ended: threading.Event) -> TakenChanges:
+def _change(
+    request: ChangeRates, ended: threading.Event, tell: Callable[[int, int, List[Optional[int]]], None]
+) -> TakenChanges:
     from labconsole.network.iproute import open_route
     from labconsole.network.shared_queue import QueueInUse, QueueSender
 
@@ -88,6 +100,8 @@ def _change(request: ChangeRates, ended: threading.Event) -> TakenChanges:
                         "complaint": ", ".join(map(os.strerror, refused)) or None,
                     }
                 )
+                if not refused:
+                    tell(place, taken_ns, seen[-1]["rates_bps"])
     finally:
         sender.close()
     changes = [TakenChange(**each) for each in seen]

@@ -27,10 +27,12 @@ CHILD_ENVIRONMENT = dict(os.environ, PATH=SEARCH_PATH.strip(":"), LC_ALL="C", LA
 """Messages of tools are matched by text, so they must not be translated."""
 
 
-def before_exec(parent: int, namespaces: Sequence[Any], ignore_setgroups: bool) -> Callable[[], None]:
+def before_exec(parent: int, namespaces: Sequence[Any], ignore_setgroups: bool, own_group: bool) -> Callable[[], None]:
     """What a child does between fork and exec. ``namespaces``: (descriptor, kind) to enter, in this order."""
 
     def prepare() -> None:
+        if own_group:
+            os.setpgid(0, 0)
         linux.die_with_parent(signal.SIGKILL, parent)
         for descriptor, kind in namespaces:
             linux.setns(descriptor, kind)
@@ -48,8 +50,9 @@ async def spawn(
     stderr: int = subprocess.PIPE,
     namespaces: Sequence[Any] = (),
     ignore_setgroups: bool = False,
+    own_session: bool = True,
 ) -> asyncio.subprocess.Process:
-    """Start a program that dies with the agent, in a process group of its own."""
+    """Start a program that dies with the agent, in a process group of its own, and unless told otherwise a session."""
     starting = asyncio.ensure_future(
         asyncio.create_subprocess_exec(
             *argv,
@@ -57,8 +60,8 @@ async def spawn(
             stdout=stdout,
             stderr=stderr,
             env=CHILD_ENVIRONMENT,
-            start_new_session=True,
-            preexec_fn=before_exec(os.getpid(), namespaces, ignore_setgroups),
+            start_new_session=own_session,
+            preexec_fn=before_exec(os.getpid(), namespaces, ignore_setgroups, not own_session),
         )
     )
     try:

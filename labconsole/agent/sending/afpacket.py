@@ -32,6 +32,8 @@ RETRY_NS = 20_000
 _PR_SET_TIMERSLACK = 29
 _SHARED_BYTES = 4096
 _TEXT_AT = 512
+_SAID_BYTES = 64
+_SAID_AT = _SHARED_BYTES - _SAID_BYTES
 _WORDS = 10
 STOP, SENT, ERRORS, SEEN, STARTED, STOPPED, STARTED_WALL, IDLE, REASON, TEXT = range(_WORDS)
 REASONS = ("", "count", "duration", "stopped", "error")
@@ -49,14 +51,22 @@ class Shared:
         self.words = memoryview(self.memory)[:_TEXT_AT].cast("q")
 
     def set_error(self, text: str) -> None:
-        data = text.encode("utf-8")[: _SHARED_BYTES - _TEXT_AT]
+        data = text.encode("utf-8", "replace")[: _SAID_AT - _TEXT_AT]
         self.memory[_TEXT_AT : _TEXT_AT + len(data)] = data
         self.words[TEXT] = len(data)
         self.words[REASON] = _ERROR
 
+    def say(self, text: str) -> None:
+        """A word of the sender's about itself, at most _SAID_BYTES long."""
+        self.memory[_SAID_AT:] = text.encode("utf-8")[:_SAID_BYTES].ljust(_SAID_BYTES, b"\0")
+
+    @property
+    def said(self) -> str:
+        return self.memory[_SAID_AT:].rstrip(b"\0").decode("utf-8", "replace")
+
     @property
     def error_text(self) -> Optional[str]:
-        length = self.words[TEXT]
+        length = min(max(self.words[TEXT], 0), _SAID_AT - _TEXT_AT)
         return self.memory[_TEXT_AT : _TEXT_AT + length].decode("utf-8", "replace") if length else None
 
 
@@ -102,7 +112,7 @@ def send_stream(spec: StreamSpec, shared: Shared, side: ChildSide) -> None:
     # Timers are otherwise allowed to be 50 µs late, to save wake-ups.
     ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
     gc.disable()
-    shared.memory[_SHARED_BYTES - 16 :] = path.kind.encode("ascii").ljust(16, b"\0")
+    shared.say(path.kind)
     side.ready()
     at_ns = side.wait_word()
     if at_ns is not None and not sleep_until(at_ns, lambda: bool(shared.words[STOP])):
@@ -205,6 +215,8 @@ class Sender:
 class AfPacketBackend:
     """One sending process per stream."""
 
+    generator = "afpacket"
+
     def __init__(self) -> None:
         self._streams: List[Any] = []
 
@@ -214,27 +226,29 @@ class AfPacketBackend:
         for spec in specs:
             shared = Shared()
             # Forked here, on the event loop's thread: see ArmedChild.
-            child = (
-                ArmedChild(lambda side, spec=spec, shared=shared: send_stream(spec, shared, side))  # type: ignore[misc]
-            )
-            self._streams.append((spec, shared, child))
+            self._streams.append((spec, shared, self._fork(spec, shared)))
         for _, _, child in self._streams:
             await child.wait_ready()
         return [
             {
                 "stream": spec.stream,
-                "generator": "afpacket",
+                "generator": self.generator,
                 "version": self._version(shared),
                 "interface": spec.interface,
-                "burst_packets": burst_packets(spec.delay_ns),
+                "burst_packets": self._burst_packets(spec),
                 "cpus": spec.cpus,
             }
             for spec, shared, _ in self._streams
         ]
 
-    @staticmethod
-    def _version(shared: Shared) -> str:
-        return "%s (%s)" % (VERSION, shared.memory[_SHARED_BYTES - 16 :].rstrip(b"\0").decode("ascii"))
+    def _fork(self, spec: StreamSpec, shared: Shared) -> ArmedChild:
+        return ArmedChild(lambda side: send_stream(spec, shared, side))
+
+    def _version(self, shared: Shared) -> str:
+        return "%s (%s)" % (VERSION, shared.said)
+
+    def _burst_packets(self, spec: StreamSpec) -> Optional[int]:
+        return burst_packets(spec.delay_ns)
 
     async def start(self, at_monotonic_ns: Optional[int]) -> None:
         for _, _, child in self._streams:
@@ -276,7 +290,7 @@ class AfPacketBackend:
             elapsed = max(stopped - started, sent * spec.delay_ns)
         return {
             "stream": spec.stream,
-            "generator": "afpacket",
+            "generator": self.generator,
             "version": self._version(shared),
             "interface": spec.interface,
             "sent_packets": sent,
@@ -288,7 +302,7 @@ class AfPacketBackend:
             "elapsed_ns": elapsed,
             "idle_ns": words[IDLE],
             "delay_ns": spec.delay_ns,
-            "burst_packets": burst_packets(spec.delay_ns),
+            "burst_packets": self._burst_packets(spec),
             "requested_count": spec.count,
             "stopped_by": reason,
             "raw": None,

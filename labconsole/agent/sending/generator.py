@@ -1,4 +1,4 @@
-"""The node's traffic generator: pktgen where the kernel has it, else the agent's own sender. One contract for both.
+"""The node's traffic generator: pktgen where the kernel has it, else the agent's own sender; or a plug-in's, by name.
 
 All streams of a node use the same one: the two differ in how they pace, and streams of a trial must be comparable.
 
@@ -18,10 +18,11 @@ from typing import Any, Dict, List, Optional
 from labconsole.agent.processes import children
 from labconsole.agent.sending import sendpath
 from labconsole.wire.codec import WireError
-from labconsole.wire.stream_spec import StreamSpec
+from labconsole.wire.stream_spec import GENERATORS, StreamSpec
 
 PKTGEN_ROOT = "/proc/net/pktgen"
 MODPROBE_LIMIT_S = 5.0
+MISSING = "this console has sent no generator %s along"
 
 
 def check_interface(spec: StreamSpec) -> None:
@@ -106,6 +107,12 @@ class GeneratorSession:
         return prepared
 
     async def _choose(self, wanted: str) -> Any:
+        if wanted not in GENERATORS:
+            try:
+                from labconsole.agent.sending.outside import OutsideBackend
+            except ImportError:  # it comes with the first plug-in
+                raise WireError("generator_missing", MISSING % wanted) from None
+            return OutsideBackend(wanted, MISSING)
         if wanted != "afpacket":
             if await have_pktgen(self._root):
                 from labconsole.agent.sending.pktgen import PktgenBackend

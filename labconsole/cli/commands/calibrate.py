@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from labconsole.cli.commands import About
-from labconsole.cli.options import GENERATORS, add_common, add_shared, hosts_path
+from labconsole.cli.options import add_common, add_shared, choices_of_generators, hosts_path
 from labconsole.cli.output import answer
 from labconsole.errors import ConfigError, MeasurementError
 from labconsole.text.harmless import undisguised
@@ -57,7 +57,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="stop narrowing the bounds after this time (default: 120)",
     )  # fmt: skip
     parser.add_argument(
-        "--generator", choices=GENERATORS, help="traffic generator (default: the plan's, else the testbed file's)"
+        "--generator",
+        **choices_of_generators(),
+        help="traffic generator (default: the plan's, else the testbed file's)",
     )
     add_shared(parser, "--take-over")
 

@@ -22,8 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_common(parser, "--json")
     parser.add_argument(
         "machine", nargs="+",
-        help="what you type after ssh, exactly one as uut=NAME; roles of the others as source=NAME, sink=NAME or "
-        "source+sink=NAME, else by name and cables",
+        help="what you type after ssh, or [user@]host[:port]; exactly one as uut=HOST; roles of the others as "
+        "source=HOST, sink=HOST or source+sink=HOST, else by name and cables; NAME=HOST names a machine",
     )  # fmt: skip
     parser.add_argument(
         "--out", type=Path, default=Path("hosts.yaml"), metavar="FILE", help="file to write (default: hosts.yaml)"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from labconsole.cli.text.runs import DASH, reason_lines
+from labconsole.experiments.boot.resolution import resolution_s
 from labconsole.experiments.boot.summary import BootPointFound, BootsSummary
-from labconsole.measure.statistics.least_squares import Line
+from labconsole.measure.statistics.line_in_blocks import LineInBlocks, OverBlocks
 from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.model.record.boot import BootRecord, GuestBooted
 from labconsole.report.effect_words import ratio_words
@@ -42,6 +43,10 @@ def boot_lines(record: BootRecord) -> list[str]:
     error = "" if record.clock_error_s is None else f" ± {record.clock_error_s * 1e3:.1f} ms"
     spread = "" if record.sd_s is None else f", sd between guests {record.sd_s:.3f} s"
     lines.append(f"  all up after {_seconds(record.startup_s)}{error} by the clock outside{spread}")
+    known_s = resolution_s(record.guests, record.clock_error_s)
+    if record.startup_s is not None:
+        steps = "by how much is not known" if known_s is None else f"by {known_s:.3f} s at most"
+        lines.append(f"  they may have been up earlier, {steps}: their ways to the timekeeper are tried in steps")
     lines.append(f"  by their own word, and the clock of the unit under test, after {_seconds(record.ready_s)}")
     in_order = sorted(record.guests, key=lambda each: (each.mark_s is None, each.mark_s or 0.0))
     lines += [f"  {_guest_line(each)}" for each in in_order[:MAX_GUESTS]]
@@ -56,7 +61,7 @@ def boot_lines(record: BootRecord) -> list[str]:
         if told.hypervisor_command is not None:
             lines.append(f"  by the word of the hypervisor ({told.hypervisor_command}) {_mib(told.hypervisor_bytes)}")
         lines += [f"  the kernel merges equal pages (KSM): {told.ksm_pages_sharing} saved"] if told.ksm_run else []
-    if record.files is None:
+    if record.files is None and record.guests:
         lines.append("  the platform names no files that guests start from: nothing is known of the page cache")
     for file in record.files or ():
         lines.append(f"  {file.option}: {file.cached_pages} of {file.pages} pages in memory before the start")
@@ -97,7 +102,7 @@ def summary_lines(summary: BootsSummary) -> list[str]:
         lines.append(f"  {_point_words(each, names[each.key])}")
     fitted = [each for each in summary.lines if each.startup_s is not None]
     if fitted:
-        lines.append("over the number of guests: of all together, and more for each (least squares, 95 % intervals)")
+        lines.append("over the number of guests: of all together, and more for each (within blocks, 95 % intervals)")
     for found in fitted:
         lines.append(f"  {names[found.key]}: {_line_words(found.startup_s, _plain_seconds)}")
         for name, line in (
@@ -146,12 +151,14 @@ def _mean_words(found: SetUpMean | None, unit: float = 1.0) -> str:
     return f"{found.mean / unit:.{digits}f} ± {found.half_width / unit:.{digits}f} ({found.trials} trials)"
 
 
-def _line_words(line: Line | None, told: Callable[[float], str]) -> str:
+def _line_words(line: LineInBlocks | None, told: Callable[[float], str]) -> str:
     if line is None:
         return DASH
 
-    def part(value: float, low: float | None, high: float | None) -> str:
-        return told(value) + ("" if low is None or high is None else f" ({told(low)} to {told(high)})")
+    def part(each: OverBlocks) -> str:
+        bounds = "" if each.low is None or each.high is None else f" ({told(each.low)} to {told(each.high)})"
+        return told(each.mean) + bounds
 
-    constant = part(line.constant, line.constant_low, line.constant_high)
-    return f"{constant} and {part(line.slope, line.slope_low, line.slope_high)} a guest, of {line.values} trials"
+    bent = "; a line does not describe it" if line.bent else ""
+    of = f"{line.blocks} block{'s' if line.blocks > 1 else ''}{f', {line.absent}' if line.absent else bent}"
+    return f"{part(line.constant)} and {part(line.slope)} a guest, of {of}"

@@ -6,10 +6,10 @@ import statistics
 
 from labconsole.cli.text.runs import DASH, reason_lines
 from labconsole.experiments.job.disk_verdict import mib_words
-from labconsole.experiments.job.points import PointKey, PointTimes
+from labconsole.experiments.job.points import PointKey, PointTimes, of_both_guests, uneven
 from labconsole.experiments.job.shown import held, memory_of
 from labconsole.experiments.job.summary import GuestsCurve, JobsSummary
-from labconsole.measure.statistics.effects import SIGNIFICANCE, Effect
+from labconsole.measure.statistics.effects import Effect
 from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.model.jobs import JOBS
 from labconsole.model.record.job import CopySeen, DiskSeen, JobRecord
@@ -29,12 +29,15 @@ def job_words(record: JobRecord) -> str:
 
 
 def seconds_words(record: JobRecord) -> str:
-    """``3.214 s``, or of several copies mean, standard deviation and the slowest."""
+    """``3.214 s``, or of several copies mean, standard deviation and the slowest; of one and two copies each."""
     times = [copy.seconds for copy in record.copies if copy.seconds is not None]
     if not times:
         return DASH
     if any(copy.exit_status for copy in record.copies):
         return f"failed after {max(times):.3f} s"
+    if uneven(record):
+        first, second = (" and ".join(f"{each:.3f} s" for each in of) for of in of_both_guests(record))
+        return f"first guest {first or DASH}; second guest {second or DASH}"
     if len(times) == 1:
         return f"{times[0]:.3f} s"
     spread = f", sd {statistics.stdev(times):.3f} s, slowest {max(times):.3f} s"
@@ -121,11 +124,9 @@ def summary_lines(summary: JobsSummary) -> list[str]:
         ("one guest works while others stand: how its time grows with their number", summary.one_works),
         ("all guests work: the slowest, as a line over their number", summary.all_work),
     ):
-        if any(each.fit is not None for each in curves):
+        if curves:
             lines.append(heading)
-            lines += [
-                f"  {_key_words(summary, each.key, guests=False)}: {_fit_words(each)}" for each in curves if each.fit
-            ]
+            lines += [f"  {_key_words(summary, each.key, guests=False)}: {_fit_words(each)}" for each in curves]
     if summary.isolation:
         lines.append("isolation: the first guest with one copy, the second with two, beside one that works alone")
         for found in summary.isolation:
@@ -144,14 +145,14 @@ def _key_words(summary: JobsSummary, key: PointKey, *, guests: bool = True) -> s
 
 def _fit_words(curve: GuestsCurve) -> str:
     fit = curve.fit
-    assert fit is not None
+    if fit is None:
+        return str(curve.word)
     word = "" if curve.word is None else f"{curve.word}; "
-    bounds = "" if fit.slope_low is None else f" ({fit.slope_low:+.4f} to {fit.slope_high:+.4f})"
-    p = fit.lack_of_fit_p
-    bent = "" if p is None or p > SIGNIFICANCE else f"; a line does not describe it (lack of fit, p = {p:.2g})"
+    bounds = "" if fit.slope.low is None else f" ({fit.slope.low:+.4f} to {fit.slope.high:+.4f})"
+    bent = "; a line does not describe it" if fit.bent else ""
     return (
-        f"{word}{fit.slope:+.4f} s per guest{bounds}, from {fit.constant:.3f} s ({fit.values} set-ups at {fit.places} "
-        f"numbers of guests){bent}"
+        f"{word}{fit.slope.mean:+.4f} s per guest{bounds}, from {fit.constant.mean:.3f} s ({fit.blocks} blocks at "
+        f"{fit.places} numbers of guests){bent}"
     )
 
 
@@ -159,7 +160,8 @@ def _means_words(found: PointTimes) -> str:
     """Of three copies that are not alike each."""
     if not found.apart:
         return _mean_words(found.seconds)
-    return f"one copy {_mean_words(found.apart[0])}; two {' and '.join(map(_mean_words, found.apart[1:]))}"
+    first, second = (" and ".join(map(_mean_words, of)) for of in found.of_both)
+    return f"first guest, one copy {first}; second guest, two {second}"
 
 
 def _mean_words(found: SetUpMean | None) -> str:

@@ -15,7 +15,7 @@ from rich.text import Text
 from labconsole.cli.text.tables import show_table
 from labconsole.contracts.report import Figure, Panel
 from labconsole.report.assembly import Report
-from labconsole.report.panels import glyph, labels_of, panel_heading, panel_rows
+from labconsole.report.panels import glyph, labels_of, marked, panel_heading, panel_rows
 from labconsole.report.tables import labelled
 from labconsole.report.words import note_words
 from labconsole.text.harmless import harmless, undisguised
@@ -70,6 +70,7 @@ def _legend(figure: Figure, labels: Sequence[str]) -> Text:
     for number, label in enumerate(labels):
         line.append(f"{glyph(figure, number)} {harmless(label)}", style=COLOURS[number % len(COLOURS)])
         line.append("   ")
+    line.append(marked(figure))
     return line
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from labconsole.engine.check.context import CheckContext, check
 from labconsole.engine.check.result import CheckFinding, failed, passed, warned
+from labconsole.model.generator import BUILT_IN, load_generator
+from labconsole.plugins import PluginError
+from labconsole.wire.survey import TakeSurvey
 
 
 @check("tools.capture", "tcpdump", roles=("sink",))
@@ -20,6 +23,8 @@ async def generator(bench: CheckContext, node: str) -> CheckFinding:
     """Which generator a source will send with."""
     facts = await bench.facts(node)
     wanted = (bench.plan.generator if bench.plan is not None else None) or bench.inventory.defaults.generator
+    if wanted not in BUILT_IN:
+        return await _plugged_in(bench, node, wanted)
     version, loadable = facts.pktgen, facts.pktgen_loadable
     if version is not None or loadable:
         text = f"pktgen {version}" if version is not None else "pktgen can be loaded"
@@ -36,6 +41,21 @@ async def generator(bench: CheckContext, node: str) -> CheckFinding:
         "boot a kernel with CONFIG_NET_PKTGEN, as distributions build it",
         generator="afpacket",
     )
+
+
+async def _plugged_in(bench: CheckContext, node: str, wanted: str) -> CheckFinding:
+    """One of another package: whether it can be shipped, and whether the node has what it runs."""
+    try:
+        made = load_generator(wanted)
+    except PluginError as exc:
+        return failed(str(exc), f"mend or uninstall it, or choose another generator: {', '.join(BUILT_IN)}")
+    needed = list(made.about.programs)
+    found = (await bench.read(node, TakeSurvey(tools=needed, guests=[]))).tools if needed else {}
+    missing = [tool for tool in needed if found.get(tool) is None]
+    if missing:
+        return failed(f"no {', '.join(missing)} (for generator {wanted})", f"install {', '.join(missing)} on {node}")
+    needs = f"; needs {made.about.needs}" if made.about.needs else ""
+    return passed(f"{wanted}, a plug-in: {made.about.summary}{needs}", generator=wanted, sha256=made.sha256)
 
 
 @check("tools.platform", "platform tools", roles=("uut",))

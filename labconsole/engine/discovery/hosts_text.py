@@ -23,11 +23,13 @@ platforms:
 
 @dataclass(frozen=True, slots=True)
 class HostsNode:
-    """``address``: what one types after `ssh`."""
+    """``address``: what one types after `ssh`; ``user``, ``port``: None, as SSH is configured."""
 
     name: str
     address: str
     roles: tuple[str, ...]
+    user: str | None = None
+    port: int | None = None
 
 
 def hosts_text(
@@ -69,7 +71,9 @@ def _lines(
     yield "#     user: lab     port: 22     key: ~/.ssh/lab_ed25519     jump: gateway.example.org     become: sudo"
     yield "nodes:"
     for node in nodes:
-        more = ", become: sudo" if become else ""
+        more = "" if node.user is None else f", user: {_word(node.user)}"
+        more += "" if node.port is None else f", port: {node.port}"
+        more += ", become: sudo" if become else ""
         yield f"  {_word(node.name)}: {{address: {_word(node.address)}, roles: [{', '.join(node.roles)}]{more}}}"
     yield ""
     yield "# Frames of a stream go from source to sink through the UUT. The addresses are of the network that RFC 2544"

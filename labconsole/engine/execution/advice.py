@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from math import sqrt
 
-from labconsole.errors import MeasurementError
+from labconsole.errors import ConfigError, MeasurementError
 from labconsole.measure.statistics.components import (
     MINIMUM_REPETITIONS,
     MINIMUM_SET_UPS,
@@ -76,10 +76,15 @@ class PlanAdvice:
 
 
 def plan_advice(plan: Plan, records: Iterable[RunRecord], accuracy_ratio: float, claims: int) -> PlanAdvice:
-    """``records``: the runs of whole set-ups, one for each place. Raises MeasurementError where they are too few."""
+    """``records``: the runs of whole set-ups, one for each place. Raises MeasurementError where they are too few, and
+    ConfigError for a plan of guests.
+    """
     if plan.of_guests is not None:
-        raise MeasurementError(
-            f"plan {plan.name} is of {plan.of_guests.noun}s, and advice is for forwarded traffic only"
+        noun = plan.of_guests.noun
+        raise ConfigError(
+            f"plan {plan.name} is of {noun}s, and advice is computed for forwarded traffic only: take it with set_ups: "
+            f"{MINIMUM_SET_UPS}, look at the intervals of `labconsole experiment {noun} --summary --plan {plan.name}`, "
+            "and take four times as many set_ups for intervals half as wide"
         )
     if plan.set_ups is None:
         raise MeasurementError(f"plan {plan.name} has no blocks: {_FIRST}, {_APART}")

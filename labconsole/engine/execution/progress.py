@@ -76,6 +76,7 @@ class StepsOutcome:
     sentence for each reason, ``not_measured``: how many steps those are; ``trials``: attempts that gave a run;
     ``redone``: what was repeated. ``cut``: the plan ended among its steps, and not in its grid. ``to_retake``: of those
     made, how many are of guests that broke off before their last trial, and are taken again when the plan is.
+    ``exit_code``: the highest of what kept steps from being run, 0: nothing did.
     """
 
     made: list[StepRecord] = field(default_factory=list)
@@ -84,6 +85,7 @@ class StepsOutcome:
     redone: int = 0
     refused: list[str] = field(default_factory=list)
     not_measured: int = 0
+    exit_code: int = 0
     cut: bool = False
     to_retake: int = 0
 

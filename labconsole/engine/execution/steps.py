@@ -280,12 +280,14 @@ class Steps:
     def _refuse(self, seen: StepSeen, problem: LabError, *, alone: bool) -> None:
         """Leave out what cannot be measured: this step, or with a platform that cannot be set up all that need it."""
         self.execution.refused(problem)
+        outcome = self.execution.outcome.steps
+        outcome.exit_code = max(outcome.exit_code, problem.exit_code)
         needs = configuration(seen.step.request)
         for each in [seen] if alone else self.rest:
             if configuration(each.step.request) == needs:
                 each.why = str(problem)
-                self.execution.outcome.steps.refused.append(f"{each.step.describe()}: {problem}")
-                self.execution.outcome.steps.not_measured += 1
+                outcome.refused.append(f"{each.step.describe()}: {problem}")
+                outcome.not_measured += 1
                 self._say(each, StepState.FAILED)
 
 

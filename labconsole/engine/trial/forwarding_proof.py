@@ -15,6 +15,7 @@ from labconsole.contracts.ports import AgentLink
 from labconsole.engine.trial.setup import UDP_SOURCE_PORT, sink_port
 from labconsole.errors import Aborted, NodeError
 from labconsole.model.design_point import MIN_PKT_SIZE_BYTES
+from labconsole.model.generator import BUILT_IN, generator_options
 from labconsole.model.inventory import Inventory, Stream
 from labconsole.verdict.observed import parse_snapshot
 from labconsole.wire.counters import ReadCounters
@@ -117,7 +118,10 @@ async def send_few(
     *,
     frames: int = LEARNING_FRAMES,
 ) -> int:
-    """Send a few frames of each of these streams, all of one source; returns how many were sent."""
+    """Send a few frames of each of these streams, all of one source; returns how many were sent.
+
+    Raises NodeError with the words of a plug-in's generator that failed: cabling is not to be blamed for it.
+    """
     specs = [
         StreamSpec(
             stream=stream.name,
@@ -133,6 +137,7 @@ async def send_few(
             count=frames,
             duration_s=2.0,
             max_count=frames,
+            options=generator_options(generator, inventory.generators),
         )
         for stream in streams
     ]
@@ -142,4 +147,7 @@ async def send_few(
         results = (await link.ask(WaitForGenerator(), timeout_s=10)).streams
     finally:
         await link.ask(CloseGenerator())
+    failed = next((result.error_text for result in results if result.error_text), None)
+    if failed is not None and generator not in BUILT_IN:
+        raise NodeError(streams[0].source.node, failed, operation="learning")
     return sum(result.sent_packets or 0 for result in results)

@@ -107,7 +107,9 @@ def longest_s(request: DesignPoint) -> float:
     return request.duration_s * (1 + COUNT_SLACK_RATIO) + COUNT_SLACK_S
 
 
-def stream_spec(flow: Flow, *, interface: str, destination_mac: str, cpus: Sequence[int] | None) -> StreamSpec:
+def stream_spec(
+    flow: Flow, *, interface: str, destination_mac: str, cpus: Sequence[int] | None, options: str | None = None
+) -> StreamSpec:
     """What the flow's stream sends from this interface."""
     request, stream = flow.request, flow.stream
     line_packets = int(request.frame.rate_pps(stream.link_speed_bps) * request.duration_s) + 1
@@ -127,6 +129,7 @@ def stream_spec(flow: Flow, *, interface: str, destination_mac: str, cpus: Seque
         # Never endless: if every stop fails, traffic ends by itself at twice what the link can carry.
         max_count=min(2 * max(line_packets, request.intended_packets or 0), MAX_COUNT),
         cpus=list(cpus) if cpus else None,
+        options=options,
     )
 
 

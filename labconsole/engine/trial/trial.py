@@ -31,6 +31,7 @@ from labconsole.engine.trial.sources import Sources
 from labconsole.engine.trial.window import Readings, ports_by_node
 from labconsole.errors import Aborted, LabError, LeaseTaken, MeasurementError, NodeError, NodeLost
 from labconsole.model.design_point import DesignPoint
+from labconsole.model.generator import generator_options
 from labconsole.model.identity import utc_now
 from labconsole.model.inventory import Inventory
 from labconsole.model.record.run import Environment, Failure
@@ -99,11 +100,10 @@ class Trial:
         pids = [prepared.second.pid] if prepared.second is not None and prepared.second.pid is not None else []
         by_node = ports_by_node(self._nodes(), ports)
         self._readings = Readings(self.seen, links, by_node, guests, {self._uut: pids})
-        sinks = [flow.stream.sink_ip for flow in self._flows]
-        why, of_s = settings.drop_reasons, request.duration_s
-        self._kernel = KernelDropWatch(self.seen, inventory, links, sinks, why, of_s, prepared.inside)
-        asked, port = settings.telemetry, by_node[self._uut]
-        self._work = ProcessorWatch(self.seen, links[self._uut], self._uut, port, wanted=asked)
+        sinks, of_s = [flow.stream.sink_ip for flow in self._flows], request.duration_s
+        self._kernel = KernelDropWatch(self.seen, inventory, links, sinks, settings.drop_reasons, of_s, prepared.inside)
+        uut = self._uut
+        self._work = ProcessorWatch(self.seen, links[uut], uut, by_node[uut], wanted=settings.telemetry)
         self._timers = PacketTimers(self.seen.flows, self._flows, links, wanted=settings.packet_times)
         self._sources = Sources(self.seen.flows, links, live)
         self._captures = TrialCaptures(self.seen, self._flows, links, settings, self._let_go)
@@ -301,12 +301,12 @@ class Trial:
 
     def _specs(self, node: str) -> list[StreamSpec]:
         cpus, paths = self._inventory.nodes[node].generator_cpus, self._prepared.paths
+        options = generator_options(self._request.generator, self._inventory.generators)
         mine = [(flow, flow.stream.source, paths[flow.stream.name].destination_mac) for flow in self._flows]
         return [
-            stream_spec(flow, interface=source.interface, destination_mac=mac, cpus=cpus)
-            for flow, source, mac in mine
-            if source.node == node
-        ]
+            stream_spec(flow, interface=source.interface, destination_mac=mac, cpus=cpus, options=options)
+            for flow, source, mac in mine if source.node == node
+        ]  # fmt: skip
 
     async def _prepare_generators(self, stack: AsyncExitStack) -> None:
         by_name: dict[str, generator.PreparedStream] = {}

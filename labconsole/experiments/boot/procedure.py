@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from labconsole.contracts.crew import CrewMember
 from labconsole.contracts.experiment import Bench, ExperimentStore, StepRecord
 from labconsole.contracts.picture import StepPicture
 from labconsole.engine.crew_stage import guest_address, guest_mac
 from labconsole.engine.crew_step import CrewStep, failure_of
+from labconsole.errors import MeasurementError, TooLittleMemory
 from labconsole.experiments.boot.figures import clock_error_s, deviation_s, latest_s, mark_zero_ns
 from labconsole.experiments.boot.live import guests_started
+from labconsole.experiments.boot.resolution import clock_allowed_s, coarse_notes
 from labconsole.experiments.boot.taking import QUIET_S, BootSeen, BootTaking
 from labconsole.experiments.boot.verdict import judge
-from labconsole.model.identity import utc_now
+from labconsole.model.identity import new_run_id, utc_now
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.boots import BootFactors, BootPoint
 from labconsole.model.record.boot import BootRecord, BootRequested
 from labconsole.model.record.kinds.boot import KIND as BOOT
-from labconsole.model.record.run import Figures, Verdict
+from labconsole.model.record.run import Figures, Reason, Verdict
 from labconsole.verdict.influences import influences
+from labconsole.verdict.observed import TrialObservations
+from labconsole.verdict.reasons import reason
 from labconsole.wire.version import __version__
 
 USUAL_START_S = 5.0
@@ -50,17 +55,41 @@ class BootStep(CrewStep[BootPoint, BootRecord]):
         """See CrewStep. Raises NodeError for what the platform cannot be asked."""
         members = boot_members(self.trial.point, self.factors)
         turn = f"{self.hash}/{attempt}"
-        seen = await BootTaking(self.trial.point, self.factors.limit_s, members, bench, turn).take()
+        try:
+            seen = await BootTaking(self.trial.point, self.factors.limit_s, members, bench, turn).take()
+        except TooLittleMemory as exc:
+            return self._void(reason("no_memory", exc.message), bench, attempt)
+        return self._record(seen, bench, attempt)
+
+    def stood(self, record: BootRecord) -> bool:
+        return "no_memory" not in {each.code for each in record.verdict.reasons}
+
+    def unmeasured(self, problem: MeasurementError, bench: Bench, attempt: int) -> BootRecord:
+        return self._void(reason("not_measured", str(problem)), bench, attempt)
+
+    def _void(self, why: Reason, bench: Bench, attempt: int) -> BootRecord:
+        """The record of a start of which nothing was seen."""
+        observed = TrialObservations(run_id=new_run_id(datetime.now(UTC)), started_at=utc_now())
+        observed.doubts.append(why)
+        stage = bench.stage
+        seen = BootSeen(
+            observations=observed, set_up=None, clocks=None, guests=(), file_system=None, files=None, memory=None,
+            swapped_pages=None, timekeeper=None, missing=(), attestation={},
+            environment=stage.environment((stage.uut, stage.timekeeper)),
+        )  # fmt: skip
         return self._record(seen, bench, attempt)
 
     def _record(self, seen: BootSeen, bench: Bench, attempt: int) -> BootRecord:
         factors, inventory, point = self.factors, bench.inventory, self.trial.point
         error_s = None if seen.clocks is None else clock_error_s(seen.clocks)
+        marks_s = [each.mark_s for each in seen.guests]
+        allowed_s = clock_allowed_s(latest_s(marks_s))
         verdict = judge(
             seen.observations,
             seen.guests,
             start=point.start,
             clock_error_s=error_s,
+            clock_error_allowed_s=allowed_s,
             files=seen.files,
             timekeeper=seen.timekeeper,
             swapped_pages=seen.swapped_pages,
@@ -68,9 +97,9 @@ class BootStep(CrewStep[BootPoint, BootRecord]):
             limits=self.tolerances,
             inventory=inventory,
         )
-        told: list[Figures] = list(influences(seen.observations, (), inventory.uut))
+        told: list[Figures] = [*influences(seen.observations, (), inventory.uut)]
+        told += coarse_notes(seen.guests, inventory.uut)
         first_ns = min((each.started_ns for each in seen.guests if each.started_ns is not None), default=None)
-        marks_s = [each.mark_s for each in seen.guests]
         return BootRecord(
             boot_id=seen.observations.run_id,
             started_at=seen.observations.started_at,
@@ -92,6 +121,7 @@ class BootStep(CrewStep[BootPoint, BootRecord]):
             clocks=seen.clocks,
             mark_zero_ns=None if seen.clocks is None or first_ns is None else mark_zero_ns(seen.clocks, first_ns),
             clock_error_s=error_s,
+            clock_error_allowed_s=allowed_s,
             guests=seen.guests,
             startup_s=latest_s(marks_s),
             ready_s=latest_s([each.ready_s for each in seen.guests]),

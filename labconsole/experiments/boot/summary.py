@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import NamedTuple
 
+from labconsole.experiments.boot.figures import latest_s
+from labconsole.experiments.boot.resolution import resolution_s
 from labconsole.measure.statistics.effects import Effect, Word, equivalence_p, word
-from labconsole.measure.statistics.least_squares import Line, fit_line
+from labconsole.measure.statistics.line_in_blocks import LineInBlocks
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
 from labconsole.measure.trials_of_guests import Blocks, adjusted, hypervisor, newest_trials, uut_kernel, with_points
 from labconsole.model.record.boot import BootRecord
@@ -37,8 +39,9 @@ class SeriesKey(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BootPointFound:
     """A point. ``startup_s`` by the clock outside, ``ready_s`` by the UUT's, ``first_s`` of the first guest; ``sd_s``:
-    the deviation between the guests of a trial; ``*_bytes``: of all guests, by each witness. ``left_out``: trials that
-    do not enter, by the code that keeps them out. ``boot_ids``: of those that enter.
+    the deviation between the guests of a trial; ``resolution_s``: how far off the time of the coarsest trial may be,
+    None: of one that is not known; ``*_bytes``: of all guests, by each witness. ``left_out``: trials that do not
+    enter, by the code that keeps them out. ``boot_ids``: of those that enter.
     """
 
     key: SeriesKey
@@ -47,6 +50,7 @@ class BootPointFound:
     ready_s: SetUpMean | None
     first_s: SetUpMean | None
     sd_s: SetUpMean | None
+    resolution_s: float | None
     used_bytes: SetUpMean | None
     pss_bytes: SetUpMean | None
     cgroup_bytes: SetUpMean | None
@@ -58,15 +62,16 @@ class BootPointFound:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BootLines:
     """Over the number of guests: start-up time, and memory by each witness. Of memory the constant is what the tool
-    needs however many guests there are, the slope what each guest needs. None: there is no line.
+    needs however many guests there are, the slope what each guest needs. None: there is no line, for want of numbers
+    of guests or of a block that has them all.
     """
 
     key: SeriesKey
-    startup_s: Line | None
-    used_bytes: Line | None
-    pss_bytes: Line | None
-    cgroup_bytes: Line | None
-    hypervisor_bytes: Line | None
+    startup_s: LineInBlocks | None
+    used_bytes: LineInBlocks | None
+    pss_bytes: LineInBlocks | None
+    cgroup_bytes: LineInBlocks | None
+    hypervisor_bytes: LineInBlocks | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,12 +143,13 @@ def summarize_boots(records: Iterable[BootRecord], family: Sequence[float] = ())
     margins = {record.plan.margin_ratio for record in newest}
     cold = [((key, guests), (key._replace(start="hot"), guests)) for key, guests in places if key.start == "cold"]
     pairs = [(key, than) for key, than in cold if than in entered]
+    blocks = Blocks(every)
     found = _compared(
-        [*pairs, *_of_platforms(places)], entered, Blocks(every), margins.pop() if len(margins) == 1 else None, family
+        [*pairs, *_of_platforms(places)], entered, blocks, margins.pop() if len(margins) == 1 else None, family
     )
     return BootsSummary(
         points=tuple(_point(key, guests, by_point[key, guests], entered[key, guests]) for key, guests in places),
-        lines=tuple(_lines(key, [each for at in places if at[0] == key for each in entered[at]]) for key in series),
+        lines=tuple(_lines(key, {at[1]: entered[at] for at in places if at[0] == key}, blocks) for key in series),
         cold_against_hot=tuple(found[: len(pairs)]),
         between_platforms=tuple(found[len(pairs) :]),
         testbeds={each.testbed_fingerprint: each.testbed for each in newest},
@@ -239,6 +245,7 @@ def _point(key: SeriesKey, guests: int, every: Sequence[BootRecord], entered: Se
         ready_s=mean(_ready),
         first_s=mean(_first),
         sd_s=mean(_deviation),
+        resolution_s=latest_s([resolution_s(each.guests, each.clock_error_s) for each in entered]),
         used_bytes=mean(_used),
         pss_bytes=mean(_pss),
         cgroup_bytes=mean(_cgroup),
@@ -248,9 +255,9 @@ def _point(key: SeriesKey, guests: int, every: Sequence[BootRecord], entered: Se
     )
 
 
-def _lines(key: SeriesKey, entered: Sequence[BootRecord]) -> BootLines:
-    def line(take: Take) -> Line | None:
-        return fit_line([(each.requested.guests, value) for each in entered if (value := take(each)) is not None])
+def _lines(key: SeriesKey, of: Mapping[int, Sequence[BootRecord]], blocks: Blocks[BootRecord]) -> BootLines:
+    def line(take: Take) -> LineInBlocks | None:
+        return blocks.line(of, take)
 
     return BootLines(
         key=key,

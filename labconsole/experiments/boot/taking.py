@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -32,6 +32,9 @@ from labconsole.wire.marks import SeenMarks, StartMarks, StopMarks, TimeMark
 from labconsole.wire.session import Ping
 
 MARKS = "marks"
+CLOSE_NS, COMPARING_S = 100_000, 0.2
+"""Clocks of two machines are compared until the error is so small, or for so long."""
+
 QUIET_S = 5.0
 """So long after the last guest is up memory is looked at."""
 
@@ -43,7 +46,9 @@ SHOWN_EVERY_S = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BootSeen:
-    """What one start showed. ``set_up`` None: not all guests came; ``missing``: why, in sentences."""
+    """What one start showed. ``set_up`` None: not all guests came; ``missing``: why, in sentences. ``timekeeper`` None:
+    nothing was seen.
+    """
 
     observations: TrialObservations
     set_up: SetUp | None
@@ -53,7 +58,7 @@ class BootSeen:
     files: tuple[CachedFiles, ...] | None
     memory: MemoryUsed | None
     swapped_pages: int | None
-    timekeeper: TimekeeperSeen
+    timekeeper: TimekeeperSeen | None
     missing: tuple[str, ...]
     attestation: Environment
     environment: Environment
@@ -144,8 +149,7 @@ class BootTaking:
             memory, swapped = None, await self._swapped()
         finally:
             if self._ground is not None and self._marking:
-                with suppress(NodeLost):
-                    marks = await self._ground.timekeeper.ask(StopMarks(marks=MARKS))
+                marks = await _closed(self._ground.timekeeper)
         ground = self._ground
         assert ground is not None
         if marks is None:
@@ -195,8 +199,8 @@ class BootTaking:
             for each, nonce in zip(self._members, drawn, strict=True)
         ]
         start = StartMarks(marks=MARKS, interface=ground.stream.sink.interface, address=ground.address)
+        self._marking = True  # to be closed from here on: an agent may have begun what nobody waited for
         await ground.timekeeper.ask(start)
-        self._marking = True
         self._stage.on_mark = self._watcher()
         self._own_pids = {ground.uut.name: []}
         self._readings = Readings(
@@ -276,18 +280,41 @@ class BootTaking:
         self._bench.show(StepPicture(found=(words,), guests=guests))
 
 
+async def _closed(timekeeper: AgentLink) -> SeenMarks | None:
+    """The marks that were kept, no more. None: the timekeeper went away, or they were not begun."""
+    try:
+        return await timekeeper.ask(StopMarks(marks=MARKS))
+    except NodeLost:
+        return None
+    except AgentError as exc:
+        if exc.code != "no_such_marks":
+            raise
+        return None
+
+
 async def related_clocks(uut: AgentLink, timekeeper: AgentLink) -> ClocksRelated:
-    """Both compared with the console's anew, all in a few milliseconds. Raises NodeLost."""
-    await asyncio.gather(uut.measure_clock(), timekeeper.measure_clock())
+    """Both compared with the console's anew, one after the other: at once each would wait for the other's answers.
+    Raises NodeLost.
+    """
+    (uut_error_ns, uut_offset_ns), (error_ns, offset_ns) = await _compared(uut), await _compared(timekeeper)
     both = await timekeeper.ask(Ping())
     return ClocksRelated(
-        uut_offset_ns=uut.monotonic_offset_ns,
-        uut_error_ns=uut.clock_error_ns,
-        timekeeper_offset_ns=timekeeper.monotonic_offset_ns,
-        timekeeper_error_ns=timekeeper.clock_error_ns,
+        uut_offset_ns=uut_offset_ns,
+        uut_error_ns=uut_error_ns,
+        timekeeper_offset_ns=offset_ns,
+        timekeeper_error_ns=error_ns,
         timekeeper_monotonic_ns=both.monotonic_ns,
         timekeeper_wall_ns=both.wall_ns,
     )
+
+
+async def _compared(link: AgentLink) -> tuple[int, int]:
+    """Error and offset of its monotonic clock: of what can be asked in a short time the closest."""
+    begun_s, found = time.monotonic(), list[tuple[int, int]]()
+    while not found or (min(found)[0] > CLOSE_NS and time.monotonic() - begun_s < COMPARING_S):
+        await link.measure_clock()
+        found.append((link.clock_error_ns, link.monotonic_offset_ns))
+    return min(found)
 
 
 def _moved(before: MemoryLook, after: MemoryLook) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from labconsole.experiments.boot.own_files import cached_of
+from labconsole.experiments.boot.resolution import clock_reasons
 from labconsole.model.inventory import Inventory
 from labconsole.model.record.boot import CachedFiles, GuestBooted
 from labconsole.model.record.crew_trial import TimekeeperSeen
@@ -26,8 +27,9 @@ def judge(
     *,
     start: str,
     clock_error_s: float | None,
+    clock_error_allowed_s: float | None,
     files: Sequence[CachedFiles] | None,
-    timekeeper: TimekeeperSeen,
+    timekeeper: TimekeeperSeen | None,
     swapped_pages: int | None,
     missing: Sequence[str],
     limits: Tolerances,
@@ -35,10 +37,11 @@ def judge(
 ) -> Verdict:
     """``missing``: a sentence for every guest that did not come, or is not what was set up."""
     shown = shown_reasons(
-        guests, start=start, clock_error_s=clock_error_s, files=files, timekeeper=timekeeper,
-        swapped_pages=swapped_pages, limits=limits,
+        guests, start=start, clock_error_s=clock_error_s, clock_error_allowed_s=clock_error_allowed_s, files=files,
+        timekeeper=timekeeper, swapped_pages=swapped_pages, limits=limits,
     )  # fmt: skip
-    ports = [(timekeeper.node, timekeeper.interface)]  # the UUT's is made ready for the guests meanwhile
+    # The UUT's is made ready for the guests meanwhile.
+    ports = [] if timekeeper is None else [(timekeeper.node, timekeeper.interface)]
     return judged(seen, shown, missing, limits=limits, inventory=inventory, ports=ports)
 
 
@@ -47,13 +50,14 @@ def shown_reasons(
     *,
     start: str,
     clock_error_s: float | None,
+    clock_error_allowed_s: float | None,
     files: Sequence[CachedFiles] | None,
     timekeeper: TimekeeperSeen | None,
     swapped_pages: int | None,
     limits: Tolerances,
 ) -> list[Reason]:
     """Those that follow from what a record holds, so that whoever has it can judge again."""
-    found = list(_marks(guests, clock_error_s))
+    found = [*_marks(guests, clock_error_s), *clock_reasons(clock_error_s, clock_error_allowed_s)]
     if files is not None:
         found += _cached(start, files)
     if timekeeper is not None:

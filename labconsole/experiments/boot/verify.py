@@ -5,13 +5,19 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 
+from labconsole.experiments.boot.resolution import clock_allowed_s
 from labconsole.experiments.boot.verdict import shown_reasons
 from labconsole.measure.recompute.discrepancy import Discrepancy, Number, against, same
 from labconsole.measure.recompute.judged_again import codes_of, judged_again, limits_of
 from labconsole.model.record.boot import BootRecord
 
-SHOWN_ONLY = frozenset({"mark_lost", "ready_disagrees", "not_cold", "not_hot", "mark_forged", "swapped"})
+SHOWN_ONLY = frozenset(
+    {"mark_lost", "ready_disagrees", "not_cold", "not_hot", "mark_forged", "swapped", "clock_coarse"}
+)
 """Codes that nothing gives but what the record holds."""
+
+SEEN_NOTHING = frozenset({"not_measured", "no_memory"})
+"""Codes of a trial that came to nothing, and has no guests."""
 
 
 def recompute_boot(record: BootRecord) -> list[Discrepancy]:
@@ -38,6 +44,9 @@ def _differences(record: BootRecord) -> Iterator[Discrepancy]:
         "ready_s": (record.ready_s, None if None in words else max((each or 0.0 for each in words), default=None)),
         "sd_s": (record.sd_s, statistics.stdev(known) if whole and len(known) > 1 else None),
     }
+    if record.clock_error_allowed_s is not None:
+        allowed_s = clock_allowed_s(max(known, default=None) if whole else None)
+        wanted["clock_error_allowed_s"] = record.clock_error_allowed_s, allowed_s
     for index, guest in enumerate(record.guests):
         where = f"guests[{index}]"
         own_s = None
@@ -75,6 +84,8 @@ def _sum(values: Sequence[int | None]) -> int | None:
 
 
 def _guests(record: BootRecord) -> Iterator[Discrepancy]:
+    if record.set_up is None and not record.guests and codes_of(record) & SEEN_NOTHING:
+        return
     if len(record.guests) != record.requested.guests:
         yield Discrepancy(where="guests", stored=len(record.guests), recomputed=record.requested.guests)
     for index, guest in enumerate(record.guests):
@@ -94,6 +105,7 @@ def _verdict(record: BootRecord) -> Iterator[Discrepancy]:
         record.guests,
         start=record.requested.start,
         clock_error_s=record.clock_error_s,
+        clock_error_allowed_s=record.clock_error_allowed_s,
         files=record.files,
         timekeeper=record.timekeeper,
         swapped_pages=record.swapped_pages,

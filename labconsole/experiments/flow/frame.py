@@ -14,7 +14,17 @@ from labconsole.contracts.ports import AgentLink
 from labconsole.engine.crew_attempt import CrewAttempt
 from labconsole.engine.crew_taking import held
 from labconsole.errors import MeasurementError
-from labconsole.experiments.flow.limiters import TOKEN, credit_of, limit_of, queue_name, read_credit, read_limiters
+from labconsole.experiments.flow.figures import HEADER_BYTES
+from labconsole.experiments.flow.limiters import (
+    FULL_PAYLOAD_BYTES,
+    SOCKET_FRAMES,
+    TOKEN,
+    credit_of,
+    limit_of,
+    queue_name,
+    read_credit,
+    read_limiters,
+)
 from labconsole.experiments.flow.live import SendingWatch
 from labconsole.experiments.flow.script import PROGRAM
 from labconsole.model.plan.flows import FlowFactors, FlowPoint
@@ -91,8 +101,15 @@ class FramedTaking:
             if self._crew.crew.nic_credit:
                 found.append(credit_of(guest.host_interface, rate_bps))
             else:
-                found.append(limit_of(guest.host_interface, number + 1, rate_bps))
+                found.append(limit_of(guest.host_interface, number + 1, rate_bps, self._queue_bytes(guest.name)))
         return found
+
+    def _queue_bytes(self, guest: str) -> int | None:
+        """See SOCKET_FRAMES. TCP's sockets are of another kind, and it sends again what was dropped."""
+        payload_bytes = self._point.payload_bytes
+        if self._point.pattern != "out" or not self._standing[guest].in_namespace:
+            return None
+        return None if payload_bytes < FULL_PAYLOAD_BYTES else SOCKET_FRAMES * (payload_bytes + HEADER_BYTES)
 
     async def _limiters(self, guests: Sequence[FlowGuest]) -> dict[str, LimiterSeen]:
         """What the limiters say, read back; of guests that are to have none, what their NICs' back ends have for them
@@ -106,21 +123,23 @@ class FramedTaking:
             return {name: each for name, each in found.items() if name in wanted or each.rate_bps is not None}
         return await read_limiters(self._crew.uut, {guests[number].name: queue_name(number + 1) for number in limited})
 
-    async def _indices(self, guests: Sequence[FlowGuest]) -> dict[int, str]:
-        """Of the guests' interfaces on the UUT."""
+    async def _indices(self, guests: Sequence[FlowGuest], limiters: Mapping[str, LimiterSeen]) -> dict[int, str]:
+        """Of the guests' interfaces on the UUT; of a guest whose limiter is an interface, of that."""
         names = {guest.host_interface: guest.name for guest in guests if guest.host_interface is not None}
+        held_by = {name: each.interface for name, each in limiters.items()}
+        names = {held_by.get(guest, interface): guest for interface, guest in names.items()}
         links = (await self._crew.uut.ask(ReadLinks())).links
         return {link.index: names[link.name] for link in links if link.name in names and not link.namespace}
 
     @contextmanager
-    def _showing(
-        self, words: str, guests: Sequence[FlowGuest], watch: SendingWatch, moments: Sequence[tuple[float, str]] = ()
-    ) -> Iterator[None]:
-        """Meanwhile whoever watches sees these words, the guests, and their curves as they come."""
+    def _showing(self, words: str, guests: Sequence[FlowGuest], watch: SendingWatch) -> Iterator[Callable[[], None]]:
+        """Meanwhile whoever watches sees these words, the guests, and their curves as they come; gives what shows them
+        anew.
+        """
         at_work = tuple(PictureGuest(name=guest.name, state=CopyState.WORKS) for guest in guests)
 
         def show() -> None:
-            over_time = watch.shown(moments) if watch.guests else None
+            over_time = watch.shown() if watch.guests else None
             self._bench.show(StepPicture(found=(words,), guests=at_work, over_time=over_time))
 
         def hear(sample: CountersSampled) -> None:
@@ -130,9 +149,9 @@ class FramedTaking:
         show()
         self._bench.stage.on_counters = hear
         try:
-            yield
+            yield show
         finally:
-            self._bench.stage.on_counters = None
+            self._bench.stage.on_counters = self._bench.stage.on_rates = None
 
     def _known(self, member: CrewMember) -> dict[str, Any]:
         """A guest's name, address and MAC, as it turned out to have them."""

@@ -155,6 +155,7 @@ def stream_of(
     interface: str,
     generator: str,
     cpus: Sequence[int] | None,
+    options: str | None = None,
 ) -> StreamSpec:
     """What the source sends to a guest, counted from 0. Raises ValueError for less than it can."""
     delay_ns = max(1, round(8e9 * requested.payload_bytes / requested.offered_bps))
@@ -176,4 +177,5 @@ def stream_of(
         duration_s=requested.duration_s * (1 + SLACK_RATIO) + SLACK_S,
         max_count=2 * count,
         cpus=list(cpus) if cpus else None,
+        options=options,
     )

@@ -26,6 +26,7 @@ from labconsole.experiments.flow.inward import (
     stream_of,
 )
 from labconsole.experiments.flow.live import INTO, SendingWatch
+from labconsole.model.generator import generator_options
 from labconsole.model.plan.flows import FlowFactors, FlowPoint
 from labconsole.model.record.flow import FlowRequested
 from labconsole.verdict.observed import Snapshot, parse_snapshot
@@ -116,7 +117,7 @@ class InwardTaking(FramedTaking):
             many = (
                 f"{len(guests)} guest{'s are' if len(guests) > 1 else ' is'} sent to for {self._factors.duration_s:g} s"
             )
-            with self._showing(many, guests, SendingWatch(await self._indices(guests), INTO)):
+            with self._showing(many, guests, SendingWatch(await self._indices(guests, {}), INTO)):
                 sent = await unless_stopped(self._bench.stage, self._sent())
             after, counted_after = await self._at_rest(guests)
         for side, snapshots in ((self._seen.before, before), (self._seen.after, after)):
@@ -195,10 +196,12 @@ class InwardTaking(FramedTaking):
     async def _armed(self, guests: Sequence[InwardGuest]) -> AsyncIterator[None]:
         """The source has what it is to send to each guest."""
         interface = self._crew.stream.source.interface
-        cpus = self._bench.inventory.nodes[self._source.name].generator_cpus
+        inventory = self._bench.inventory
+        cpus = inventory.nodes[self._source.name].generator_cpus
+        options = generator_options(self._generator, inventory.generators)
         try:
             specs = [
-                stream_of(guest, number, self._requested, interface, self._generator, cpus)
+                stream_of(guest, number, self._requested, interface, self._generator, cpus, options)
                 for number, guest in enumerate(guests)
             ]
         except ValueError as exc:

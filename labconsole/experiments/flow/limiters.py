@@ -20,6 +20,12 @@ BURST_S = 0.001
 QUEUE_S = 0.05
 """How long a frame waits at most."""
 
+SOCKET_FRAMES, FULL_PAYLOAD_BYTES = 78, 1024
+"""Of a guest that is on the UUT's own kernel: with 92 frames on their way each of its sockets has it wait until one of
+them is gone. A queue that holds fewer drops the rest instead, so that it is seen whether the guest wanted more. Of
+smaller frames a socket has more.
+"""
+
 LEAST_BURST_BYTES, LEAST_QUEUE_BYTES = 3028, 10 * 1514
 KIND, CREDIT = "tbf on ifb", "netback credit"
 CREDIT_RATIO = 0.1
@@ -53,14 +59,19 @@ _NICS, _BACK_ENDS = "/sys/class/net", "/sys/kernel/debug/xen-netback"
 _QUEUE = re.compile(r"^(\S+) (\d{1,20}), usec: (\d{1,20})\s*$", re.MULTILINE)
 
 
-def limit_of(host_interface: str, number: int, rate_bps: int) -> RateLimit:
-    """The change that limits a guest, counted from 1, behind this interface."""
+def limit_of(host_interface: str, number: int, rate_bps: int, most_frames_bytes: int | None = None) -> RateLimit:
+    """The change that limits a guest, counted from 1, behind this interface; its queue holds no more than
+    ``most_frames_bytes``.
+    """
+    queue_bytes = round(rate_bps / 8 * QUEUE_S)
+    if most_frames_bytes is not None:
+        queue_bytes = min(queue_bytes, most_frames_bytes)
     return RateLimit(
         interface=host_interface,
         queue=queue_name(number),
         rate_bps=rate_bps,
         burst_bytes=max(LEAST_BURST_BYTES, round(rate_bps / 8 * BURST_S)),
-        queue_bytes=max(LEAST_QUEUE_BYTES, round(rate_bps / 8 * QUEUE_S)),
+        queue_bytes=max(LEAST_QUEUE_BYTES, queue_bytes),
     )
 
 

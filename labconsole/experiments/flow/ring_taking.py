@@ -7,10 +7,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from labconsole.contracts.picture import CopyState, PictureGuest, StepPicture
 from labconsole.engine.crew_taking import unless_stopped
 from labconsole.errors import MeasurementError
 from labconsole.experiments.flow.frame import FramedTaking, TrialSeen
+from labconsole.experiments.flow.live import SendingWatch
 from labconsole.experiments.flow.ring import LEAD_S, LONGER_S, RingGuest, RingWindow
 from labconsole.platforms.base.inside import DONE, WAITS
 from labconsole.verdict.observed import Snapshot, parse_snapshot
@@ -70,14 +70,14 @@ class RingTaking(FramedTaking):
         lines = [GuestLine(guest=guest.name, line=guest.line(duration_s)) for guest in guests]
         timeout_s = duration_s + LONGER_S + ANSWER_S
         words = f"{len(guests)} guests send to each other for {duration_s:g} s"
-        shown = tuple(PictureGuest(name=guest.name, state=CopyState.WORKS) for guest in guests)
-        self._bench.show(StepPicture(found=(words,), guests=shown))
+        limiters = await self._limiters(guests)
+        watch = SendingWatch(await self._indices(guests, limiters), limiters=limiters, passed=bool(limiters))
         asked = AskGuests(asked=lines, until=DONE, timeout_s=timeout_s, waits=WAITS)
 
         async def work() -> tuple[AskedGuests, tuple[Snapshot | None, Snapshot | None]]:
             begun = await self._snapshot()
             asking = asyncio.ensure_future(uut.ask(asked, timeout_s=timeout_s + TOGETHER_S + 30))
-            counting = asyncio.ensure_future(self._count(guests, begun, duration_s))
+            counting = asyncio.ensure_future(self._count(guests, begun, duration_s, watch))
             try:
                 await asyncio.wait((asking, counting), return_when=asyncio.FIRST_COMPLETED)
                 if not counting.done():
@@ -93,14 +93,15 @@ class RingTaking(FramedTaking):
                 raise counted
             return answered, counted
 
-        answered, (before, after) = await unless_stopped(self._bench.stage, work())
+        with self._showing(words, guests, watch):
+            answered, (before, after) = await unless_stopped(self._bench.stage, work())
         if before is not None and after is not None:
             self._seen.before, self._seen.after = {uut.name: before}, {uut.name: after}
         limiters = await self._limiters(guests)
         return RingWindow(answered=answered, before=before, after=after, limiters=limiters)
 
     async def _count(
-        self, guests: Sequence[RingGuest], begun: Snapshot, duration_s: float
+        self, guests: Sequence[RingGuest], begun: Snapshot, duration_s: float, watch: SendingWatch
     ) -> tuple[Snapshot | None, Snapshot | None]:
         """Counters at both ends of the window, which begins a while after every guest has; None: one did not, or so
         late that the first would end within it.
@@ -120,8 +121,11 @@ class RingTaking(FramedTaking):
             return None, None
         await asyncio.sleep(LEAD_S)
         before = await self._snapshot()
+        _mark(watch, before, guests, "the window begins")
         await asyncio.sleep(duration_s)
-        return before, await self._snapshot()
+        after = await self._snapshot()
+        _mark(watch, after, guests, "it ends")
+        return before, after
 
     async def _snapshot(self) -> Snapshot:
         return parse_snapshot(await self._crew.uut.ask(ReadCounters()))
@@ -130,3 +134,8 @@ class RingTaking(FramedTaking):
 def _sent(guest: RingGuest, before: Snapshot, after: Snapshot) -> int:
     key = ("", guest.host_interface)
     return after[key].values[_RX] - before[key].values[_RX] if key in before and key in after else 0
+
+
+def _mark(watch: SendingWatch, side: Snapshot, guests: Sequence[RingGuest], words: str) -> None:
+    if (sample := side.get(("", guests[0].host_interface))) is not None:
+        watch.mark(sample.monotonic_ns, words)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 
 from labconsole.contracts.crew import StandingCrew
@@ -17,7 +17,8 @@ from labconsole.experiments.flow.disk import DiskWorker
 from labconsole.experiments.flow.figures import HEADER_BYTES
 from labconsole.experiments.flow.frame import FlowGuest, FramedTaking, TrialSeen
 from labconsole.experiments.flow.limiters import credit_queue_s
-from labconsole.experiments.flow.live import SendingWatch, moments_of
+from labconsole.experiments.flow.live import OUT, SendingWatch, SharingWatch, moments_of
+from labconsole.experiments.flow.looking import SharedQueueLooks
 from labconsole.experiments.flow.script import SINK_ADDRESS, Sending
 from labconsole.experiments.flow.weights import QUEUE, QUEUE_S, classes_seen, queue_of
 from labconsole.experiments.flow.window import FlowSender, FlowWindow
@@ -169,7 +170,7 @@ class FlowTaking(FramedTaking):
                 if self._worker is not None and self._point.disk is not None:
                     line = self._worker.line(self._point.disk)
                     lines.append(GuestLine(guest=self._worker.name, line=at_once([line])))
-                with self._watched(senders, await self._indices(senders)):
+                async with self._watched(senders):
                     asked = AskGuests(asked=lines, until=DONE, timeout_s=timeout_s, waits=WAITS)
                     answered, taken = await unless_stopped(self._bench.stage, self._all_sent(asked, changing))
                 after = await counters_at_rest(self._crew, self._bench.inventory.defaults.drain_s, self._seen)
@@ -232,8 +233,26 @@ class FlowTaking(FramedTaking):
             bins=round((factors.duration_s + waits_s + MOST_DRAIN_S) / factors.bin_s) + 2,
         )  # fmt: skip
 
-    def _watched(self, senders: Sequence[FlowSender], indices: Mapping[int, str]) -> AbstractContextManager[None]:
-        """Meanwhile whoever watches sees what each guest sends."""
+    @asynccontextmanager
+    async def _watched(self, senders: Sequence[FlowSender]) -> AsyncIterator[None]:
+        """Meanwhile whoever watches sees what each guest sends: of those that are held, what passes, beside limits, and
+        weights as they take effect.
+        """
         words = f"{len(senders)} guest{'s send' if len(senders) > 1 else ' sends'} for {self._factors.duration_s:g} s"
-        moments = moments_of(self._point.second_after_s, self._point.weights, self._point.disk)
-        return self._showing(words, senders, SendingWatch(indices), moments)
+        point, changing = self._point, self._changing
+        if point.weights is None or changing is None:
+            limiters = await self._limiters(senders)
+            moments = moments_of(point.second_after_s, point.disk)
+            indices = await self._indices(senders, limiters)
+            with self._showing(words, senders, SendingWatch(indices, OUT, moments, limiters, passed=bool(limiters))):
+                yield
+            return
+        watch = SharingWatch([each.name for each in senders], point.payload_bytes + HEADER_BYTES)
+        with self._showing(words, senders, watch) as show:
+            looking = SharedQueueLooks(self._crew.uut, changing, point.weights, watch, show)
+            self._bench.stage.on_rates = looking.hear
+            looks = asyncio.ensure_future(looking.look())
+            try:
+                yield
+            finally:
+                looks.cancel()

@@ -29,6 +29,7 @@ from labconsole.wire.queues import (
     MOST_CLASS_BPS,
     ChangeRates,
     QueueState,
+    RatesTaken,
     TakenChange,
     TakenChanges,
 )
@@ -110,6 +111,16 @@ def queue_of(
         begin_s=begin_s,
     )  # fmt: skip
     return queue, changes
+
+
+def taken_words(taken: RatesTaken, weights: WeightSteps, wanted: ChangeRates) -> str:
+    """What whoever watches is told of weights: that they hold, where the rates that were read back are theirs."""
+    if taken.place >= len(weights.steps):
+        return "other weights than were asked for"
+    rates_bps = wanted.rates_bps[taken.place]
+    in_force = len(taken.rates_bps) == len(rates_bps) and all(map(_is_rate, taken.rates_bps, rates_bps))
+    words = weights_text(weights.steps[taken.place])
+    return words if in_force else f"not {words}"
 
 
 def classes_seen(state: QueueState) -> tuple[LimiterSeen, ...]:

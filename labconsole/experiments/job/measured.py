@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from labconsole.contracts.measured import MeasuredKind, MeasuredTrial, MeasuredValue, Quantity
-from labconsole.experiments.job.points import enters, mean_of, point_key, seconds_of, set_up_of
+from labconsole.experiments.job.points import enters, mean_of, of_both_guests, point_key, set_up_of, uneven
 from labconsole.experiments.job.shown import held, memory_of
 from labconsole.model.jobs import JOBS
 from labconsole.model.plan.jobs import JobPoint
@@ -45,9 +45,9 @@ def _said(record: JobRecord) -> TrialSaid:
 
 
 def _values(record: JobRecord) -> dict[Quantity, MeasuredValue]:
-    if record.requested.working == "one-two" and record.requested.guests > 1:
-        first, *others = seconds_of(record)
-        return {FIRST: MeasuredValue(first), SECOND: MeasuredValue(statistics.fmean(others))} if others else {}
+    if uneven(record):
+        first, second = map(statistics.fmean, of_both_guests(record))
+        return {FIRST: MeasuredValue(first), SECOND: MeasuredValue(second)}
     return {TIME: MeasuredValue(mean_of(record))}
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from labconsole.measure.statistics.repetitions import jain_index
-from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups, set_up_means
+from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
 from labconsole.measure.trials_of_guests import hypervisor, uut_kernel
+from labconsole.model.plan.jobs import COPIES_OF_ONE_TWO
 from labconsole.model.record.job import JobRecord
 
 BARE_HOST = "raw"
@@ -42,7 +43,7 @@ class PointTimes:
     ``between_guests_sd_s``: mean over trials of the deviation between the guests of one, ``jain``: of Jain's index of
     one over their times; None: one copy. ``slowest``: of a trial its last copy. ``clock_ratio``: least, mean, largest.
     ``left_out``: trials that do not enter, by the code that keeps them out. ``job_ids``: of those that enter.
-    ``apart``: of two guests with one and two copies each of the three times; else empty.
+    ``apart``: of two guests with one and two copies each of the three times, the first guest's first; else empty.
     """
 
     key: PointKey
@@ -54,6 +55,11 @@ class PointTimes:
     left_out: Mapping[str, int]
     job_ids: tuple[str, ...]
     apart: tuple[SetUpMean, ...] = ()
+
+    @property
+    def of_both(self) -> tuple[tuple[SetUpMean, ...], tuple[SetUpMean, ...]]:
+        """Of two guests with one and two copies the times of the first guest's and of the second's."""
+        return self.apart[: COPIES_OF_ONE_TWO[0]], self.apart[COPIES_OF_ONE_TWO[0] :]
 
 
 def point_key(record: JobRecord) -> PointKey:
@@ -83,9 +89,21 @@ def is_bare(record: JobRecord) -> bool:
 
 
 def enters(record: JobRecord) -> bool:
-    return record.verdict.status == "valid" and bool(record.copies) and None not in {
-        copy.seconds for copy in record.copies
-    }  # fmt: skip
+    if record.verdict.status != "valid" or not record.copies or None in {copy.seconds for copy in record.copies}:
+        return False
+    return not uneven(record) or len(record.copies) == sum(COPIES_OF_ONE_TWO)
+
+
+def uneven(record: JobRecord) -> bool:
+    """Whether its copies are not of one kind: one guest had one of them, another two."""
+    return record.requested.working == "one-two" and record.requested.guests > 1
+
+
+def of_both_guests(record: JobRecord) -> tuple[list[float], list[float]]:
+    """Where they are uneven, the times of the first guest's copies and of the second's, as far as known."""
+    first, copies = COPIES_OF_ONE_TWO[0], record.copies
+    one, two = ([each.seconds for each in of if each.seconds is not None] for of in (copies[:first], copies[first:]))
+    return one, two
 
 
 def set_up_of(record: JobRecord) -> str:
@@ -101,12 +119,8 @@ def mean_of(record: JobRecord) -> float:
     return statistics.fmean(seconds_of(record))
 
 
-def by_set_up(records: Sequence[JobRecord], value: Callable[[list[float]], float]) -> list[float]:
-    """Of each set-up the mean of its trials, of each of which ``value`` is taken."""
-    found: dict[str, list[float]] = {}
-    for record in records:
-        found.setdefault(set_up_of(record), []).append(value(seconds_of(record)))
-    return list(set_up_means(found).values())
+def slowest_of(record: JobRecord) -> float:
+    return max(seconds_of(record))
 
 
 def times_of(key: PointKey, every: Sequence[JobRecord], entered: Sequence[JobRecord]) -> PointTimes:
@@ -117,26 +131,24 @@ def times_of(key: PointKey, every: Sequence[JobRecord], entered: Sequence[JobRec
         means.setdefault(set_up_of(record), []).append(statistics.fmean(seconds_of(record)))
         slowest.setdefault(set_up_of(record), []).append(max(seconds_of(record)))
     ratios = [copy.clock_ratio for record in entered for copy in record.copies if copy.clock_ratio is not None]
-    uneven = key.working == "one-two"  # its copies are not of one kind
-    jains = (
-        [] if uneven else [jain for times in several if (jain := jain_index(1 / each for each in times)) is not None]
-    )
+    apart = key.working == "one-two"
+    jains = [] if apart else [jain for times in several if (jain := jain_index(1 / each for each in times)) is not None]
     left_out = Counter(_why_not(each) for each in every if not enters(each))
     return PointTimes(
         key=key,
-        seconds=mean_over_set_ups(means) if means and not uneven else None,
-        slowest=mean_over_set_ups(slowest) if slowest and not uneven else None,
-        between_guests_sd_s=None if uneven or not several else statistics.fmean(map(statistics.stdev, several)),
+        seconds=mean_over_set_ups(means) if means and not apart else None,
+        slowest=mean_over_set_ups(slowest) if slowest and not apart else None,
+        between_guests_sd_s=None if apart or not several else statistics.fmean(map(statistics.stdev, several)),
         jain=statistics.fmean(jains) if jains else None,
         clock_ratio=(min(ratios), statistics.fmean(ratios), max(ratios)) if ratios else None,
         left_out=dict(left_out),
         job_ids=tuple(each.job_id for each in entered),
-        apart=tuple(_apart(entered)) if uneven and entered else (),
+        apart=tuple(_apart(entered)) if apart and entered else (),
     )
 
 
 def _apart(entered: Sequence[JobRecord]) -> Iterator[SetUpMean]:
-    for place in range(3):  # the first guest's, both of the second
+    for place in range(sum(COPIES_OF_ONE_TWO)):
         of_set_ups: dict[str, list[float]] = {}
         for record in entered:
             of_set_ups.setdefault(set_up_of(record), []).append(seconds_of(record)[place])

@@ -19,8 +19,9 @@ from labconsole.contracts.picture import CopyState, StepPicture
 from labconsole.engine.crew_stage import guest_address, guest_mac
 from labconsole.engine.crew_step import CrewStep, failure_of
 from labconsole.engine.crew_taking import DID_NOT_COME, pinned, unless_stopped
-from labconsole.errors import Aborted, AgentError, LabError, MeasurementError, NodeLost
+from labconsole.errors import Aborted, AgentError, LabError, MeasurementError, NodeLost, TooLittleMemory
 from labconsole.experiments.job.disk_verdict import disk_notes
+from labconsole.experiments.job.link import link_notes, sends, slowest_link_bps
 from labconsole.experiments.job.live import guests_of, guests_standing
 from labconsole.experiments.job.taking import JobSeen, JobTaking
 from labconsole.experiments.job.verdict import clock_notes, judge
@@ -38,6 +39,9 @@ from labconsole.wire.version import __version__
 
 USUAL_JOB_S = 10.0
 """What a trial is reckoned with while none was taken: nobody knows how fast a guest is."""
+
+NOT_SET_UP = frozenset({"guests_missing", "no_memory"})
+"""Codes of a trial whose guests were not there."""
 
 JobStore = ExperimentStore[JobRecord]
 """Where jobs are kept."""
@@ -73,6 +77,8 @@ class JobStep(CrewStep[JobPoint, JobRecord]):
         standing = stage.stand(point.platform, members, (self.plan_name, self.trial.block))
         try:
             crew = await unless_stopped(stage, standing)
+        except TooLittleMemory as exc:
+            return self._void(reason("no_memory", exc.message), bench, attempt)
         except AgentError as exc:
             if exc.code not in DID_NOT_COME:
                 raise
@@ -91,7 +97,7 @@ class JobStep(CrewStep[JobPoint, JobRecord]):
         return record
 
     def stood(self, record: JobRecord) -> bool:
-        return record.set_up is not None or "guests_missing" not in {each.code for each in record.verdict.reasons}
+        return record.set_up is not None or not NOT_SET_UP & {each.code for each in record.verdict.reasons}
 
     def unmeasured(self, problem: MeasurementError, bench: Bench, attempt: int) -> JobRecord:
         return self._void(reason("not_measured", str(problem)), bench, attempt)
@@ -144,6 +150,9 @@ class JobStep(CrewStep[JobPoint, JobRecord]):
     def _record(self, seen: JobSeen, crew: StandingCrew, bench: Bench, attempt: int) -> JobRecord:
         """The record of what was taken, with its verdict."""
         inventory, point, taken = bench.inventory, self.trial.point, seen.attempt
+        ports = ((crew.uut.name, crew.stream.uut_out), (crew.timekeeper.name, crew.stream.sink.interface))
+        told_bps = crew.stream.link_speed_bps
+        speed_bps = slowest_link_bps(told_bps, taken.observations, ports) if sends(point.job) else None
         verdict = judge(
             taken.observations,
             seen.copies,
@@ -154,12 +163,13 @@ class JobStep(CrewStep[JobPoint, JobRecord]):
             guest_problems=taken.problems,
             disk=seen.disk,
             program=taken.program,
-            ports=((crew.uut.name, crew.stream.uut_out), (crew.timekeeper.name, crew.stream.sink.interface)),
+            ports=ports,
             limits=self.tolerances,
             inventory=inventory,
         )
         told: list[Figures] = [*influences(taken.observations, (), inventory.uut), *clock_notes(seen.copies)]
         told += disk_notes(seen.disk, JOBS[point.job].disk, point.size, len(seen.copies), inventory.uut)
+        told += link_notes(point.job, point.size, seen.copies, speed_bps, inventory.uut)
         return JobRecord(
             **self._asked(taken.observations, bench, attempt),
             set_up=taken.set_up,
@@ -171,6 +181,7 @@ class JobStep(CrewStep[JobPoint, JobRecord]):
             start_skew_s=seen.start_skew_s,
             swapped_pages=taken.swapped_pages,
             disk=seen.disk,
+            link_speed_bps=speed_bps,
             verdict=verdict,
             attestation=crew.crew.attestation,
             influences=tuple(told),

@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 from labconsole.contracts.crew import StandingCrew
+from labconsole.engine.crew_taking import marks_kept
 from labconsole.errors import MeasurementError, NodeError
 from labconsole.experiments.job.disks import DiskWatch
 from labconsole.experiments.job.script import CopyAnswer
@@ -26,7 +27,7 @@ from labconsole.model.record.job import EmptyJobs
 from labconsole.platforms.base.inside import DONE, LOOP, start_all
 from labconsole.wire.execution import Execute
 from labconsole.wire.guests import MAX_WORK_S, AskGuests, GuestLine, StopGuest
-from labconsole.wire.marks import StartMarks, StopMarks
+from labconsole.wire.marks import StartMarks
 
 CLIENT, PACKAGE = "curl", "curl"
 FIRST_PORT = 8001
@@ -100,7 +101,7 @@ class Requests:
 
     async def take(self, copies: Mapping[str, int], addresses: Mapping[str, str], marks: str) -> Window:
         """All requests at once. Raises MeasurementError when a server or a client cannot be started, NodeError."""
-        crew, keeper = self._crew, self._crew.timekeeper
+        crew = self._crew
         self._copies = {f"{guest}/{n}": (guest, n) for guest, count in copies.items() for n in range(1, count + 1)}
         places = {
             name: f"{addresses[guest]}:{FIRST_PORT + number}"
@@ -111,11 +112,10 @@ class Requests:
         async with self._clients(), self._servers(places):
             await self._reach(urls)
             self.empty = await self._fetch_nothing()
-            await keeper.ask(StartMarks(marks=marks, interface=crew.stream.sink.interface, address=crew.address))
-            try:
+            start = StartMarks(marks=marks, interface=crew.stream.sink.interface, address=crew.address)
+            async with marks_kept(crew.timekeeper, start) as kept:
                 said = await self._ask({name: request_line(url, self._limit_s) for name, url in urls.items()})
-            finally:
-                seen = await keeper.ask(StopMarks(marks=marks))
+            (seen,) = kept
         got = {name: next(iter(read_got(printed)), None) for name, printed in said.items()}
         return Window(
             MarksFound(

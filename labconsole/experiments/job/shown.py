@@ -111,6 +111,14 @@ def seconds_words(found: SetUpMean | None) -> str:
     return f"{number(found.mean, 3)}{half}"
 
 
+def copies_words(point: PointTimes) -> str:
+    """The mean over the copies; where a guest had one and another two, each by itself."""
+    if not point.apart:
+        return seconds_words(point.seconds)
+    first, second = (" and ".join(map(seconds_words, of)) for of in point.of_both)
+    return f"first guest {first}; second guest {second}"
+
+
 def with_times(points: Iterable[PointTimes]) -> list[PointTimes]:
     """Those of which there is a mean."""
     return [each for each in points if each.seconds is not None]

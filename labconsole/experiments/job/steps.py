@@ -42,8 +42,13 @@ class Jobs:
         ]
 
     def stored(self, steps: Sequence[JobStep], testbed_fingerprint: str) -> Mapping[str, JobRecord]:
-        """See stored_of_blocks()."""
-        return stored_of_blocks(self._store, JOB, steps, testbed_fingerprint)
+        """See stored_of_blocks(). A disk that is as large as the jobs of a plan need is in no hash."""
+        disks_mib = {each.factors.crew_disk_mib or None for each in steps}
+
+        def another(record: JobRecord) -> bool:
+            return record.requested.disk_mib not in disks_mib
+
+        return stored_of_blocks(self._store, JOB, steps, testbed_fingerprint, another)
 
     def earlier(self, testbed_fingerprint: str) -> Sequence[tuple[JobStep, JobRecord]]:
         """None: a job of an earlier time is shown among its results."""

@@ -9,25 +9,26 @@ Only valid trials enter, of each the newest. A set-up is one replicate: the mean
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from labconsole.experiments.job.from_memory import FROM_MEMORY, any_from_memory
+from labconsole.experiments.job.link import HELD, held_by_link
 from labconsole.experiments.job.points import (
     PointKey,
     PointTimes,
-    by_set_up,
     enters,
     is_bare,
     mean_of,
+    of_both_guests,
     point_key,
-    seconds_of,
     set_up_of,
+    slowest_of,
     times_of,
 )
 from labconsole.measure.statistics.effects import MINIMUM_BLOCKS, Effect, Word, equivalence_p, word
-from labconsole.measure.statistics.least_squares import Line, fit_line
+from labconsole.measure.statistics.line_in_blocks import FEW_BLOCKS, Absent, LineInBlocks
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
 from labconsole.measure.trials_of_guests import (
     NOT_DRAWN,
@@ -37,6 +38,7 @@ from labconsole.measure.trials_of_guests import (
     newest_trials,
     with_points,
 )
+from labconsole.model.jobs import JOBS
 from labconsole.model.record.job import JobRecord
 
 TWICE, THRICE = (1.8, 2.2), (2.7, 3.3)
@@ -45,25 +47,22 @@ TWICE, THRICE = (1.8, 2.2), (2.7, 3.3)
 FLAT_RATIO, FLAT_GUESTS = 0.05, 100
 """A job that grows by less than so much of its time alone, over so many guests more, does not grow."""
 
-LEAST_NUMBERS = 3
-"""Of guests: through two every line goes."""
+GROWN = ("grows", "grows faster than linear")
 
-Isolation = Literal["between guests", "between processes", "neither", "inconclusive", "too few blocks"]
-Growth = Literal[
-    "flat",
-    "grows",
-    "grows faster than linear",
-    "falls",
-    "inconclusive",
-    "too few numbers of guests",
-    "too many blocks took them in the same order",
+Isolation = Literal[
+    "between guests", "between processes", "neither", "inconclusive", "too few blocks", "read from memory"
 ]
+NotDecided = Literal["held by the link", "read from memory"]
+"""Why times that are known say nothing of what runs the guests."""
+
+Growth = Literal["flat", "grows", "grows faster than linear", "falls", "inconclusive"] | Absent | NotDecided
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overhead:
     """By how much longer a job takes in one guest of so many than alone on the bare host: relative to that, and in
-    seconds. ``adjusted_p``: by Holm over all overheads; ``word``: what that says.
+    seconds. ``adjusted_p``: by Holm over all overheads; ``word``: what that says. Of times that say nothing of what
+    runs the guests there is no p, and ``word`` says why.
     """
 
     key: PointKey
@@ -71,21 +70,22 @@ class Overhead:
     effect: Effect
     added_s: SetUpMean | None
     adjusted_p: float | None
-    word: Word
+    word: Word | NotDecided
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuestsCurve:
     """One platform and job over the number of guests that stand; ``key``: of the fewest.
 
-    ``points``: in the order of their guests. ``alone_s``: on the bare host; None: not measured. ``fit``: a line through
-    the set-ups' means, of the slowest copy where all work. ``word``: how it grows, where one works.
+    ``points``: in the order of their guests. ``alone_s``: on the bare host; None: not measured. ``fit``: a line from
+    the slopes within blocks, of the slowest copy where all work; None: no block is complete. ``word``: how it grows,
+    where one works; where all work why the line has no intervals, or says nothing, None: neither.
     """
 
     key: PointKey
     points: tuple[PointTimes, ...]
     alone_s: float | None
-    fit: Line | None
+    fit: LineInBlocks | None
     word: Growth | None
 
 
@@ -183,7 +183,7 @@ def _overheads(
     entered: Mapping[PointKey, Sequence[JobRecord]], bare: _Bare, blocks: Blocks[JobRecord], margin_ratio: float | None,
     family: Sequence[float],
 ) -> tuple[Overhead, ...]:  # fmt: skip
-    found: list[tuple[PointKey, PointKey, Effect, SetUpMean | None]] = []
+    found: list[tuple[PointKey, PointKey, Effect, SetUpMean | None, NotDecided | None]] = []
     for key in sorted(entered, key=in_order):
         base = bare.of(key)
         if key.working != "one" or not entered[key] or base is None or key.platform in bare.platforms:
@@ -192,14 +192,36 @@ def _overheads(
         added = {block: [value - theirs[block]] for block, value in ours.items() if block in theirs}
         effect = blocks.effect(entered[key], entered[base], mean_of)
         told = len(added) > 1 and effect.absent != NOT_DRAWN
-        found.append((key, base, effect, mean_over_set_ups(added) if told else None))
-    adjusted_p = adjusted([effect.p for _, _, effect, _ in found], family)
-    same = [None if margin_ratio is None else equivalence_p(effect, margin_ratio) for _, _, effect, _ in found]
+        why = _not_decided(entered[key], entered[base])
+        effect = effect if why is None else replace(effect, p=None)
+        found.append((key, base, effect, mean_over_set_ups(added) if told else None, why))
+    adjusted_p = adjusted([effect.p for _, _, effect, _, _ in found], family)
+    # Of two of which one is as fast as its link allows, nobody knows whether it could have been faster.
+    same = [
+        None
+        if margin_ratio is None or why is not None or held_by_link(entered[base]) or held_by_link(entered[key])
+        else equivalence_p(effect, margin_ratio)
+        for key, base, effect, _, why in found
+    ]
     equivalent = adjusted(same)
     return tuple(
-        Overhead(key=key, bare=base, effect=effect, added_s=added, adjusted_p=p, word=word(p, equal))
-        for (key, base, effect, added), p, equal in zip(found, adjusted_p, equivalent, strict=True)
+        Overhead(key=key, bare=base, effect=effect, added_s=added, adjusted_p=p, word=why or word(p, equal))
+        for (key, base, effect, added, why), p, equal in zip(found, adjusted_p, equivalent, strict=True)
     )
+
+
+def _not_decided(ours: Sequence[JobRecord], theirs: Sequence[JobRecord]) -> NotDecided | None:
+    """Why the times of two points say nothing of what either costs; None: they do."""
+    if _cached_unlike(ours, theirs):
+        return FROM_MEMORY
+    return HELD if held_by_link(ours) and held_by_link(theirs) else None
+
+
+def _cached_unlike(*points: Sequence[JobRecord]) -> bool:
+    """Whether memory gave what a disk was to give; or, of files that are served, to some points and not to others."""
+    cached = [any_from_memory(each) for each in points]
+    job = JOBS.get(points[0][0].requested.job)
+    return any(cached) and (not all(cached) or (job is not None and job.resource == "disk"))
 
 
 def _curves(
@@ -220,41 +242,43 @@ def _curves(
         ordered = sorted(keys, key=lambda each: each.guests)
         if len(ordered) < 2:
             continue
-        values: list[tuple[float, float]] = []
-        for key in ordered:
-            of_set_ups = by_set_up(entered[key], max if all_work else statistics.fmean)
-            values += [(float(key.guests), value) for value in of_set_ups]
         base = bare.of(ordered[0])
         alone = points[base].seconds if base is not None else None
         first = points[ordered[0]].seconds
         alone_s = None if alone is None else alone.mean
-        fit = fit_line(values) if len({x for x, _ in values}) >= LEAST_NUMBERS else None
+        fit = blocks.line({key.guests: entered[key] for key in ordered}, slowest_of if all_work else mean_of)
         unit_s = alone_s if alone_s is not None else None if first is None else first.mean
-        drawn = all(blocks.drawn(entered[one], entered[other]) for one, other in pairwise(ordered))
+        absent = FEW_BLOCKS if fit is None else fit.absent
+        grown = absent if all_work or absent or fit is None else growth(fit, unit_s)
+        # That it does not grow is no finding where the link sets the time; that it does all the same, is one.
+        held = absent is None and any(held_by_link(entered[key]) for key in ordered)
+        cached = absent is None and _cached_unlike(*(entered[key] for key in ordered))
         found.append(
             GuestsCurve(
                 key=ordered[0],
                 points=tuple(points[key] for key in ordered),
                 alone_s=alone_s,
                 fit=fit,
-                word=None if all_work else growth(fit, unit_s) if drawn else NOT_DRAWN,
+                word=FROM_MEMORY if cached else HELD if held and grown not in GROWN else grown,
             )
         )
     return tuple(found)
 
 
-def growth(fit: Line | None, alone_s: float | None) -> Growth:
+def growth(fit: LineInBlocks, alone_s: float | None) -> Growth:
     """How the time of one guest's job goes with the number of guests that stand beside it: by intervals."""
-    if fit is None or fit.slope_low is None or fit.slope_high is None or not alone_s:
-        return "too few numbers of guests"
+    low, high = fit.slope.low, fit.slope.high
+    if low is None or high is None or not alone_s:
+        return fit.absent or "inconclusive"
     allowed = FLAT_RATIO * alone_s / FLAT_GUESTS
-    if -allowed <= fit.slope_low and fit.slope_high <= allowed:
+    if -allowed <= low and high <= allowed:
         return "flat"
-    if fit.slope_high < 0:
+    if high < 0:
         return "falls"
-    if fit.slope_low <= 0:
+    if low <= 0:
         return "inconclusive"
-    return "grows faster than linear" if fit.bend_low is not None and fit.bend_low > 0 else "grows"
+    bend = None if fit.bend is None else fit.bend.low
+    return "grows faster than linear" if bend is not None and bend > 0 else "grows"
 
 
 def _isolations(entered: Mapping[PointKey, Sequence[JobRecord]], blocks: Blocks[JobRecord]) -> Iterable[IsolationFound]:
@@ -273,13 +297,14 @@ def _isolation(
     def of_crew(record: JobRecord) -> str:
         return set_up_of(record)
 
-    def times(copies: Callable[[list[float]], float]) -> Effect:
+    def times(guest: int) -> Effect:
         return blocks.effect(
-            records, of_one, lambda each: copies(seconds_of(each)), lambda each: mean_of(each), within=of_crew
+            records, of_one, lambda each: statistics.fmean(of_both_guests(each)[guest]), mean_of, within=of_crew
         )
 
-    one, two = times(lambda seconds: seconds[0]), times(lambda seconds: statistics.fmean(seconds[1:]))
-    return IsolationFound(key=key, first=one, second=two, word=_isolation_word(one, two))
+    one, two = times(0), times(1)
+    word = FROM_MEMORY if _cached_unlike(records, of_one) else _isolation_word(one, two)
+    return IsolationFound(key=key, first=one, second=two, word=word)
 
 
 def _isolation_word(first: Effect, second: Effect) -> Isolation:

@@ -13,7 +13,7 @@ from labconsole.contracts.crew import StandingCrew, StandingMember
 from labconsole.contracts.experiment import Bench
 from labconsole.contracts.picture import CopyState, StepPicture
 from labconsole.engine.crew_attempt import CrewAttempt
-from labconsole.engine.crew_taking import unless_stopped
+from labconsole.engine.crew_taking import marks_kept, unless_stopped
 from labconsole.errors import MeasurementError
 from labconsole.experiments.job.disks import DiskWatch
 from labconsole.experiments.job.live import MOST_NAMED, driving_note, guests_at_work, guests_standing, live_words
@@ -31,7 +31,7 @@ from labconsole.platforms.base.marks import nonces
 from labconsole.verdict.reasons import reason
 from labconsole.verdict.timekeeper import LEAST_STEP_S, interrupted_note
 from labconsole.wire.guests import TOGETHER_S, AskGuests, GuestLine
-from labconsole.wire.marks import StartMarks, StopMarks, TimeMark
+from labconsole.wire.marks import StartMarks, TimeMark
 
 EMPTY_JOBS, MOST_EMPTY_JOBS = 10, 15
 """So many are timed, and of so many at most: one may fail as any trial may."""
@@ -202,21 +202,22 @@ class JobTaking:
             disk = None if self._disk is None else self._disk.of(guest)
             lines.append(GuestLine(guest=guest, line=guest_line(command, pairs, crew.address, disk)))
         self._bench.stage.on_mark = self._watcher(senders) if live else None
-        await crew.timekeeper.ask(StartMarks(marks=MARKS, interface=crew.stream.sink.interface, address=crew.address))
+        wanted = StartMarks(marks=MARKS, interface=crew.stream.sink.interface, address=crew.address)
         try:
-            answered = await unless_stopped(
-                self._bench.stage,
-                crew.uut.ask(
-                    AskGuests(asked=lines, until=DONE, timeout_s=limit_s, waits=WAITS),
-                    timeout_s=limit_s + TOGETHER_S + 30,
-                ),
-            )
+            async with marks_kept(crew.timekeeper, wanted) as kept:
+                answered = await unless_stopped(
+                    self._bench.stage,
+                    crew.uut.ask(
+                        AskGuests(asked=lines, until=DONE, timeout_s=limit_s, waits=WAITS),
+                        timeout_s=limit_s + TOGETHER_S + 30,
+                    ),
+                )
         finally:
             self._bench.stage.on_mark = None
             if self._shows is not None:
                 self._shows.cancel()
                 self._shows = None
-            marks = await crew.timekeeper.ask(StopMarks(marks=MARKS))
+        (marks,) = kept
         return Window(find_marks(senders, marks.marks), marks, whose, answers_of(answered, whose), answered)
 
     def _watcher(self, senders: Sequence[MarkSender]) -> Callable[[TimeMark], None]:

@@ -10,6 +10,7 @@ from labconsole.experiments.job.verdict import shown_reasons
 from labconsole.measure.recompute.discrepancy import Discrepancy, Number, against, same
 from labconsole.measure.recompute.judged_again import judged_again, limits_of
 from labconsole.model.jobs import JOBS
+from labconsole.model.plan.jobs import COPIES_OF_ONE_TWO
 from labconsole.model.record.job import CopySeen, JobRecord
 from labconsole.model.record.run import Reason
 
@@ -91,10 +92,10 @@ def _copies(record: JobRecord) -> Iterator[Discrepancy]:
     asked = record.requested
     if record.set_up is None:
         codes = {each.code for each in record.verdict.reasons}
-        if record.copies or not codes & {"guests_missing", "not_measured"}:
+        if record.copies or not codes & {"guests_missing", "not_measured", "no_memory"}:
             yield against("set_up", "is not told, and neither is why nothing was seen")
         return
-    wanted = {"one": 1, "all": asked.guests, "one-two": 3}[asked.working]
+    wanted = {"one": 1, "all": asked.guests, "one-two": sum(COPIES_OF_ONE_TWO)}[asked.working]
     if len(record.copies) != wanted:
         yield Discrepancy(where="copies", stored=len(record.copies), recomputed=wanted)
 

@@ -27,6 +27,7 @@ from labconsole.experiments.route.addresses import FIRST_SOURCE_PORT, SINK_PORT,
 from labconsole.experiments.route.loading import Loaded, RouteLoad, count, first_destination, give, nic_line
 from labconsole.experiments.route.window import Router, RouteWindow
 from labconsole.model.design_point import FCS_BYTES, PREAMBLE_AND_GAP_BYTES
+from labconsole.model.generator import generator_options
 from labconsole.model.plan.routes import BIN_S, RouteFactors, RoutePoint
 from labconsole.network.bridge import BridgeStation
 from labconsole.verdict.changes import Port
@@ -162,12 +163,13 @@ class RouteTaking:
     def _streams(self, routers: Sequence[Router]) -> list[StreamSpec]:
         point = self._point
         each_pps = None if point.target == "max" else point.target / len(routers)
-        cpus = self._bench.inventory.nodes[self._source.name].generator_cpus
+        inventory = self._bench.inventory
+        cpus, generator = inventory.nodes[self._source.name].generator_cpus, inventory.defaults.generator
         return [
             StreamSpec(
                 stream=router.name,
                 interface=self._crew.stream.source.interface,
-                generator=self._bench.inventory.defaults.generator,
+                generator=generator,
                 destination_mac=router.inbound_mac,
                 source_ip=SOURCE,
                 sink_ip=first_destination(),
@@ -178,6 +180,7 @@ class RouteTaking:
                 duration_s=self._factors.duration_s,
                 max_count=min(2 * round(self._line_pps * self._factors.duration_s), MAX_COUNT),
                 cpus=list(cpus) if cpus else None,
+                options=generator_options(generator, inventory.generators),
                 destinations=None if point.destinations == 1 else point.destinations,
             )
             for router in routers

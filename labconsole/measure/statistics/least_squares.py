@@ -36,8 +36,6 @@ class Line:
     residual_sd: float | None
     values: int
     places: int
-    bend_low: float | None = None
-    bend_high: float | None = None
     lack_of_fit_p: float | None = None
 
 
@@ -57,27 +55,7 @@ def fit_line(points: Sequence[tuple[float, float]], level: float = LEVEL) -> Lin
     slope_reach = t * residual_sd / math.sqrt(spread)
     constant_reach = t * residual_sd * math.sqrt(1 / n + middle**2 / spread)
     line = _line(constant, slope, constant_reach, slope_reach, residual_sd, n, places)
-    bend = _bend(xs, ys, level) if places > 2 and n > LEAST_VALUES else None
-    return replace(
-        line,
-        bend_low=None if bend is None else bend[0],
-        bend_high=None if bend is None else bend[1],
-        lack_of_fit_p=_lack_of_fit(points, constant, slope) if places > 2 else None,
-    )
-
-
-def _bend(xs: Sequence[float], ys: Sequence[float], level: float) -> tuple[float, float]:
-    """The interval of the quadratic term, by Student's t of n - 3 degrees."""
-    import numpy as np
-
-    powers = np.vander(np.asarray(xs, dtype=float), 3, increasing=True)
-    wanted = np.asarray(ys, dtype=float)
-    found = np.linalg.lstsq(powers, wanted, rcond=None)[0]
-    left = wanted - powers @ found
-    degrees = len(xs) - 3
-    error = math.sqrt(float(left @ left) / degrees * float(np.linalg.inv(powers.T @ powers)[2, 2]))
-    reach = student_t_quantile((1 + level) / 2, degrees) * error
-    return float(found[2]) - reach, float(found[2]) + reach
+    return replace(line, lack_of_fit_p=_lack_of_fit(points, constant, slope) if places > 2 else None)
 
 
 def _lack_of_fit(points: Sequence[tuple[float, float]], constant: float, slope: float) -> float | None:

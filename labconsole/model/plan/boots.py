@@ -22,7 +22,8 @@ Start = Literal["cold", "hot"]
 """cold: nothing of the guests' files is in the UUT's page cache; hot: all of them are."""
 
 HASH_PREFIX = "boot-"
-LONGEST_S = 600
+LONGEST_S = 1800
+"""As long as an agent waits for a guest (wire/guests.py)."""
 
 
 class BootFactors(StrictModel):

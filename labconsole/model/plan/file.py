@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, PlainValidator
 
-from labconsole.model.design_point import BACKGROUNDS, GENERATORS, MAX_DURATION_S, OBSERVE, FrameSize, TargetWish
+from labconsole.model.design_point import BACKGROUNDS, MAX_DURATION_S, OBSERVE, FrameSize, TargetWish
+from labconsole.model.generator import known_generator
 from labconsole.model.inventory import DropReasons, Name, OnOrOff
 from labconsole.model.plan.boots import BootFactors
 from labconsole.model.plan.claims import CLAIMS
@@ -28,7 +29,7 @@ MATRIX_KEYS = ("platforms", "frame_sizes", "targets", "sources", "backgrounds")
 MATRIX_NEEDS = ("platforms", "frame_sizes", "targets", "duration_s")
 NOT_OF_GUESTS = (
     "points", "frame_sizes", "targets", "sources", "backgrounds", "include", "exclude", "overrides", "search",
-    "duration_s", "generator", "observe", "warm_up", "claims", "drain_s", "drop_reasons", "packet_times",
+    "experiments", "duration_s", "generator", "observe", "warm_up", "claims", "drain_s", "drop_reasons", "packet_times",
 )  # fmt: skip
 """What a plan of guests in number does not have: no frames are forwarded."""
 
@@ -94,7 +95,7 @@ def _or_one(schema: dict[str, Any]) -> None:
 
 FileTarget = Annotated[TargetWish, PlainValidator(_target, json_schema_input_type=str)]
 Background = Annotated[str, AfterValidator(_one_of(BACKGROUNDS))]
-Generator = Annotated[str, AfterValidator(_one_of(GENERATORS))]
+Generator = Annotated[str, AfterValidator(known_generator)]
 Observe = Annotated[str, AfterValidator(_one_of(OBSERVE))]
 Claim = Annotated[str, AfterValidator(_one_of(tuple(CLAIMS)))]
 Margin = Annotated[float, PlainValidator(_margin, json_schema_input_type=str | float)]
@@ -182,6 +183,10 @@ class PlanFile(BaseModel):
                     "required": ["platforms", "frame_sizes", "search"],
                     "not": {"anyOf": [{"required": [key]} for key in ("points", "targets")]},
                 },
+                {
+                    "required": ["platforms", "frame_sizes", "experiments"],
+                    "not": {"anyOf": [{"required": [key]} for key in ("points", "targets", "search")]},
+                },
                 *map(_of_guests_schema, OF_GUESTS),
                 {
                     "required": ["points"],
@@ -223,6 +228,7 @@ class PlanFile(BaseModel):
     post: Annotated[tuple[HookCommand, ...], Field(max_length=100)] = ()
     tolerances: Tolerances = Tolerances()
     search: Search | None = None
+    experiments: dict[Name, dict[str, Any]] = Field(default_factory=dict)
     job: JobFactors | None = None
     boot: BootFactors | None = None
     flow: FlowFactors | None = None

@@ -11,16 +11,21 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
-from labconsole.model.jobs import JOBS
+from labconsole.model.jobs import JOBS, Job
 from labconsole.model.plan.crews import DIFFERENT, CrewTrial, GuestCounts, MemoryMib, PlannedCrews, different
 from labconsole.model.strict import StrictModel
 
 Working = Literal["one", "all", "one-two"]
 """one: a single guest works; all: every guest does; one-two: the first has one copy of the job, the second two."""
+
+COPIES_OF_ONE_TWO: Final = (1, 2)
+"""Of the first guest and of the second where ``working`` is one-two. They compete unlike, so that a mean over all three
+is the time of neither guest.
+"""
 
 Placing = Literal["same", "own", "any"]
 """same: all guests on one CPU of the UUT; own: one each, in turn; any: as the UUT's scheduler likes."""
@@ -98,7 +103,7 @@ class JobFactors(StrictModel):
     @field_validator("memory_mib")
     @classmethod
     def _room_for_arrays(cls, value: int | None, info: ValidationInfo) -> int | None:
-        copies = 2 if "one-two" in info.data.get("working", ()) else 1
+        copies = max(COPIES_OF_ONE_TWO) if "one-two" in info.data.get("working", ()) else 1
         for wish in info.data.get("jobs", ()) if value is not None else ():
             job = JOBS[wish.job]
             needed = copies * job.arrays * wish.asked_size
@@ -110,7 +115,11 @@ class JobFactors(StrictModel):
     def needed_disk_mib(self, wish: JobWish) -> int:
         """What a job needs of a guest's disk; 0: nothing."""
         disk = JOBS[wish.job].disk
-        return 0 if disk is None else disk.needed_mib(wish.asked_size, copies=2 if "one-two" in self.working else 1)
+        return (
+            0
+            if disk is None
+            else disk.needed_mib(wish.asked_size, copies=max(COPIES_OF_ONE_TWO) if "one-two" in self.working else 1)
+        )
 
     @property
     def crew_disk_mib(self) -> int:
@@ -164,7 +173,7 @@ class JobPoint:
         if self.working == "all":
             return tuple((guest, 1) for guest in range(self.guests))
         if self.working == "one-two":
-            return ((0, 1), (1, 1), (1, 2))
+            return tuple((guest, copy) for guest, many in enumerate(COPIES_OF_ONE_TWO) for copy in range(1, many + 1))
         return ((0, 1),)
 
 
@@ -207,17 +216,35 @@ def _told(disk_mib: int | None) -> list[int]:
     return [] if disk_mib is None else [disk_mib]
 
 
+BESIDE = {
+    "disk-read": "72ac8dd11b0d9a5c",
+    "disk-mixed": "327db31c21e3686c",
+    "tcp": "60b436c7d7a8b7ad",
+    "serve-http": "50022df9c7ddd8fc",
+    "serve-https": "4dce06a42f31cd4d",
+}
+"""Of what is run beside a job (Job.beside), a digest as it was before hashes had it in them."""
+
+
+def _beside(job: Job) -> list[str]:
+    """What is run beside a job, where that is something else than it was: older hashes stay as they are."""
+    told = hashlib.sha256(json.dumps(job.beside).encode()).hexdigest()[:16]
+    return [] if BESIDE.get(job.name) == told else job.beside
+
+
 def job_hash(factors: JobFactors, trial: JobTrial, salt: str = "") -> str:
     """Hash of what one trial measures and which one it is, for resume; ``salt`` makes one that nobody resumes.
 
     Not of the plan around it: a trial is not repeated because a platform was added.
     """
     point = trial.point
-    meaning = {
+    meaning: dict[str, Any] = {
         "version": 1,
         "point": [point.platform, point.job, point.size, JOBS[point.job].line, point.guests, point.working, point.cpu],
         "crew": [factors.cpu_shares, factors.cpu_quota_ratio, factors.memory_mib, *_told(factors.disk_mib)],
         "trial": [trial.block, trial.repetition],
         "salt": salt,
     }
+    if beside := _beside(JOBS[point.job]):
+        meaning["beside"] = beside
     return HASH_PREFIX + hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]

@@ -120,7 +120,8 @@ class BootRecord(ExperimentRecord):
 
     ``startup_s``: until the last guest's mark, ``ready_s``: until the last one's word; None: one did not come.
     ``sd_s``: between the guests' marks. ``mark_zero_ns``: the first start command, by the timekeeper's wall clock,
-    known to ``clock_error_s``. ``files`` None: the platform names none, so nothing is said of the page cache.
+    known to ``clock_error_s``; ``clock_error_allowed_s``: beyond which that is a doubt, None: it was not judged.
+    ``files`` None: the platform names none, so nothing is said of the page cache.
     """
 
     boot_id: str
@@ -138,6 +139,7 @@ class BootRecord(ExperimentRecord):
     clocks: ClocksRelated | None
     mark_zero_ns: Ns | None
     clock_error_s: Seconds | None
+    clock_error_allowed_s: Seconds | None = None
     guests: tuple[GuestBooted, ...]
     startup_s: Seconds | None
     ready_s: Seconds | None

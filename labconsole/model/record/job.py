@@ -108,7 +108,8 @@ class JobRecord(ExperimentRecord):
     ``start_skew_s``: between the first and the last start mark. ``swapped_pages``: that the UUT moved in or out of swap
     meanwhile, None: not known. ``disk`` None: the job has nothing to do with disks. ``set_up`` None: its guests did not
     come, or no attempt told of a copy: there are none, and the verdict says why.
-    ``client``: what the timekeeper asked for the job with, where it did.
+    ``client``: what the timekeeper asked for the job with, where it did. ``link_speed_bps``: of a job that sends, of
+    the slowest link between guests and timekeeper; None: it does not, or it is not known.
     """
 
     job_id: str
@@ -131,6 +132,7 @@ class JobRecord(ExperimentRecord):
     start_skew_s: Seconds | None
     swapped_pages: int | None
     disk: DiskSeen | None = None
+    link_speed_bps: Annotated[int, Field(ge=1, lt=2**63)] | None = None
     in_force: InForce | None = None
     verdict: Verdict
     attestation: Environment

@@ -10,7 +10,7 @@ import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from labconsole.contracts.crew import HypervisorWord
 from labconsole.contracts.driver import Attestation, Capabilities, DriverInfo
@@ -18,7 +18,7 @@ from labconsole.errors import ConfigError
 from labconsole.network.control_groups import Limits
 from labconsole.platforms.base.guest import GuestNic, HypervisorGuest, Pinning, Settings, UnknownGuest, listed
 from labconsole.platforms.base.options import GUEST_PLACE, ManagedOptions, read_options
-from labconsole.platforms.base.shell import Answer, Shell
+from labconsole.platforms.base.shell import Answer, RecordingShell, Shell
 
 _FED = (
     "for loop; do :; done; exec 3>&2 2>/dev/null; "
@@ -28,6 +28,14 @@ _FED = (
 """Gives the shell at the other end its loop as the first line of its input: what leads there may be ``ssh``, which
 makes one line for a shell of the words it is given, or may take each as it is. Who feeds it ends with it: a way in that
 does not lead inside yet has to end, to be tried again."""
+
+
+class StopWords(NamedTuple):
+    """Commands by which a keeper stops a guest; ``runs``: Hypervisor.runs_words()."""
+
+    ask: Sequence[str]
+    kill: Sequence[str]
+    runs: Sequence[str] | None = None
 
 
 class Hypervisor(ABC):
@@ -131,6 +139,21 @@ class Hypervisor(ABC):
     @abstractmethod
     async def kill(self, shell: Shell, name: str) -> Answer:
         """Take its power away."""
+
+    def runs_words(self, name: str) -> Sequence[str] | None:
+        """A command that prints the same from a guest's start to its end, and something else afterwards; None: there is
+        none, or what asks it to stop waits for that.
+        """
+        return None
+
+    async def stop_words(self, shell: Shell, name: str) -> StopWords:
+        """What ask_to_stop() and kill() run, for a keeper that has nobody to ask: each one command, known before the
+        guest is started.
+        """
+        asking, killing = RecordingShell(self.name), RecordingShell(self.name)
+        asking.record(self.ask_to_stop(asking, name))
+        killing.record(self.kill(killing, name))
+        return StopWords(asking.argvs[0], killing.argvs[0], self.runs_words(name))
 
     @abstractmethod
     async def nics(self, shell: Shell, name: str) -> Sequence[GuestNic]:

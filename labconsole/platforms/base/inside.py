@@ -11,7 +11,8 @@ import asyncio
 import re
 import secrets
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from labconsole.contracts.driver import Ask, SecondGuest
 from labconsole.contracts.ports import AgentLink
@@ -44,6 +45,16 @@ LOOP = (
 """Both marks quoted apart: a console may echo what it is given while nobody reads it yet. Descriptor 3 is the console,
 for a line that waits for another (at_once)."""
 
+NO_BUSYBOX = "no_busybox"
+"""The code of a guest that has none: it can send no mark."""
+
+LACKS = "LABCONSOLE-NO-BUSYBOX"
+"""What such a guest says instead of being up."""
+
+WITH_BUSYBOX = f"command -v busybox >/dev/null || {{ echo {LACKS[:10]}''{LACKS[10:]}; exit 1; }}"
+CREW_LOOP = f"{WITH_BUSYBOX}; {LOOP}"
+"""The loop of a guest that sends marks."""
+
 WAITS = "LABCONSOLE-WAITS"
 """What a guest prints that has read its line, and begins once it is given another."""
 
@@ -74,7 +85,8 @@ async def start_all(
     async def start(name: str, argv: Sequence[str]) -> GuestStarted:
         namespace = name if namespaced else None
         wish = StartGuest(guest=name, argv=list(argv), ready=READY, timeout_s=timeout_s, namespace=namespace)
-        return await uut.ask(wish, timeout_s=timeout_s + 10)
+        with _told_of_busybox(name):
+            return await uut.ask(wish, timeout_s=timeout_s + 10)
 
     # All are waited for: one that is still being started could not be ended.
     starting = asyncio.gather(*(start(name, argv) for name, argv in argvs.items()), return_exceptions=True)
@@ -93,16 +105,32 @@ async def start_all(
     return started
 
 
-async def open_shell(uut: AgentLink, name: str, argv: Sequence[str], *, namespace: str = "") -> Ask:
+@contextmanager
+def _told_of_busybox(name: str) -> Iterator[None]:
+    """A guest that has no busybox is told of as such, and not by what became of its shell."""
+    try:
+        yield
+    except AgentError as exc:
+        if LACKS not in exc.message:
+            raise
+        why = f"guest {name} has no busybox, by which it sends its marks (Debian: busybox-static)"
+        raise AgentError(exc.node, why, code=NO_BUSYBOX) from exc
+
+
+async def open_shell(
+    uut: AgentLink, name: str, argv: Sequence[str], *, namespace: str = "", loop: str = LOOP, own_session: bool = True
+) -> Ask:
     """Start the shell that ``argv`` leads to (``lxc-attach -n X --``; empty: the UUT's own), under ``name``.
 
-    ``namespace``: one that the agent made, which it runs in. It ends with the agent, or by ``close_shell``. Raises
-    NodeError.
+    ``namespace``: one that the agent made, which it runs in; not ``own_session``: all such are one session, the
+    agent's. It ends with the agent, or by ``close_shell``. Raises NodeError.
     """
     start = StartGuest(
-        guest=name, argv=[*argv, "sh", "-c", LOOP], ready=READY, timeout_s=OPEN_S, namespace=namespace or None
-    )
-    await uut.ask(start, timeout_s=OPEN_S + 10)
+        guest=name, argv=[*argv, "sh", "-c", loop], ready=READY, timeout_s=OPEN_S, namespace=namespace or None,
+        own_session=None if own_session else False,
+    )  # fmt: skip
+    with _told_of_busybox(name):
+        await uut.ask(start, timeout_s=OPEN_S + 10)
     return ask_on_console(name)
 
 

@@ -15,6 +15,7 @@ from labconsole.errors import NodeError, NodeLost
 from labconsole.platforms.base.guest import HypervisorGuest, Pinning, State, UnknownGuest, listed, same_cpus
 from labconsole.platforms.base.hypervisor import Hypervisor
 from labconsole.platforms.base.shell import Answer, Shell
+from labconsole.wire.guests import MAX_WAIT_S, PromiseStop, StopKept
 
 POLL_S = 0.5
 KILL_S = 60.0
@@ -65,16 +66,31 @@ class Lifecycle(Hypervisor):
 
     async def begin(self, shell: Shell, name: str) -> Answer:
         """Start it. Returns what was said, as nothing is believed yet."""
-        # Ours from here on, however it ends: what started only half is stopped again.
+        # Ours from here on, however it ends: what started only half is stopped again, also by nobody but the keeper.
+        await self._promise_stop(shell, name)
         self._started.append(name)
         answer = await self.start(shell, name)
         if _ALREADY.search(answer.text):
             self._started.remove(name)
+            await shell.uut.ask(StopKept(guest=name))
             raise shell.error(
                 f"guest {name} was listed as stopped, but `{answer.command}` says: {answer.said}. Somebody else "
                 "started it, or it runs in another network namespace or for another user"
             )
         return answer
+
+    async def _promise_stop(self, shell: Shell, name: str) -> None:
+        words = await self.stop_words(shell, name)
+        graceful_s = self.options.graceful_s
+        await shell.uut.ask(
+            PromiseStop(
+                guest=name,
+                ask=shell.sent(words.ask) if graceful_s > 0 else None,
+                kill=shell.sent(words.kill),
+                limit_s=min(MAX_WAIT_S, max(1.0, graceful_s)),
+                runs=None if words.runs is None else shell.sent(words.runs),
+            )
+        )
 
     async def put_back(self, shell: Shell) -> list[NodeError]:
         """Put pinning back and stop what we started. Every guest is tried; what failed is returned.
@@ -97,6 +113,7 @@ class Lifecycle(Hypervisor):
         while self._started:
             try:
                 await self._bring_down(shell, self._started[-1])
+                await shell.uut.ask(StopKept(guest=self._started[-1]))
             except NodeLost as exc:
                 return [*failures, exc]
             except NodeError as exc:

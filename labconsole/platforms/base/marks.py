@@ -6,7 +6,7 @@ import secrets
 
 from labconsole.contracts.crew import BootMark
 from labconsole.measure.outside_clock import Nonce
-from labconsole.platforms.base.inside import LOOP
+from labconsole.platforms.base.inside import CREW_LOOP, LOOP, WITH_BUSYBOX
 
 LEAST_PAYLOAD_BYTES, MOST_PAYLOAD_BYTES = 64, 1400
 
@@ -20,9 +20,10 @@ def nonces(count: int) -> list[Nonce]:
     return list(found)
 
 
+SEEK_STEP_S = 0.02
 SEEK = (
-    "for each in /proc/sys/net/ipv4/neigh/*; do echo 20 >$each/retrans_time_ms; echo 50 >$each/mcast_solicit; done "
-    "2>/dev/null"
+    f"for each in /proc/sys/net/ipv4/neigh/*; do echo {SEEK_STEP_S * 1000:.0f} >$each/retrans_time_ms; "
+    "echo 50 >$each/mcast_solicit; done 2>/dev/null"
 )
 """Before a mark that is the first packet of all: a bridge takes none before it has seen that the guest's NIC is up, and
 who asked for an address in vain would ask again after a second."""
@@ -35,7 +36,7 @@ def mark_line(nonce: Nonce, timekeeper: str) -> str:
 
 def marked_loop(mark: BootMark | None) -> str:
     """The loop that a guest's shell runs (inside.py), after its mark if it is to send one."""
-    return LOOP if mark is None else f"{SEEK}; {mark_line(mark.nonce, mark.address)}; {LOOP}"
+    return CREW_LOOP if mark is None else f"{WITH_BUSYBOX}; {SEEK}; {mark_line(mark.nonce, mark.address)}; {LOOP}"
 
 
 def installed_loop(mark: BootMark, mac: str, address: str) -> str:
@@ -45,6 +46,7 @@ def installed_loop(mark: BootMark, mac: str, address: str) -> str:
     """
     nic = f"nic=$(ip -o link | while read -r n i r; do case $r in (*'ether {mac} '*) echo ${{i%%[@:]*}};; esac; done)"
     return (
+        f"{WITH_BUSYBOX}; "
         f'until {nic}; test "$nic"; do test "$t" || echo there is no NIC {mac}; t=1; busybox sleep 0.1; done; '
         f"ip address add {address} dev $nic 2>/dev/null; ip link set $nic up; {SEEK}; t=0; "
         f"while t=$((t + 1)); ! {mark_line(mark.nonce, mark.address)}; do while :; do "

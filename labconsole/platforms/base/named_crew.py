@@ -22,12 +22,12 @@ from labconsole.network.change import NetworkChange
 from labconsole.platforms.base.crew import BRIDGE
 from labconsole.platforms.base.forwarding import restored_on_failure, shell_lines
 from labconsole.platforms.base.guest import GuestNic, State, as_interface, listed
-from labconsole.platforms.base.inside import LOOP, OPEN_S, ask_on_console, close_shell, guest_state, start_all
+from labconsole.platforms.base.inside import CREW_LOOP, OPEN_S, ask_on_console, close_shell, guest_state, start_all
 from labconsole.platforms.base.lifecycle import POLL_S
 from labconsole.platforms.base.named_starts import Named, NamedStarts, Stood, all_of
 from labconsole.platforms.base.options import GUEST_PLACE
 from labconsole.platforms.base.shell import RecordingShell, Shell
-from labconsole.wire.guests import GuestStarted
+from labconsole.wire.guests import MAX_WAIT_S, GuestStarted
 from labconsole.wire.session import Ping
 
 SETTLED_TRIES = 5
@@ -281,8 +281,8 @@ class NamedCrew(NamedStarts):
         self._shells.append(name)
         while True:
             try:
-                limit_s = max(1.0, deadline - self.now())
-                started = await start_all(shell.uut, {name: [*lead, "sh", "-c", LOOP]}, timeout_s=limit_s)
+                limit_s = min(MAX_WAIT_S, max(1.0, deadline - self.now()))
+                started = await start_all(shell.uut, {name: [*lead, "sh", "-c", CREW_LOOP]}, timeout_s=limit_s)
                 break
             except AgentError as exc:
                 if exc.code != "guest_ended" or each.guest not in self._started or self.now() >= deadline:

@@ -147,8 +147,10 @@ class RecordingShell(Shell):
     def __init__(self, platform: str, ssh: str | None = None) -> None:
         super().__init__(cast("AgentLink", _Nowhere()), platform, ssh)
         self.lines: list[str] = []
+        self.argvs: list[tuple[str, ...]] = []
 
     async def run(self, argv: Sequence[str], *, limit_s: float = LIMIT_S) -> Answer:
+        self.argvs.append(tuple(argv))
         self.lines.append(shlex.join(self.sent(argv)))
         return Answer(tuple(argv), 0, "", "")
 

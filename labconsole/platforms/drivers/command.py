@@ -213,6 +213,9 @@ class CommandDriver(ManagedDriver):
     async def start(self, shell: Shell, name: str) -> Answer:
         return await shell.run(self._filled(self.options.start, name), limit_s=self.options.start_s)
 
+    def runs_words(self, name: str) -> Sequence[str]:
+        return self._filled(self.options.state.argv, name)
+
     async def ask_to_stop(self, shell: Shell, name: str) -> Answer:
         if self.options.stop is None:
             return await self.kill(shell, name)

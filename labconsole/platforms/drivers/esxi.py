@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from labconsole.contracts.driver import Attestation, Capabilities, DriverInfo
 from labconsole.platforms.base.guest import GuestNic, HypervisorGuest, State
+from labconsole.platforms.base.hypervisor import StopWords
 from labconsole.platforms.base.managed import ManagedDriver
 from labconsole.platforms.base.options import ManagedOptions, mac_address
 from labconsole.platforms.base.shell import Answer, Shell
@@ -135,6 +136,15 @@ class EsxiDriver(ManagedDriver):
 
     async def kill(self, shell: Shell, name: str) -> Answer:
         return await self._tell(shell, name, "power.off")
+
+    async def stop_words(self, shell: Shell, name: str) -> StopWords:
+        vmid, _ = await self._one(shell, name)
+        asked = f"! vim-cmd vmsvc/power.shutdown {vmid} 2>&1 | grep -q -e fault -e failed"
+        runs = f"vim-cmd vmsvc/get.runtime {vmid} | grep -e powerState -e bootTime"
+        lead = ["env", PATH]
+        return StopWords(
+            [*lead, "sh", "-c", asked], [*lead, "vim-cmd", "vmsvc/power.off", vmid], [*lead, "sh", "-c", runs]
+        )
 
     def refused(self, answer: Answer) -> bool:
         return super().refused(answer) or fault(answer) is not None or "failed" in answer.text

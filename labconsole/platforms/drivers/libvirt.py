@@ -166,6 +166,9 @@ class LibvirtDriver(ManagedDriver):
     async def start(self, shell: Shell, name: str) -> Answer:
         return await shell.run(self.virsh("start", name), limit_s=self.options.start_s)
 
+    def runs_words(self, name: str) -> Sequence[str]:
+        return self.virsh("domid", name)
+
     async def ask_to_stop(self, shell: Shell, name: str) -> Answer:
         return await shell.run(self.virsh("shutdown", name))
 

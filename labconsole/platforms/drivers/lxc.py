@@ -130,6 +130,9 @@ class LxcDriver(LxcCrew, ManagedDriver):
     async def start(self, shell: Shell, name: str) -> Answer:
         return await shell.run(self.tool("lxc-start", "-n", name, "-d"), limit_s=self.options.start_s)
 
+    def runs_words(self, name: str) -> Sequence[str]:
+        return self.tool("lxc-info", "-n", name, "-pH")
+
     async def ask_to_stop(self, shell: Shell, name: str) -> Answer:
         return await shell.run(self.tool("lxc-stop", "-n", name, "--nokill", "-W"))
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from labconsole.contracts.crew import Crew, CrewMember, CrewOffer, CrewWanted, StandingMember
+from labconsole.contracts.crew import Crew, CrewOffer, CrewWanted, StandingMember
 from labconsole.contracts.driver import (
     Attestation,
     DriverInfo,
@@ -36,7 +36,7 @@ from labconsole.platforms.base.forwarding import (
     shell_lines,
     undo,
 )
-from labconsole.platforms.base.inside import allowed_cpus, close_shell, open_shell, shell_as_guest
+from labconsole.platforms.base.inside import CREW_LOOP, allowed_cpus, close_shell, open_shell, pinned_to, shell_as_guest
 from labconsole.platforms.base.options import DISK_PLACE, USUAL_DISK_PLACE, Cpus, DiskPlace, read_options
 from labconsole.wire.guests import GuestStatus
 from labconsole.wire.links import ReadLinks
@@ -154,25 +154,25 @@ class RawDriver:
 
     def crew_commands(self, wanted: CrewWanted) -> list[str]:
         """What prepare_crew() does on the UUT, as lines of a shell."""
-        shells = [shlex.join([*self._lead(member), "sh"]) for member in wanted.members]
+        shells = [shlex.join([*pinned_to(member.cpus), "sh"]) for member in wanted.members]
         disks = CrewDisks(self.options.guest_disk, wanted.members, files=False, name="labconsole-disks-00000000")
         return [*disks.commands(), *shell_lines(self._crew_changes(wanted)), *shells]
-
-    def _lead(self, member: CrewMember) -> list[str]:
-        return [] if member.cpus is None else ["taskset", "-c", member.cpus]
 
     async def check_node(self, uut: AgentLink) -> None:
         """Processes depend on nothing."""
 
     async def prepare_crew(self, uut: AgentLink, wanted: CrewWanted) -> Crew:
-        """A shell of its own for each, in a session of its own, with the address of the UUT's NIC."""
+        """A shell for each, all in one session as one user's processes are, with the address of the UUT's NIC."""
         started_ns = (await uut.ask(Ping())).monotonic_ns
         disks = CrewDisks(self.options.guest_disk, wanted.members, files=False)
         below = await disks.below(uut, "raw")
         async with restored_on_failure(self.restore, uut):
             await apply(uut, TOKEN, [*disks.changes(), *self._crew_changes(wanted)])
             self._crew = [member.name for member in wanted.members]
-            asks = [await open_shell(uut, member.name, self._lead(member)) for member in wanted.members]
+            asks = [
+                await open_shell(uut, member.name, pinned_to(member.cpus), loop=CREW_LOOP, own_session=False)
+                for member in wanted.members
+            ]
             macs = {link.name: link.mac for link in (await uut.ask(ReadLinks())).links if not link.namespace}
             pids = [(await uut.ask(GuestStatus(guest=member.name))).pid for member in wanted.members]
             address, mac = wanted.members[0].address, macs.get(wanted.port)

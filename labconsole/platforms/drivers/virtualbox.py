@@ -7,6 +7,7 @@ there. Machines belong to the user who made them: the agent must run as that one
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 
 from labconsole.contracts.driver import Attestation, Capabilities, DriverInfo
@@ -105,6 +106,9 @@ class VirtualBoxDriver(ManagedDriver):
         return await shell.run(
             [*alone, "VBoxManage", "startvm", name, "--type", "headless"], limit_s=self.options.start_s
         )
+
+    def runs_words(self, name: str) -> Sequence[str]:
+        return ["sh", "-c", f"VBoxManage showvminfo {shlex.quote(name)} --machinereadable | grep ^VMState"]
 
     async def ask_to_stop(self, shell: Shell, name: str) -> Answer:
         return await shell.run(["VBoxManage", "controlvm", name, "acpipowerbutton"])

@@ -16,6 +16,7 @@ from labconsole.network.change import NetworkChange
 from labconsole.platforms.base.forwarding import read_state, route_changes
 from labconsole.platforms.base.guest import GuestNic, HypervisorGuest, State, Wires
 from labconsole.platforms.base.guest_streams import Streams, wirings_of
+from labconsole.platforms.base.hypervisor import StopWords
 from labconsole.platforms.base.managed import ManagedDriver
 from labconsole.platforms.base.options import ManagedOptions
 from labconsole.platforms.base.shell import Answer, Shell
@@ -105,6 +106,11 @@ class VserverDriver(ManagedDriver):
     async def kill(self, shell: Shell, name: str) -> Answer:
         guest = await self.state(shell, name)
         return await shell.run(["vkill", "--xid", guest.ident, "-s", "9"])
+
+    async def stop_words(self, shell: Shell, name: str) -> StopWords:
+        """By which number it would be killed is not known before it runs; to be stopped ends with that, too."""
+        stop = ["vserver", name, "stop"]
+        return StopWords(stop, stop)
 
     async def nics(self, shell: Shell, name: str) -> Sequence[GuestNic]:
         return ()

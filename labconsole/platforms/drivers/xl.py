@@ -164,6 +164,9 @@ class XlDriver(ManagedDriver):
         # Whatever the file calls it, the guest that is created is the planned one: else another one would be left over.
         return await shell.run(["xl", "create", file, f'name="{name}"'], limit_s=self.options.start_s)
 
+    def runs_words(self, name: str) -> Sequence[str]:
+        return ["xl", "domid", name]
+
     async def ask_to_stop(self, shell: Shell, name: str) -> Answer:
         return await shell.run(["xl", "shutdown", name])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.strip import Strip
 
 from labconsole.contracts.report import Figure
-from labconsole.report.panels import glyph, labels_of, panel_heading, panel_rows
+from labconsole.report.panels import glyph, labels_of, marked, panel_heading, panel_rows
 from labconsole.text.cells import safe
 from labconsole.tui.parts.lines import Span, Tones
 
@@ -73,4 +73,7 @@ def _legend(figure: Figure, labels: list[str], width: int, most_rows: int) -> li
             used = 2
         rows[-1] += [(words, curve_tone(number)), ("   ", "")]
         used += len(words) + 3
+    others = marked(figure)
+    if others and used + len(others) <= width:
+        rows[-1].append((others, "muted"))
     return rows

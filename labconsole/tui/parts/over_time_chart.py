@@ -13,7 +13,7 @@ from labconsole.tui.parts.lines import Span, Tones, entitle
 
 MIN_INTERVAL_S = 0.25
 LEAST_CELLS, LEAST_ROWS = 24, 7
-NAME_CELLS = 12
+NAME_CELLS, WORDS_CELLS = 12, 40
 
 
 class OverTimeChart(Tones):
@@ -66,17 +66,23 @@ def _rows(shown: OverTime, width: int, height: int) -> list[list[Span]]:
         [CurvePointMark(second, value) for second, value in zip(curve.seconds, curve.values, strict=True)]
         for curve in shown.curves
     ]
-    axes = CurveAxes(x_words=lambda second: f"{second:g} s", y_words=lambda value: f"{value:g}")
+    axes = CurveAxes(
+        x_words=lambda second: f"{second:g} s",
+        y_words=lambda value: f"{value:g}",
+        moments=[(second, safe(what, WORDS_CELLS)) for second, what in shown.moments],
+        levels=[value for value, _ in shown.levels],
+    )
     rows = draw_curves(curves, axes, width, height - 1)
     return [heading, *([(text, "muted" if n is None else curve_tone(n)) for text, n in row] for row in rows)]
 
 
 def _legend(shown: OverTime, width: int) -> list[Span]:
-    """Each curve's glyph with its name, then what happened when; what has no room is counted."""
+    """Each curve's glyph with its name, then lines across and what happened when; what has no room is counted."""
     spans: list[Span] = []
     words = [(f"{marker(place)} {safe(curve.name, NAME_CELLS)}", curve_tone(place)) for place, curve in
              enumerate(shown.curves)]  # fmt: skip
-    words += [(f"at {second:g} s {safe(what, 40)}", "muted") for second, what in shown.moments]
+    words += [(f"┄ {safe(what, WORDS_CELLS)}", "muted") for _, what in shown.levels]
+    words += [(f"at {second:g} s {safe(what, WORDS_CELLS)}", "muted") for second, what in shown.moments]
     room = width - 2
     for place, (text, tone) in enumerate(words):
         left = len(words) - place

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
@@ -27,10 +26,11 @@ from labconsole.tui.parts import new_file
 from labconsole.tui.parts.action import Action, HasActions
 from labconsole.tui.parts.figure_chart import FigureChart
 from labconsole.tui.parts.key_bar import KeyBar
-from labconsole.tui.parts.lines import Lines, Span, entitle
+from labconsole.tui.parts.lines import Span, entitle
 from labconsole.tui.parts.quick_filter import QuickFilter
 from labconsole.tui.parts.screen import Application
 from labconsole.tui.parts.table import Column, LineTable
+from labconsole.tui.parts.told import ToldLines
 
 _log = logging.getLogger("labconsole.tui")
 
@@ -122,22 +122,6 @@ class _StoredTable(LineTable):
         return safe(self.records[key].plan.name or "", width), "muted"
 
 
-class _StoredWords(Lines):
-    """Lines as they are, those too long for the room going on beneath."""
-
-    def __init__(self) -> None:
-        super().__init__(id="stored-told")
-        self.told: list[str] = []
-
-    def lines(self, width: int) -> list[list[Span]]:
-        room = max(8, width - 1)
-        return [
-            [(safe(row, room), "")]
-            for line in self.told
-            for row in textwrap.wrap(line, room, subsequent_indent="  ", break_on_hyphens=False) or [""]
-        ]
-
-
 class StoredTrials(HasActions, ModalScreen[None]):
     """The list, and beneath it the trial under the cursor or what all in the list come to."""
 
@@ -183,7 +167,7 @@ class StoredTrials(HasActions, ModalScreen[None]):
         with Container(id="stored-box"):
             yield _StoredTable()
             with VerticalScroll(id="stored-scroll", can_focus=True):
-                yield _StoredWords()
+                yield ToldLines(id="stored-told")
             yield FigureChart(id="stored-chart")
             yield QuickFilter()
             yield KeyBar()
@@ -243,10 +227,7 @@ class StoredTrials(HasActions, ModalScreen[None]):
             self._say(kind.lines(table.records[table.cursor_key]) if table.cursor_key in table.records else [])
 
     def _say(self, told: list[str]) -> None:
-        words = self.query_one(_StoredWords)
-        words.told = told
-        words.paint()
-        words.refresh(layout=True)
+        self.query_one(ToldLines).say(told)
 
     def _show_figure(self, chart: FigureChart) -> None:
         kind, panels = self._kind, self._panels
@@ -330,7 +311,7 @@ class StoredTrials(HasActions, ModalScreen[None]):
 
     def action_copy(self) -> None:
         if self._sums:
-            self._copy("\n".join(self.query_one(_StoredWords).told), "the summary")
+            self._copy("\n".join(self.query_one(ToldLines).told), "the summary")
         elif self._chosen is not None:
             self._copy(self._kind.id_of(self._chosen), "the id")
 

@@ -24,7 +24,7 @@ from tables import NO, YES, Deadline, RowMaker, Table, measure, take
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
 from support.changed_starts import FILL, MIB, TOUCH, TOUCHED_BYTES, with_start
-from support.disk_throttle import BYTES_PER_S, hold_back, limit_of, throttled
+from support.disk_throttle import BYTES_PER_S, hold_back, limit_of, node_throttled, throttled
 from support.live_lab import COMMAND, lab_state, wait_until
 
 PLATFORMS = ("lxc", "uml", "qemu-virtio")
@@ -40,6 +40,12 @@ PAIRS = 3
 """Of a job alone and one on a part of a processor, next to each other, of whose ratios a row takes the median: where the
 machine is itself a guest, single ones were up to 15 % off, either way."""
 
+AT_WORK = {20: "1500", 100: "1000"}
+"""Guests that all use the processor, and digits of the square root of 2 that each finds."""
+
+OWN_S = 2.0
+"""What a trial of 20 guests may take beside their boot and their work."""
+
 SLOWED = 6
 """An instruction takes 2^6 ns of the guest's time, which is not how long it takes."""
 
@@ -52,6 +58,7 @@ TRIAL_S = 900.0
 
 START_S, START_ERROR_S = 2.0, {"lxc": 0.1, "uml": 0.3, "qemu-virtio": 0.3}
 START_TIMES = {"lxc": 3, "uml": 5, "qemu-virtio": 5}
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 LARGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 GUEST_MIB = 256
 """Of each guest that fills all of it."""
@@ -59,6 +66,10 @@ GUEST_MIB = 256
 MEMORY_TIMES = 3
 """Trials of either size, of which a row takes the least: one kernel of User-mode Linux in six touches a block of 4 MiB that
 the others leave alone, never one less."""
+
+COLD_BYTES, COLD_TIMES = {"uml": 24 * MIB, "qemu-virtio": 64 * MIB}, 3
+COLD_RATIO = 0.1
+"""How far a cold start's reading may be from what its bytes take."""
 
 READ_MIB = 64
 READ_RATIO = 0.05
@@ -113,18 +124,20 @@ def known_times(deadline: Deadline) -> Table:
     table.summary = (
         "By the clock outside. The parts of a processor are control groups', which labconsole sets; what a job takes with "
         f"a part of one follows by hand. Those of a quota are the median of {PAIRS} pairs with the job alone, all other rows "
-        "one trial."
+        "one trial. Of guests that all use the processor each has its part of all that there are; *beside boot and work* is what "
+        "is left of a trial without its longest job."
     )
     rows: list[tuple[str, RowMaker]] = [
         *((platform, _waits) for platform in PLATFORMS),
         *((platform, _quota) for platform in PLATFORMS),
         *((platform, _weights) for platform in PLATFORMS),
         *((platform, _isolation) for platform in ("raw", *PLATFORMS)),
+        ("container", _at_work),
         ("qemu-icount", _wrong_clock),
         *((platform, _lost_mark) for platform in PLATFORMS),
     ]
     try:
-        with _testbed("j", ("raw", *PLATFORMS)) as (name, hosts):
+        with _testbed("j", ("raw", "container", *PLATFORMS)) as (name, hosts):
             measure(table, deadline, rows, name, hosts)
     except Exception as exc:
         table.not_done("jobs in guests", exc)
@@ -162,8 +175,9 @@ def _weights(table: Table, platform: str, _: str, hosts: Path) -> None:
 
 
 def _isolation(table: Table, platform: str, _: str, hosts: Path) -> None:
-    """Two sessions of the bare host are shared between as two guests are: Linux groups the processes of each."""
-    _one_and_two(table, platform, hosts, "equal weights", (2.0, 3.0))
+    """The bare host's processor is shared between processes of one user (Quétier et al., 3.1.3), others between guests."""
+    known = (3.0, 3.0) if platform == "raw" else (2.0, 3.0)
+    _one_and_two(table, platform, hosts, "between processes" if platform == "raw" else "equal weights", known)
 
 
 def _one_and_two(table: Table, platform: str, hosts: Path, what: str, known: tuple[float, float], *words: str) -> None:
@@ -176,6 +190,33 @@ def _one_and_two(table: Table, platform: str, hosts: Path, what: str, known: tup
         ("two copies", known[1], sum(second_s) / len(second_s) / alone_s),
     ):
         _row(table, platform, f"{what}, guest with {copies}", times, ratio, SHARE_RATIO * times, "times alone")
+
+
+def _at_work(table: Table, platform: str, _: str, hosts: Path) -> None:
+    """Many guests on few processors: all get their part, and the console needs little for itself."""
+    processors = len(os.sched_getaffinity(0))
+    for guests, digits in AT_WORK.items():
+        size = ("--jobs", "cpu-sqrt2", "--size", digits, "--cpu", "own", "--guests", str(guests))
+        jobs = _taken(hosts, platform, *size, "--working", "one,all")
+        of = {job["requested"]["working"]: job for job in jobs}
+        (alone_s,), times_s = _seconds(of["one"]), _seconds(of["all"])
+        known = guests / processors
+        ratio = sum(times_s) / len(times_s) / alone_s
+        words = f"{guests} guests at work on {processors} processors"
+        _row(table, platform, words, known, ratio, SHARE_RATIO * known, "times alone")
+        if guests == min(AT_WORK):
+            own_s = max(map(_own_s, jobs))
+            table.add(
+                platform, f"{guests} guests, beside boot and work", f"at most {OWN_S:g} s", f"{own_s:.3f} s", "",
+                YES if own_s <= OWN_S else NO, failure=None if own_s <= OWN_S else f"took {own_s:.3f} s",
+            )  # fmt: skip
+
+
+def _own_s(job: Job) -> float:
+    """Of a trial in guests that stand, what is not its longest copy."""
+    begun, ended = (datetime.datetime.fromisoformat(job[key]).timestamp() for key in ("started_at", "finished_at"))
+    longest_s: float = max(copy["outside_s"] for copy in job["copies"])
+    return ended - begun - longest_s
 
 
 def _wrong_clock(table: Table, platform: str, _: str, hosts: Path) -> None:
@@ -298,7 +339,8 @@ def starts_and_disks(deadline: Deadline) -> Table:
     table.summary = (
         f"Guests that sleep for {START_S:g} s in their start, the shortest of {min(START_TIMES.values())} or {max(START_TIMES.values())} starts, taken in turns, against that of guests "
         f"that do not; what is held at least in {MEMORY_TIMES} trials with guests that fill {TOUCHED_BYTES // MIB} MiB (User-mode Linux and QEMU: that fill all of their memory, of which one trial gives them 64 MiB more than the other, on a host without transparent large pages); {READ_MIB} MiB read past every cache of a device that "
-        f"the kernel holds to {BYTES_PER_S / 1e6:g} MB/s (for User-mode Linux its host reads ahead: how much of that the job waits for is not known)."
+        f"the kernel holds to {BYTES_PER_S / 1e6:g} MB/s (for User-mode Linux its host reads ahead: how much of that the job waits for is not known); cold starts against hot ones of machines with {COLD_BYTES['uml'] // MIB} and {COLD_BYTES['qemu-virtio'] // MIB} MiB more to load, "
+        f"all of which they read from such a device (of their kernel they read what they need: between nothing and all)."
     )
     try:
         with _testbed("s", ("raw", *PLATFORMS), jobs=True) as (name, hosts):
@@ -306,6 +348,7 @@ def starts_and_disks(deadline: Deadline) -> Table:
                 *((platform, _wait_in_start) for platform in START_ERROR_S),
                 *((platform, _touched) for platform in PLATFORMS),
                 *((platform, _throttled) for platform in PLATFORMS),
+                *((platform, _cold) for platform in COLD_BYTES),
             ]
             known = lab.status(name)
             assert known is not None
@@ -329,10 +372,10 @@ class Starts:
     directory: Path
 
     @contextmanager
-    def changed(self, platform: str, line: str) -> Iterator[Path]:
-        """The inventory with guests that do something more in their start."""
+    def changed(self, platform: str, line: str, more_bytes: int = 0) -> Iterator[Path]:
+        """The inventory with guests that do or have something more in their start."""
         with tempfile.TemporaryDirectory(dir=self.directory) as directory:
-            yield with_start(self.hosts, Path(directory), platform, line)
+            yield with_start(self.hosts, Path(directory), platform, line, more_bytes)
 
     def taken(self, hosts: Path, platform: str, *words: str) -> list[Job]:
         """What the command says of each start. Raises RuntimeError when it fails."""
@@ -435,3 +478,20 @@ def _throttled(table: Table, platform: str, starts: Starts) -> None:
     known_s = (least_s + most_s) / 2
     allowed_s = (most_s - least_s) / 2 + READ_RATIO * most_s
     _row(table, platform, f"{READ_MIB} MiB read", known_s, _seconds(job)[0], allowed_s, "s")
+
+
+def _cold(table: Table, platform: str, starts: Starts) -> None:
+    words = ("--start", "cold,hot", "--memory-mib", str(2 * GUEST_MIB))
+    taken: dict[str, list[Job]] = {"cold": [], "hot": []}
+    with (
+        starts.changed(platform, "true", COLD_BYTES[platform]) as hosts,
+        node_throttled(starts.hosts.parent.name, "uut", limit_of(starts.hosts)),
+    ):
+        for _ in range(COLD_TIMES):
+            for each in starts.taken(hosts, platform, *words):
+                taken[each["requested"]["start"]].append(each)
+    cold_s, hot_s = (min(each["startup_s"] for each in taken[start]) for start in ("cold", "hot"))
+    least_s = COLD_BYTES[platform] / BYTES_PER_S
+    most_s = sum(file["pages"] for file in taken["cold"][0]["files"]) * PAGE_BYTES / BYTES_PER_S
+    allowed_s = (most_s - least_s) / 2 + COLD_RATIO * most_s
+    _row(table, platform, "a cold start", (least_s + most_s) / 2, cold_s - hot_s, allowed_s, "s more than hot")

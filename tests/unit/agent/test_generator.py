@@ -27,7 +27,7 @@ def spec(**changes: Any) -> StreamSpec:
     ("name", "value"),
     [
         ("stream", ""), ("stream", 5), ("interface", ""), ("interface", "a" * 16), ("interface", "a/b"),
-        ("interface", "eth0@1"), ("generator", "iperf"), ("destination_mac", "02:00"), ("source_mac", "nonsense"),
+        ("interface", "eth0@1"), ("generator", "../iperf"), ("destination_mac", "02:00"), ("source_mac", "nonsense"),
         ("source_ip", "198.18.1"), ("sink_ip", "::1"), ("udp_source_port", 0), ("udp_sink_port", 65_536),
         ("pkt_size_bytes", 59), ("pkt_size_bytes", True), ("delay_ns", -1), ("delay_ns", 0x7FFFFFFF),
         ("delay_ns", 10**10), ("delay_ns", 1.5), ("count", 0), ("count", 10**9 + 1), ("max_count", 0),

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from labconsole.api.discovering import read_words
 from labconsole.engine.discovery.hosts_text import HostsNode, hosts_text
+from labconsole.engine.discovery.machines import read_words
 from labconsole.engine.discovery.ports import Port, sort_ports
 from labconsole.engine.discovery.probing import Heard
 from labconsole.engine.discovery.proposal import propose
@@ -161,17 +161,18 @@ def test_the_file_that_is_written_is_read_and_means_the_same(tmp_path: Path):
     ports, heard = wired(("src/1", "uut/1"), ("snk/1", "uut/3"))
     found = propose(["uut", "src", "snk"], {"uut": ("uut",)}, find_wiring(ports, heard, {}))
     nodes = [
-        HostsNode("uut", "root@10.0.0.1", ("uut",)),
-        HostsNode("src", "yes", ("source",)),
-        HostsNode("snk", "snk", ("sink",)),
+        HostsNode("uut", "10.0.0.1", ("uut",), "root", 2222),
+        HostsNode("src", "yes", ("source",), "1"),
+        HostsNode("snk", "2001:db8::7", ("sink",), port=1),
     ]
     text = hosts_text(
         "lab-1", nodes, found.streams, found="Made up.", defaults={"ssh_config": "~/.ssh/x y"}, become=True
     )
     (tmp_path / "hosts.yaml").write_text(text)
     read = load_inventory(tmp_path / "hosts.yaml")
-    assert read.nodes["uut"].address == "root@10.0.0.1"
-    assert read.nodes["src"].address == "yes"
+    assert [(each.user, each.address, each.port) for each in read.nodes.values()] == [
+        ("root", "10.0.0.1", 2222), ("1", "yes", None), (None, "2001:db8::7", 1)
+    ]  # fmt: skip
     assert read.nodes["src"].become == "sudo"
     assert (str(read.streams[0].source), read.streams[0].uut_in, read.streams[0].link_speed) == ("src/1", "1", 10**10)
     assert read.defaults.ssh_config == "~/.ssh/x y"
@@ -179,10 +180,20 @@ def test_the_file_that_is_written_is_read_and_means_the_same(tmp_path: Path):
 
 
 def test_machines_are_named_by_what_one_types():
-    found = read_words(["uut=dut1", "src1", "source+sink=10.0.0.7", "sink=lab@10.0.0.8", "root@10.0.0.9"])
-    assert [(each.name, each.address, each.roles) for each in found] == [
-        ("dut1", "dut1", ("uut",)), ("src1", "src1", ()), ("source1", "10.0.0.7", ("source", "sink")),
-        ("sink1", "lab@10.0.0.8", ("sink",)), ("node1", "root@10.0.0.9", ()),
+    words = [
+        "uut=root@dut1", "src1:22", "source+sink=10.0.0.7", "sink=lab@10.0.0.8:2222", "root@10.0.0.9",
+        "2001:db8::1", "lab@[2001:db8::1]:22", "[fe80::1%eth0]", "ssh://a@b.example.org:7/", "sink=10.0.0.8:2223",
+        "gen=src2", "src2=lab@10.0.0.5:2222", "sink3=10.0.0.6", "sink=10.0.0.4",
+    ]  # fmt: skip
+    found = read_words(words)
+    assert [(each.name, each.user, each.address, each.port, each.roles) for each in found] == [
+        ("dut1", "root", "dut1", None, ("uut",)), ("src1", None, "src1", 22, ()),
+        ("source1", None, "10.0.0.7", None, ("source", "sink")), ("sink1", "lab", "10.0.0.8", 2222, ("sink",)),
+        ("node1", "root", "10.0.0.9", None, ()), ("node2", None, "2001:db8::1", None, ()),
+        ("node3", "lab", "2001:db8::1", 22, ()), ("node4", None, "fe80::1%eth0", None, ()),
+        ("b.example.org", "a", "b.example.org", 7, ()), ("sink2", None, "10.0.0.8", 2223, ("sink",)),
+        ("gen", None, "src2", None, ()), ("src2", "lab", "10.0.0.5", 2222, ()), ("sink3", None, "10.0.0.6", None, ()),
+        ("sink4", None, "10.0.0.4", None, ("sink",)),
     ]  # fmt: skip
 
 
@@ -193,10 +204,24 @@ def test_machines_are_named_by_what_one_types():
         (["uut=a", "uut=b"], "exactly one machine is the unit under test"),
         (["uut=a"], "more than the unit under test"),
         (["uut=a", "a"], "names a machine twice"),
-        (["uut=a", "router=b"], "is not a machine"),
+        (["uut=a", "source+router=b"], "is not a machine"),
+        (["uut=a", "x=b", "x=c"], "gives two machines one name"),
         (["uut=a", "sink="], "is not a machine"),
         (["uut+sink=a", "b"], "is not a machine"),
-        (["uut=a b", "c"], "is not what one types after ssh"),
+        (["uut=a b", "c"], "is not what one types after ssh: is not a valid login"),
+        (["uut=root@a", "lab@a"], "names a machine twice"),
+        (["uut=@a", "b"], "no user before the @, got '@a'; allowed: \\[user@]host"),
+        (["uut=root@", "b"], "no host"),
+        (["uut=:22", "b"], "no host"),
+        (["uut=-oProxyCommand@a", "b"], "is not a valid login.*got '-oProxyCommand'"),
+        (["uut=a:", "b"], "the port is not a number from 1 to 65535"),
+        (["uut=a:0", "b"], "the port is not a number from 1 to 65535"),
+        (["uut=a:65536", "b"], "the port is not a number from 1 to 65535"),
+        (["uut=a:ssh", "b"], "the port is not a number from 1 to 65535"),
+        (["uut=a:22:23", "b"], "more than one colon, and not an IPv6 address"),
+        (["uut=[2001:db8::1", "b"], "the brackets are not closed"),
+        (["uut=[2001:db8::1]22", "b"], "not followed by a port"),
+        (["uut=[a]:22", "b"], "in brackets is not an IPv6 address"),
     ],
 )
 def test_words_that_make_no_sense_are_refused(words: list[str], problem: str):

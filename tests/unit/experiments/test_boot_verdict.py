@@ -10,6 +10,7 @@ from labconsole.cli.text.boots import boot_lines
 from labconsole.contracts.crew import HypervisorWord, StandingMember
 from labconsole.experiments.boot.figures import memory_used
 from labconsole.experiments.boot.memory import GuestsMemory, MemoryLook
+from labconsole.experiments.boot.resolution import clock_allowed_s, coarse_notes, resolution_s
 from labconsole.experiments.boot.verdict import judge
 from labconsole.experiments.boot.verify import recompute_boot
 from labconsole.model.record.boot import MemoryUsed
@@ -27,6 +28,7 @@ def judged(data: dict[str, Any], missing: tuple[str, ...] = ()) -> list[str]:
         record.guests,
         start=record.requested.start,
         clock_error_s=record.clock_error_s,
+        clock_error_allowed_s=record.clock_error_allowed_s,
         files=record.files,
         timekeeper=record.timekeeper,
         swapped_pages=record.swapped_pages,
@@ -149,6 +151,55 @@ def test_a_hypervisors_word_becomes_a_figure_when_it_is_whole() -> None:
     assert used(None, HypervisorWord(command="c", guest_bytes=both)).hypervisor_bytes == 11 * MIB
     left = [HypervisorWord(command="c", free_bytes=free * MIB, guest_bytes=both) for free in (100, 88)]
     assert used(left[0], left[1]).hypervisor_bytes == 12 * MIB
+
+
+def coarse(error_ms: float, startup_s: float, allowed_s: float | None) -> dict[str, Any]:
+    """A start whose clocks were compared to so many ms."""
+    data = boot_data((startup_s,))
+    half_ns = round(error_ms * 1e6 / 2)
+    data["clocks"] |= {"uut_error_ns": half_ns, "timekeeper_error_ns": half_ns}
+    return data | {"clock_error_s": error_ms / 1e3, "clock_error_allowed_s": allowed_s}
+
+
+@pytest.mark.parametrize(("error_ms", "startup_s", "codes"), [
+    (1.0, 0.03, []), (1.2, 0.03, ["clock_coarse"]), (9.0, 1.0, []), (11.0, 1.0, ["clock_coarse"]), (11.0, 2.0, []),
+])  # fmt: skip
+def test_clocks_that_leave_much_of_a_time_open_make_it_doubtful(
+    error_ms: float, startup_s: float, codes: list[str]
+) -> None:
+    data = coarse(error_ms, startup_s, clock_allowed_s(startup_s))
+    assert judged(data) == codes
+    assert wrong(data) == (["verdict.reasons"] if codes else [])
+    if codes:
+        told = {"code": "clock_coarse", "detail": "d", "evidence": None, "follows": None}
+        assert wrong(data | {"verdict": {"status": "suspect", "reasons": [told]}}) == []
+    assert "clock_error_allowed_s" in wrong(data | {"clock_error_allowed_s": 1.0})
+
+
+def test_a_record_from_before_the_clocks_error_was_judged_stands() -> None:
+    data = coarse(500.0, 1.0, None)
+    del data["clock_error_allowed_s"]
+    assert boot_record(data).clock_error_allowed_s is None
+    assert wrong(data) == []
+
+
+def test_how_coarse_a_mark_is_follows_from_the_steps_in_which_the_way_is_tried() -> None:
+    record = boot_record(boot_data((1.0, 1.5)))
+    assert resolution_s(record.guests, 0.0005) == pytest.approx(0.0205)
+    assert list(coarse_notes(record.guests, "uut")) == []
+    assert "they may have been up earlier, by 0.02" in "\n".join(boot_lines(record))
+    data = boot_data((1.0, 1.5))
+    data["guests"][1]["way_in"] = {"tries": 3, "gap_s": 0.104, "mark_tries": 2, "joined_s": None}
+    record = boot_record(data)
+    assert resolution_s(record.guests, 0.0005) == pytest.approx(0.0005 + 0.104 + 1.0)
+    (note,) = coarse_notes(record.guests, "uut")
+    assert (note["kind"], note["earlier_s"]) == ("mark_coarse", {"g2": pytest.approx(1.104)})
+    data["guests"][1]["way_in"]["mark_tries"] = None
+    record = boot_record(data)
+    assert resolution_s(record.guests, 0.0005) is None
+    (note,) = coarse_notes(record.guests, "uut")
+    assert note["unknown"] == ["g2"]
+    assert resolution_s(record.guests, None) is None
 
 
 @pytest.mark.parametrize(("where", "change"), [

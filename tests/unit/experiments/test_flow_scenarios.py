@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pydantic import ValidationError
@@ -12,21 +14,31 @@ from pydantic import ValidationError
 from labconsole.cli.main import main
 from labconsole.cli.text.flows import flow_lines
 from labconsole.experiments.flow.disk import DiskWorker, beside_work, disk_reasons
-from labconsole.experiments.flow.live import moments_of
+from labconsole.experiments.flow.live import SendingWatch, SharingWatch, moments_of, picture_of
+from labconsole.experiments.flow.looking import SharedQueueLooks
 from labconsole.experiments.flow.summary import summarize_flows
 from labconsole.experiments.flow.units.beside_papers import weighed_topic
 from labconsole.experiments.flow.verify import recompute_flow
 from labconsole.experiments.flow.verify_scenarios import recompute_disk, recompute_weights
-from labconsole.experiments.flow.weights import link_bps, queue_of, weight_reasons, weights_misfit, weights_seen
+from labconsole.experiments.flow.weights import (
+    link_bps,
+    queue_of,
+    taken_words,
+    weight_reasons,
+    weights_misfit,
+    weights_seen,
+)
 from labconsole.model.disk_beside import DiskBeside
 from labconsole.model.plan.crews import CrewTrial
 from labconsole.model.plan.flows import FlowFactors, FlowPoint, flow_hash, flow_points
-from labconsole.model.record.flow import DiskBesideSeen, FlowRecord, WeightsSeen
+from labconsole.model.plan.loader import load_plan
+from labconsole.model.record.flow import DiskBesideSeen, FlowRecord, LimiterSeen, WeightsSeen
 from labconsole.model.record.kinds.flow import KIND as FLOW
 from labconsole.model.weights import WeightSteps
 from labconsole.network.shared_queue import SharedQueue
 from labconsole.store.open import open_store
-from labconsole.wire.queues import ChangeRates, TakenChange, TakenChanges
+from labconsole.wire.counters import CountersSampled
+from labconsole.wire.queues import ChangeRates, QueueClass, QueueState, RatesTaken, TakenChange, TakenChanges
 from support.flow_records import ORIGIN_NS, flow_record
 
 ALL_BPS = link_bps(100_000_000, 1472)
@@ -245,9 +257,85 @@ def test_the_summary_has_every_step():
 
 
 def test_whoever_watches_sees_when_things_change():
-    assert moments_of(0.0, steps_of("3:1", "1:3", every_s=2)) == ((0.0, "3:1"), (2.0, "1:3"))
-    assert moments_of(5.0, steps_of("1:1")) == ((5.0, "the others begin"),)
-    assert [at_s for at_s, _ in moments_of(0.0, None, DiskBeside(from_s=3, to_s=6))] == [3, 6]
+    assert moments_of(5.0) == ((5.0, "the others begin"),)
+    assert [at_s for at_s, _ in moments_of(0.0, DiskBeside(from_s=3, to_s=6))] == [3, 6]
+
+
+def test_weights_are_marked_when_they_took_effect_and_not_when_they_were_due():
+    steps = steps_of("1:1", "1:3", "3:1")
+    over_time = picture_of(weighted(steps, [0.5, 0.25, 0.75], taken(steps, [0, 4_000_000, None])), ()).over_time
+    assert over_time is not None and over_time.moments == ((0.0, "1:1"), (1.004, "1:3"))
+
+
+def test_weights_are_told_as_they_take_effect():
+    steps = steps_of("3:1", "1:3")
+    (point,) = flow_points(FlowFactors.model_validate({"guests": [2], "bin_s": 0.1, "weights": [steps]}), ["l"])
+    guests = [DiskOrNot("198.18.64.1", "lcg1"), DiskOrNot("198.18.64.2", "lcg2")]
+    _, changing = queue_of(point, steps, guests, 100_000_000, 60.0)
+    watch = SendingWatch({3: "g1", 4: "g2"})
+    watch.mark(BEGUN_NS, "lost: nothing was seen yet")
+    sample = {"monotonic_ns": BEGUN_NS, "wall_ns": 2, "missed": 0, "late": False, "namespaces": {"": [[3, 25, [0]]]}}
+    assert not watch.see(CountersSampled.parse(sample))
+    for place, rates_bps in enumerate([*changing.rates_bps, changing.rates_bps[0]]):
+        taken = RatesTaken(
+            queue="lcqw", place=min(place, 1), taken_ns=BEGUN_NS + place * SECOND, rates_bps=[*rates_bps]
+        )
+        watch.mark(taken.taken_ns, taken_words(taken, steps, changing))
+    assert watch.shown().moments == ((0.0, "3:1"), (1.0, "1:3"), (2.0, "not 1:3"))
+
+
+def test_the_queue_is_looked_at_but_not_when_weights_are_about_to_change(monkeypatch: pytest.MonkeyPatch):
+    steps = steps_of("3:1", "1:3")
+    (point,) = flow_points(FlowFactors.model_validate({"guests": [2], "bin_s": 0.1, "weights": [steps]}), ["l"])
+    _, changing = queue_of(
+        point, steps, [DiskOrNot("198.18.64.1", "lcg1"), DiskOrNot("198.18.64.2", "lcg2")], 10**8, 60.0
+    )
+    now_s, asked_s, shown = [5.0], list[float](), list[int]()
+
+    class Uut:
+        monotonic_offset_ns = 0
+
+        async def ask(self, request: Any) -> QueueState:
+            asked_s.append(now_s[0])
+            packets = [round(1000 * now_s[0]), round(3000 * now_s[0]), None][: 2 if now_s[0] < 6.5 else 3]
+            return QueueState(
+                classes=[QueueClass(rate_bps=1, most_bps=1, packets=each, dropped_packets=0) for each in packets]
+            )
+
+    async def sleep(seconds: float) -> None:
+        now_s[0] += 0.05
+        if 6.005 <= now_s[0] < 6.055:
+            looks.hear(RatesTaken(queue="lcqw", place=1, taken_ns=6 * SECOND, rates_bps=[*changing.rates_bps[1]]))
+        if now_s[0] > 7.5:
+            raise asyncio.CancelledError
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    monkeypatch.setattr(time, "monotonic_ns", lambda: round(now_s[0] * SECOND))
+    watch = SharingWatch(["g1", "g2"], 1250)
+    looks = SharedQueueLooks(cast(Any, Uut()), changing, steps, watch, lambda: shown.append(1))
+    watch.see_classes(5 * SECOND, asyncio.run(Uut().ask(None)))
+    looks.hear(RatesTaken(queue="lcqw", place=0, taken_ns=5 * SECOND, rates_bps=[*changing.rates_bps[0]]))
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(looks.look())
+    assert not [at for at in asked_s if 5.86 < at < 6.0] and [at for at in asked_s if 6 < at < 6.1], asked_s
+    assert [at for at in asked_s if 6.9 < at < 7.0], "after the last change any time will do"
+    one, other = watch.shown().curves
+    assert one.values == pytest.approx([10.0] * len(one.values), rel=0.01)
+    assert other.values == pytest.approx([30.0] * len(other.values), rel=0.01) and len(shown) > 8
+    assert [words for _, words in watch.shown().moments] == ["3:1", "1:3"]
+    assert "passed" in watch.shown().unit
+
+
+def test_limits_that_were_read_back_are_lines_across():
+    of = {
+        name: LimiterSeen(kind="tbf on ifb", interface="lcq1", rate_bps=rate_bps, burst_bytes=None, passed_packets=0,
+                          dropped_packets=0)
+        for name, rate_bps in (("g1", 40_000_000), ("g2", 30_000_000), ("g3", 40_000_000), ("g4", None))
+    }  # fmt: skip
+    assert SendingWatch({}, limiters=of).shown().levels == (
+        (30.0, "g2 ≤ 30 Mbit/s"),
+        (40.0, "g1, g3 ≤ 40 Mbit/s"),
+    )
 
 
 # -- a disk ---------------------------------------------------------------------------------------------------------------
@@ -409,3 +497,18 @@ def test_a_sentence_of_the_paper_stands_beside_its_own_scenario_only(
     steps: list[tuple[int, ...]], limits_bps: tuple[int, ...], topic: str | None
 ):
     assert weighed_topic(steps, limits_bps) == topic
+
+
+@pytest.mark.parametrize("name", ["local-isolation", "local-isolation-xen", "local-greedy"])
+def test_shipped_plans_of_isolation_have_a_second_guest_that_begins_later_and_emulated_ones(name: str):
+    plan = load_plan(Path(__file__).parents[3] / "plans" / f"{name}.yaml")
+    assert plan.flows is not None
+    assert (
+        {"xen"} == set(plan.platforms) if name.endswith("xen") else {"lxc", "uml", "qemu-virtio"} <= set(plan.platforms)
+    )
+    late = "isolation" in name
+    for point in plan.flows.points:
+        assert (point.second_after_s > 4 * plan.flows.factors.bin_s) is late
+    if late:
+        limits = {point.limits for point in plan.flows.points}
+        assert any(len(set(each)) == 2 for each in limits) and any(len(each) == 1 for each in limits)

@@ -6,11 +6,13 @@ import asyncio
 import json
 import subprocess
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from labconsole.experiments.flow.figures import HEADER_BYTES, line_bps, shared
+from labconsole.experiments.flow.frame import FramedTaking
 from labconsole.experiments.flow.limiters import CREDIT, READ_CREDIT, limit_of, read_credit, read_limiters
 from labconsole.experiments.flow.live import SendingWatch
 from labconsole.experiments.flow.quantities import quantities
@@ -125,6 +127,19 @@ def test_a_limiter_is_read_back_as_tc_says_it():
     assert (found["g2"].rate_bps, found["g2"].passed_packets, found["g2"].dropped_packets) == (None, None, None)
     assert found["g3"].rate_bps is None
     assert limit_of("lcg1", 1, 30_000_000).to_wire()["burst_bytes"] == 3750
+
+
+def test_the_queue_of_a_limit_holds_fewer_full_frames_than_a_socket_of_the_same_kernel():
+    assert limit_of("lcg1", 1, 30_000_000).queue_bytes == 187_500, "50 ms"
+    taking = object.__new__(FramedTaking)
+    for payload_bytes, pattern, in_namespace, wanted in (
+        (1472, "out", True, 78 * 1514), (100, "out", True, None), (1472, "ring", True, None), (1472, "out", False, None),
+    ):  # fmt: skip
+        taking._point = cast(Any, SimpleNamespace(pattern=pattern, payload_bytes=payload_bytes))
+        taking._standing = cast(Any, {"g1": SimpleNamespace(in_namespace=in_namespace)})
+        assert taking._queue_bytes("g1") == wanted
+    assert limit_of("lcg1", 1, 30_000_000, 78 * 1514).queue_bytes == 78 * 1514 < 92 * 1514
+    assert limit_of("lcg1", 1, 10_000_000, 78 * 1514).queue_bytes == 62_500
 
 
 def test_credit_is_read_back_as_the_kernel_of_the_back_end_has_it():

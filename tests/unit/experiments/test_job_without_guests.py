@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from labconsole.errors import AgentError, LabError, MeasurementError
+from labconsole.errors import AgentError, LabError, MeasurementError, TooLittleMemory
 from labconsole.experiments.job.steps import Jobs
 from labconsole.experiments.job.summary import summarize_jobs
 from labconsole.experiments.job.verify import recompute_job
@@ -86,6 +86,14 @@ def test_it_is_stored_with_its_reason_and_not_tried_again_for_each_trial(invento
     assert JobRecord.model_validate_json(record.model_dump_json(), strict=True) == record
     forged = record.model_copy(update={"verdict": record.verdict.model_copy(update={"reasons": ()})})
     assert [each.where for each in recompute_job(forged)][:1] == ["set_up"]
+
+
+def test_too_little_memory_has_a_code_and_a_record(inventory: Inventory, tmp_path: Path) -> None:
+    bench = Bench(inventory, Stage(TooLittleMemory("uut", "2 guests are given 256 MiB of memory, and 100 are there")))
+    record = asyncio.run(step(tmp_path, bench).take(bench))
+    assert bench.saved == [record] and bench.over_words == [] and bench.stage.asked == 1
+    assert [each.code for each in record.verdict.reasons] == ["no_memory"]
+    assert record.set_up is None and recompute_job(record) == []
 
 
 def test_attempts_that_come_to_nothing_are_made_again_and_the_last_leaves_a_record(

@@ -41,7 +41,7 @@ def record(meaning: str, *, status: str = "done") -> JobRecord:
 
 def steps() -> list[Any]:
     return [
-        SimpleNamespace(hash=meaning, trial=trial, repetitions=1, plan_name="p")
+        SimpleNamespace(hash=meaning, trial=trial, repetitions=1, plan_name="p", factors=PLANNED.factors)
         for meaning, trial in zip(PLANNED.hashes, PLANNED.trials, strict=True)
     ]
 
@@ -86,6 +86,24 @@ def test_more_repetitions_of_crews_that_are_gone_are_refused_and_more_set_ups_ar
     broken = [each.model_copy(update={"plan": each.plan.model_copy(update={"repetitions": 2})}) for each in done]
     again: Any = Store(broken)
     assert Jobs(again).stored(steps_of(2, 2), "f") == {}
+
+
+def test_guests_with_another_disk_are_other_guests(tmp_path: Path) -> None:
+    """The larger disk of a plan with one job more is in no hash, but in the record."""
+
+    def steps_of(jobs: str) -> list[Any]:
+        path = tmp_path / "plan.yaml"
+        path.write_text(f"plan: p\nplatforms: [lxc]\njob: {{jobs: [{jobs}]}}\n")
+        return list(Jobs(Store([])).steps(load_plan(path)))  # type: ignore[arg-type]
+
+    (alone,), both = steps_of("disk-read"), steps_of("disk-read, disk-zero")
+    assert alone.hash in {each.hash for each in both}
+    assert alone.factors.crew_disk_mib < both[0].factors.crew_disk_mib
+    for steps, own in (([alone], True), (both, False)):
+        made = record(alone.hash)
+        asked = made.requested.model_copy(update={"disk_mib": steps[0].factors.crew_disk_mib})
+        store: Any = Store([made.model_copy(update={"requested": asked})])
+        assert (alone.hash in Jobs(store).stored([alone], "f")) == own
 
 
 def test_the_newest_of_a_trial_is_kept() -> None:

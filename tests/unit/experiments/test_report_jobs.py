@@ -69,6 +69,13 @@ def test_the_overhead_growth_and_isolation_that_were_put_in_are_found(store: str
     assert float(lines["lxc", "all work"]["slope_s_per_guest"]) == pytest.approx(1.25 * JOB_S, rel=0.02)
     assert float(lines["lxc", "all work"]["jain"]) == pytest.approx(1, abs=0.001)
     assert {row["word"] for row in rows(out / "job-isolation.csv")} == {"between guests"}
+    times = rows(out / "job-trials.csv")
+    apart = next(row for row in times if (row["platform"], row["working"], row["guests"]) == ("host", "one-two", "2"))
+    assert (apart["seconds"], apart["set_ups"]) == ("", str(BLOCKS)), "a mean over both guests' copies is of neither"
+    assert float(apart["first_guest_s"]) == pytest.approx(2 * JOB_S, rel=0.01)
+    assert float(apart["second_guest_s"]) == pytest.approx(3 * JOB_S, rel=0.01)
+    assert {row["first_guest_s"] for row in times if row["working"] != "one-two"} == {""}
+    assert "first guest 8.0" in (out / "job-trials.md").read_text()
 
 
 def test_the_paper_stands_beside_what_was_found(store: str, tmp_path: Path) -> None:
@@ -86,7 +93,7 @@ def test_the_paper_stands_beside_what_was_found(store: str, tmp_path: Path) -> N
     assert {row["paper_platform"] for row in rows(mapped / "quetier-beside.csv")} == {"xen"}
     other = reported(store, tmp_path / "other", "--reference", "mattos")
     (row,) = rows(other / "mattos-beside.csv")
-    assert (row["platform"], row["paper_platform"]) == ("lxc", "all")
+    assert (row["platform"], row["paper_platform"], row["job_from"]) == ("lxc", "all", "Quétier et al., 3.1")
     assert row["finding"].startswith("different: +2")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from labconsole.experiments.flow.live import SendingWatch
 from labconsole.experiments.flow.ring import LEAD_S, LONGER_S, RingGuest
 from labconsole.experiments.flow.ring_taking import BEGUN_BYTES, RingTaking
 from labconsole.measure.counts import CounterSample
@@ -39,7 +40,13 @@ def window(monkeypatch: pytest.MonkeyPatch, begins_s: dict[str, float]) -> Any:
     taking = object.__new__(RingTaking)
     monkeypatch.setattr(taking, "_snapshot", snapshot)
     none = {("", name): CounterSample(0, (0,) * len(STAT_NAMES)) for name in begins_s}
-    return asyncio.run(taking._count(GUESTS, none, 10.0))
+    watch = SendingWatch({1: "g1"})
+    watch._begun_ns = 100 * 10**9
+    found = asyncio.run(taking._count(GUESTS, none, 10.0, watch))
+    marks = watch.shown().moments
+    assert [words for _, words in marks] == (["the window begins", "it ends"] if found[0] else [])
+    assert not found[0] or marks[0][0] == pytest.approx(found[0]["", "g1"].monotonic_ns / 1e9 - 100, abs=0.001)
+    return found
 
 
 def test_it_begins_a_while_after_the_last_and_is_as_long_as_asked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import random
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,11 +20,13 @@ from labconsole.experiments.route.verify import recompute_route
 from labconsole.experiments.route.window import processors_between
 from labconsole.measure.statistics.effects import equivalence_p
 from labconsole.measure.trials_of_guests import adjusted
+from labconsole.model.plan.loader import load_plan
 from labconsole.model.plan.routes import RouteFactors, route_points, target_words
 from labconsole.model.record.route import RouteRecord
 from labconsole.model.record.run import Reason, Verdict
 from support.route_records import route_record
 
+ROOT = Path(__file__).parents[3]
 TEST_NETWORK = ipaddress.ip_network("198.18.0.0/15")
 
 
@@ -387,3 +390,16 @@ def test_reports_draw_the_sum_over_routes_and_over_routers_and_list_every_router
     lines = "\n".join(ROUTES_SHOWN.summary_lines(ROUTES_SHOWN.summarize(records)))
     assert "4 routers against 1, 0 routes, max" in lines
     assert "g4: 1,770" in lines
+
+
+@pytest.mark.parametrize("name", ["local-route-cost", "mattos-route"])
+def test_shipped_plans_have_a_cost_that_is_to_be_found_beside_routes_that_cost_nothing(name: str) -> None:
+    plan = load_plan(ROOT / "plans" / f"{name}.yaml")
+    assert plan.routes is not None and plan.margin_ratio == 0.02
+    by_rest: dict[Any, set[tuple[int, int]]] = {}
+    for point in plan.routes.points:
+        rest = (point.platform, point.guests, point.target, point.destinations)
+        by_rest.setdefault(rest, set()).add((point.routes, point.filters))
+    for crossed in by_rest.values():
+        routes, filters = ({each[place] for each in crossed} for place in (0, 1))
+        assert {0, 100_000} <= routes and filters == {0, 20} and len(crossed) == 2 * len(routes)

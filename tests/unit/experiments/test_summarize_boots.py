@@ -32,18 +32,43 @@ def test_what_the_tool_needs_and_what_each_guest_needs_is_found() -> None:
     assert found.used_bytes is not None
     assert found.startup_s is not None
     for line, constant, slope, unit in ((found.used_bytes, 30.0, 90.0, MIB), (found.startup_s, 1.0, 0.5, 1)):
-        assert line.constant_low is not None
-        assert line.slope_low is not None
-        assert line.constant_low / unit <= constant <= (line.constant_high or 0) / unit
-        assert line.slope_low / unit <= slope <= (line.slope_high or 0) / unit
-        assert (line.values, line.places) == (24, 4)
+        assert line.constant.low is not None
+        assert line.slope.low is not None
+        assert line.constant.low / unit <= constant <= (line.constant.high or 0) / unit
+        assert line.slope.low / unit <= slope <= (line.slope.high or 0) / unit
+        assert (line.blocks, line.places, line.absent) == (6, 4, None)
 
 
 def test_guests_that_need_nothing_have_a_slope_whose_interval_holds_none() -> None:
     (found,) = summarize_boots(series(0.0, 0.0)).lines
     assert found.used_bytes is not None
-    assert found.used_bytes.slope == pytest.approx(0, abs=MIB / 4)
-    assert (found.used_bytes.slope_low or 1) < 0 < (found.used_bytes.slope_high or -1)
+    assert found.used_bytes.slope.mean == pytest.approx(0, abs=MIB / 4)
+    assert (found.used_bytes.slope.low or 1) < 0 < (found.used_bytes.slope.high or -1)
+
+
+def test_two_numbers_of_guests_or_two_blocks_make_no_interval_and_that_is_told() -> None:
+    records = series(0.5, 90.0)
+    for kept, word in (
+        ([each for each in records if each.requested.guests in (1, 10)], "too few numbers of guests"),
+        ([each for each in records if each.plan.block < 3], "too few blocks"),
+    ):
+        summary = summarize_boots(kept)
+        line = summary.lines[0].used_bytes
+        assert line is not None
+        assert line.slope.mean == pytest.approx(90 * MIB, rel=0.05)
+        assert (line.slope.low, line.constant.high, line.absent) == (None, None, word)
+        assert any(line.endswith(f"blocks, {word}") for line in summary_lines(summary))
+
+
+def test_starts_that_every_block_took_in_the_same_order_have_no_interval() -> None:
+    """A UUT that fills up within each block would be taken for what guests need."""
+    records = [
+        each.model_copy(update={"started_at": f"2026-11-{each.plan.block:02}T00:{each.requested.guests:02}:05.000Z"})
+        for each in series(0.5, 90.0)
+    ]
+    line = summarize_boots(records).lines[0].used_bytes
+    assert line is not None
+    assert (line.slope.low, line.absent) == (None, "too many blocks took them in the same order")
 
 
 def test_cold_is_held_against_hot_block_by_block() -> None:
@@ -65,7 +90,7 @@ def test_only_valid_starts_enter_and_the_others_are_counted() -> None:
 
 def test_what_is_known_is_told_in_lines() -> None:
     lines = summary_lines(summarize_boots([*series(0.5, 90.0), *series(0.5, 90.0, start="cold", factor=1.3)]))
-    assert any("a guest, of 24 trials" in line for line in lines)
+    assert any("a guest, of 6 blocks" in line for line in lines)
     record = boot_record(boot_data())
     assert "all up after 1.500 s ± 0.5 ms by the clock outside" in boot_lines(record)[1]
     assert BOOTS_SHOWN.table([]) == ["no boots are stored"]

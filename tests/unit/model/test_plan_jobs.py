@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from labconsole.errors import ConfigError
+from labconsole.model.jobs import JOBS
 from labconsole.model.plan.crews import schedule
 from labconsole.model.plan.jobs import JobFactors, JobTrial, PlannedJobs, job_hash, points
 from labconsole.model.plan.loader import load_plan
@@ -144,3 +146,31 @@ def test_a_guest_may_have_what_its_job_holds_and_more():
     JobFactors.model_validate({"jobs": [wish], "memory_mib": 129})
     with pytest.raises(ValueError, match="holds 256 MiB"):
         JobFactors.model_validate({"jobs": [wish], "memory_mib": 129, "working": ["one-two"], "guests": [2]})
+
+
+KNOWN_HASHES = {
+    "cpu-sqrt2": "job-4eba79851d4aa42d", "disk-read": "job-a72acba3d41ece82", "disk-mixed": "job-d1ec0ab8394c7a8a", "disk-zero": "job-00617ed53ed7a128", "tcp": "job-b27660b12df54110", "serve-http": "job-d38151f67c5e12b2",
+    "serve-https": "job-39888cd4293b0f88", "wait": "job-40ec8e9fa2d49622",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KNOWN_HASHES)
+def test_a_hash_stays_what_it_was_and_tells_what_is_run_beside_a_job(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What makes its file, serves it or is at the other end: another such line is another job."""
+    factors = JobFactors.model_validate({"jobs": (name,)})
+    (point,) = points(factors, ("lxc",))
+    trial = JobTrial(point, 1, 1, 1)
+    assert job_hash(factors, trial) == KNOWN_HASHES[name]
+    job = JOBS[name]
+    others = []
+    if job.disk is not None and job.disk.make:
+        others.append(replace(job, disk=replace(job.disk, make="busybox dd if=/dev/urandom of=read")))
+    if job.requests is not None:
+        others.append(replace(job, requests=replace(job.requests, server="nginx {place}")))
+    if job.server is not None:
+        others.append(replace(job, server=replace(job.server, argv=("iperf3", "-s"))))
+    for other in others:
+        monkeypatch.setitem(JOBS, name, other)
+        assert job_hash(factors, trial) != KNOWN_HASHES[name]

@@ -14,11 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from labconsole.model.generator import Generator, GeneratorInfo
 from labconsole.nodes import archive
 
 
 def test_the_same_sources_make_the_same_bytes(own_home: Path) -> None:
-    own, library = archive._own_files(), archive._library_directory()
+    own, library = archive._own_files({}), archive._library_directory()
     assert archive._build(own, library) == archive._build(own, library)
 
 
@@ -60,17 +61,26 @@ class A:
     of two lines."""
 
     n: int = 1
-    """Three."""; y = 2
+    """Three."""; "too"; y = 2
 
     def f(self):
         """Four."""
 '''
     packed = archive.without_docstrings(source)
     assert packed.splitlines()[0] == b'""  # kept' and b"a string" in packed
-    assert not [word for word in (b"Two", b"Three", b"Four") if word in packed]
-    for name, text in archive._own_files().items():
+    assert not [word for word in (b"Two", b"Three", b"too", b"Four") if word in packed]
+    for name, text in archive._own_files({}).items():
         before, after = (ast.parse(each) for each in (text, archive.without_docstrings(text)))
         assert [*_statements(before)] == [*_statements(after)], name
+
+
+def test_what_a_plug_in_sends_along_is_its_file_byte_for_byte() -> None:
+    """Coded as it likes, with two texts on a line, and the digest at home is the one that the node tells."""
+    code = b'\xef\xbb\xbf"""one"""; """two"""\nVERSION = __doc__\n'
+    made = {"steady": Generator(GeneratorInfo(name="steady", summary="", node="steady_node"), code)}
+    own, library = archive._own_files(made), archive._library_directory()
+    with zipfile.ZipFile(io.BytesIO(archive._build(own, library))) as packed:
+        assert packed.read("labconsole_generators/steady.py") == code
 
 
 def _statements(tree: ast.AST) -> Iterator[tuple[int, str]]:

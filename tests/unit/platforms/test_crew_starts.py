@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from labconsole.contracts.crew import BootMark, CrewMember, CrewWanted
 from labconsole.lab.guests.guest_image import INIT
 from labconsole.measure.outside_clock import Nonce
-from labconsole.platforms.base.inside import LOOP, MAX_LINE_BYTES
+from labconsole.platforms.base.inside import LACKS, LOOP, MAX_LINE_BYTES
 from labconsole.platforms.base.marks import (
     LEAST_PAYLOAD_BYTES,
     MOST_PAYLOAD_BYTES,
@@ -128,6 +129,17 @@ def test_an_installed_guest_finds_its_nic_and_sends_its_mark_once(
     assert [each for each in did if each.startswith("ip")] == [
         "ip address add 198.18.64.1/18 dev eth0", "ip link set eth0 up",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+@pytest.mark.parametrize(
+    "loop", [marked_loop(None), marked_loop(MARK), installed_loop(MARK, "02:00:00:00:0a:01", "198.18.64.1/18")],
+    ids=["job", "start", "installed"],
+)  # fmt: skip
+def test_a_guest_without_busybox_says_so_and_ends(shell: str, loop: str) -> None:
+    argv = [shutil.which(shell) or shell, "-c", loop]
+    done = subprocess.run(argv, env={"PATH": "/nowhere"}, input="", capture_output=True, text=True, timeout=20)
+    assert (done.returncode, done.stdout, done.stderr) == (1, f"{LACKS}\n", "")
 
 
 def test_a_line_for_a_guests_shell_fits_into_a_terminals() -> None:

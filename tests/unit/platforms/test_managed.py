@@ -133,6 +133,37 @@ def test_a_guest_that_is_off_is_started_attested_and_stopped_again(case: Case, m
 
 
 @every
+def test_that_a_guest_is_stopped_is_promised_before_it_is_started_and_until_it_is(case: Case, monkeypatch) -> None:
+    driver, node = case.make(graceful_s=7), case.node("stopped")
+    hurried(driver, monkeypatch)
+    prepare(driver, node)
+    (promised,) = node.promised.values()
+    assert case.start not in node.commands[: promised["commands"]]
+    assert case.start in node.commands[promised["commands"] :]
+    assert promised["limit_s"] == 7
+    ask, kill = shlex.join(promised["ask"]), shlex.join(promised["kill"])
+    if case.driver == "esxi":  # its tools end with status 0 whatever comes of it
+        assert "! vim-cmd vmsvc/power.shutdown 40 2>&1 | grep -q " in promised["ask"][-1]
+    else:
+        assert ask == case.ask
+    assert kill == (case.ask if case.driver == "vserver" else case.kill)
+    restore(driver, node)
+    assert node.promised == {}
+
+
+@pytest.mark.parametrize("driver", ["libvirt", "lxc", "xl"])
+def test_a_guest_that_cannot_be_stopped_is_left_to_the_keeper(driver: str, monkeypatch) -> None:
+    case = BY_DRIVER[driver]
+    made, node = case.make(graceful_s=0), case.node("stopped", moves={case.kill: "running"})
+    hurried(made, monkeypatch)
+    prepare(made, node)
+    with pytest.raises(NodeError, match="expected: stopped"):
+        restore(made, node)
+    assert "ask" not in node.promised[case.guest]
+    assert shlex.join(node.promised[case.guest]["kill"]) == case.kill
+
+
+@every
 def test_a_guest_that_was_started_before_its_node_was_lost_is_stopped_when_the_node_is_back(case, monkeypatch) -> None:
     driver, node = case.make(), case.node("stopped")
     hurried(driver, monkeypatch)
@@ -301,6 +332,7 @@ def test_already_running_is_no_success_and_what_somebody_else_started_is_not_sto
     said = refused(made, node)
     assert "was listed as stopped, but" in said
     assert not {case.ask, case.kill} & set(node.commands)
+    assert node.promised == {}, "not by the keeper either"
 
 
 def test_a_fault_that_esxi_prints_with_status_0_is_a_failure(monkeypatch) -> None:

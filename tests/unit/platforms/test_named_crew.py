@@ -9,7 +9,8 @@ import pytest
 
 from labconsole.contracts.crew import CrewMember, CrewWanted
 from labconsole.errors import ConfigError, NodeError, NodeLost
-from labconsole.platforms.base.inside import LOOP
+from labconsole.platforms.base.inside import CREW_LOOP
+from labconsole.wire.guests import MAX_WAIT_S
 from support.named_guests import CrewNode, Inside
 from support.replayed_node import hurried
 from unit.platforms.test_managed import BY_DRIVER, CASES, Case
@@ -70,7 +71,7 @@ def test_a_guest_that_is_off_is_started_given_its_address_attested_and_stopped_a
     assert member.pid == (4711 if case.driver in PIDS else None)
     assert (crew.started_ns, member.ready_ns) == (1, 3)
     assert (inside.addresses, inside.up) == (["198.18.64.1/18"], True)
-    assert node.open["g1"][-3:] == ["sh", "-c", LOOP]
+    assert node.open["g1"][-3:] == ["sh", "-c", CREW_LOOP]
     if case.driver not in OWN_WAY:
         assert f"ssh -o BatchMode=yes root@{case.guest}" in node.open["g1"][2]
     assert crew.attestation["members"] == {"g1": case.guest}
@@ -88,6 +89,19 @@ def test_a_guest_that_ran_before_goes_on_and_is_left_as_it_was(case, monkeypatch
     assert crew.members[0].ready_ns is None, "nobody saw it start"
     asyncio.run(driver.restore(node))
     assert (node.phase, inside.addresses, inside.up, node.open) == ("running", [], False, {})
+
+
+def test_a_guest_that_may_start_for_an_hour_is_asked_for_as_long_as_an_agent_waits(monkeypatch) -> None:
+    driver, node, _ = made(BY_DRIVER["lxc"], "stopped", monkeypatch, start_s=3600.0)
+    limits, plain = [], node.request
+
+    async def request(op: str, args: dict[str, Any] | None = None, *, timeout_s: float = 30.0) -> dict[str, Any]:
+        limits.extend([(args or {})["timeout_s"]] if op == "guest.start" else [])
+        return await plain(op, args, timeout_s=timeout_s)
+
+    monkeypatch.setattr(node, "request", request)
+    stands(driver, node)
+    assert limits == [MAX_WAIT_S]
 
 
 def test_what_a_guest_has_already_is_not_taken_away_from_it(monkeypatch) -> None:

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from labconsole.contracts.crew import BootMark, CrewWanted, HypervisorWord
+from labconsole.engine.crew_taking import DID_NOT_COME
 from labconsole.errors import AgentError, ConfigError, NodeError, NodeLost
 from labconsole.measure.outside_clock import Nonce
 from labconsole.model.record.boot import WayIn
+from labconsole.platforms.base.inside import LACKS, NO_BUSYBOX
 from labconsole.platforms.base.marks import installed_loop
 from support.named_guests import CrewNode
 from unit.platforms.test_managed import BY_DRIVER
@@ -117,6 +119,27 @@ def test_a_guest_that_does_not_come_is_told_as_missing_and_stopped(change, code,
     with pytest.raises(AgentError, match=said) as told:
         stands(driver, node, timed(limit_s=5.0))
     assert told.value.code == code
+    assert (node.phase, node.open) == ("stopped", {})
+
+
+@pytest.mark.parametrize("crew", [timed(), wanted()], ids=["start", "job"])
+def test_a_guest_without_busybox_is_told_at_once_by_its_code_and_stopped(crew: CrewWanted, monkeypatch) -> None:
+    """What leads inside is not tried again: it led there."""
+    driver, node, _ = made(BY_DRIVER["lxc"], "stopped", monkeypatch)
+    plain, starts = node.request, []
+
+    async def request(op: str, args: dict[str, Any] | None = None, *, timeout_s: float = 30.0) -> dict[str, Any]:
+        if op == "guest.start":
+            starts.append(args)
+            ends = f"guest g1 ended with status 1; its console ends: {LACKS}"
+            raise AgentError("uut", ends, code="guest_ended")
+        return await plain(op, args, timeout_s=timeout_s)
+
+    monkeypatch.setattr(node, "request", request)
+    with pytest.raises(AgentError, match="no shell inside guest fw: guest g1 has no busybox") as told:
+        stands(driver, node, crew)
+    assert (told.value.code, len(starts)) == (NO_BUSYBOX, 1)
+    assert NO_BUSYBOX in DID_NOT_COME
     assert (node.phase, node.open) == ("stopped", {})
 
 

@@ -153,12 +153,25 @@ def test_memory_of_guests_that_differs_confirms_that_tools_do(tmp_path: Path, bo
     assert [(row["about"], row["word"]) for row in found] == [("memory of each guest, hot start", "confirmed")]
 
 
+def test_memory_of_two_blocks_decides_nothing_and_says_why(tmp_path: Path, boots: Any) -> None:
+    store = f"sqlite:///{tmp_path / 'boots.sqlite'}"
+    with open_store(store) as opened:
+        for record in boots({"lxc": 20, "uml": 60}):
+            if record.plan.block < 3:
+                opened.save_experiment(BOOT, record)
+    found = rows(reported(store, tmp_path / "out", "--reference", "quetier"), "quetier-abstract-memory")
+    assert [(row["finding"], row["word"]) for row in found] == [
+        ("lxc: too few blocks; uml: too few blocks", "not decided")
+    ]
+
+
 @pytest.fixture
 def boots() -> Any:
     """Starts of 1, 2 and 5 guests, each of which takes so many MiB; ten blocks."""
     import json
 
     from support.boot_records import boot_data
+    from support.job_records import drawn_at
 
     def made(mib_of: dict[str, int]) -> list[BootRecord]:
         draw, records = random.Random(6), list[BootRecord]()
@@ -168,6 +181,7 @@ def boots() -> Any:
                     number = len(records)
                     data = boot_data([0.1 * n for n in range(1, guests + 1)])
                     data["boot_id"] = f"20261123T0909{number % 60:02}Z-{number:06x}"
+                    data["started_at"] = drawn_at(block, platform, guests)
                     data["plan"] |= {"block": block, "hash": f"boot-{number}"}
                     data["requested"] |= {"platform": platform, "start": "hot", "guests": guests}
                     data["memory"] |= {"used_bytes": round(mib * 2**20 * guests * draw.gauss(1, 0.01))}

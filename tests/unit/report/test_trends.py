@@ -1,8 +1,8 @@
 """Results over occasions: an injected step is found, and a series without one is left alone."""
 
+import csv
 import json
 import sqlite3
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,30 +11,13 @@ import pytest
 
 from labconsole.cli.main import main
 from labconsole.measure.trend import FOUND_STEPS, levels, smallest_step_ratio
+from labconsole.model.query import parse_query
+from labconsole.report.changes import Side
+from labconsole.report.gathering_occasions import everything_in, gather_occasions
+from labconsole.report.trends import find_trends
 from labconsole.store.exchange.importing import import_records
 from labconsole.store.open import open_store
-from support.report_runs import measured
-
-
-def stored(
-    place: Path, results: Sequence[float], *, kernels: Sequence[str] | None = None, offered: float = 100.0, **how: Any
-) -> None:
-    """An occasion a day, each of three set-ups on a boot of its own."""
-    records = []
-    for day, mbps in enumerate(results):
-        for block in (1, 2, 3):
-            record = measured(
-                10 * day + block, mbps * (1 + 0.0005 * (block - 2)), block=block, set_up=f"{day}-{block}", boot=f"b{day}",
-                plan_hash=f"hash{day:04}", kernel=kernels[day] if kernels else "6.1", offered_mbps=offered,
-                started=f"2026-10-{day + 1:02}T01:{block:02}:00", **how,
-            )  # fmt: skip
-            record["plan"]["name"] = f"nightly@{day + 1:02}"
-            if kernels:
-                facts = record["environment"]["nodes"]["uut"]["facts"]
-                record["environment"]["nodes"]["uut"]["facts"] = {**facts, "kernel": kernels[day]}
-            records.append(record)
-    with open_store(str(place)) as store:
-        import_records(store, records)
+from support.occasions import stored
 
 
 def trend(place: Path, capsys: Any, *words: str) -> dict[str, Any]:
@@ -90,6 +73,26 @@ def test_the_smallest_step_is_reckoned_from_the_spread_within_levels():
     assert smallest_step_ratio(held) == pytest.approx(FOUND_STEPS[8] * sd / 80)
     assert smallest_step_ratio(levels([1.0])) is None
     assert levels([]) == []
+
+
+def test_records_are_read_where_something_changed_and_one_of_each_other_occasion(tmp_path):
+    """What reading them costs is most of a trend on a big store."""
+    stored(tmp_path / "s.sqlite", [60.0] * 4 + [50.0] * 4, kernels=["6.1"] * 4 + ["6.6"] * 4)
+    asked: list[str] = []
+    with open_store(str(tmp_path / "s.sqlite")) as store:
+        found = gather_occasions(
+            "nightly", parse_query(""), store, everything_in(store, ()), on_unreadable=print, tell=print
+        )
+
+        def told(side: Side) -> Side:
+            asked.append(side.words)
+            return found.told(side)
+
+        (trend,) = find_trends(found.sides, told)
+        assert [side.digest.runs for side in found.sides] == [1] * 8
+        assert [found.told(side).digest.runs for side in found.sides] == [3] * 8
+    assert asked == ["nightly@04", "nightly@05"]
+    assert [each.label for each in trend.steps[0].differences if each.label == "kernel"]
 
 
 def test_what_was_merely_offered_has_no_trend(tmp_path, capsys):
@@ -177,8 +180,26 @@ def test_a_report_on_several_occasions_has_them_as_a_figure_and_tables(tmp_path,
     stored(tmp_path / "s.sqlite", results, kernels=["6.1"] * 8 + ["6.6"] * 8)
     out = tmp_path / "out"
     assert main(["report", "--store", str(tmp_path / "s.sqlite"), "--out", str(out), "--formats", "svg,csv,md"]) == 0
-    assert {"trend.svg", "trends.csv", "changes.csv"} <= {path.name for path in out.iterdir()}
+    assert {"trend.svg", "trends.csv", "changes.csv", "occasions.csv"} <= {path.name for path in out.iterdir()}
+    assert ">change</text>" in (out / "trend.svg").read_text()
+    with (out / "occasions.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["number"] for row in rows if row["changed"] == "True"] == ["9"]
+    assert [float(row["result_bps"]) for row in rows] == pytest.approx([mbps * 1e6 for mbps in results], rel=1e-3)
+    assert all(float(row["ci_low_bps"]) < float(row["result_bps"]) < float(row["ci_high_bps"]) for row in rows)
     assert "kernel 6.1 → 6.6" in (out / "changes.csv").read_text()
+    capsys.readouterr()
+
+
+def test_a_report_leaves_out_the_occasions_that_the_command_does(tmp_path, capsys):
+    stored(tmp_path / "s.sqlite", [60.0, 60.1, 60.2, 60.0, 40.0])
+    with sqlite3.connect(tmp_path / "s.sqlite") as connection:
+        connection.execute("DELETE FROM runs WHERE plan_name = 'nightly@05' AND block > 1")
+    out = tmp_path / "out"
+    assert main(["report", "--store", str(tmp_path / "s.sqlite"), "--out", str(out), "--formats", "csv,md"]) == 0
+    with (out / "occasions.csv").open() as file:
+        assert [row["occasion"] for row in csv.DictReader(file)] == [f"nightly@{day:02}" for day in range(1, 5)]
+    assert "nightly@05 is left out: 2 of its 3 set-ups are missing" in (out / "trends.md").read_text()
     capsys.readouterr()
 
 

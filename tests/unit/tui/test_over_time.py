@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from labconsole.contracts.picture import CopyState, OverTime, PictureCurve, PictureGuest, StepPicture
@@ -9,7 +11,7 @@ from labconsole.engine.execution.steps import StepSeen
 from labconsole.tui.app import ConsoleApp
 from labconsole.tui.parts import over_time_chart
 from labconsole.tui.parts.lines import Span
-from labconsole.tui.parts.over_time_chart import OverTimeChart, _legend
+from labconsole.tui.parts.over_time_chart import OverTimeChart, _legend, _rows
 from support.crew_shown import bounded, step_under_way
 from support.driven_console import SIZES, console, shown, text, until
 from support.fake_lab_session import LabSession
@@ -23,6 +25,7 @@ TWO = OverTime(
         PictureCurve(name="g2", seconds=SECONDS, values=(0.0,) * 10 + (50.0,) * 10),
     ),
     moments=((5.0, "the others begin"),),
+    levels=((50.0, "g2 ≤ 50 Mbit/s"),),
 )
 SENDING = tuple(PictureGuest(name=name, state=CopyState.WORKS) for name in ("g1", "g2"))
 
@@ -73,6 +76,25 @@ async def test_the_same_curves_are_drawn_once(monkeypatch):
         assert not drawn
         session.release.set()
         await until(pilot, lambda: not app.state.asked)
+
+
+@pytest.mark.parametrize(("width", "height"), [(78, 9), (118, 20)])
+def test_what_takes_effect_is_marked_where_it_does(width: int, height: int):
+    weights = [(0.0, "30:1"), (1.0, "15:1"), (5.0, "1:1"), (5.05, "1:3"), (99.0, "1:30")]
+    heading, top, *rest = [
+        "".join(words for words, _ in row) for row in _rows(replace(TWO, moments=tuple(weights)), width, height)
+    ]
+    place = [top.index(words) for words in ("30:1", "15:1")]
+    assert place == sorted(place) and "1:30" not in top, "what has not been yet has no place"
+    assert ("1:1─" in top) is False and "1:3─" in top, "of two at one place the later is named"
+    lines = [row[place[1]] for row in rest]
+    assert lines.count("┊") >= height - 7
+    assert any("┄┄┄" in row for row in rest), "a limit is a line across"
+    assert "g2 ≤ 50 Mbit/s" in heading
+    still = [
+        "".join(words for words, _ in row) for row in _rows(replace(TWO, moments=((99.0, "later"),)), width, height)
+    ]
+    assert "later" not in still[1] and not any("┊" in row for row in still)
 
 
 def test_what_has_no_room_in_the_legend_is_counted():

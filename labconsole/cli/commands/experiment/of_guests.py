@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from labconsole.cli.options import add_shared, hosts_path
-from labconsole.cli.output import answer, json_line, plain_lines
+from labconsole.cli.output import answer, complain, json_line, plain_lines
 from labconsole.errors import Aborted, ConfigError, MeasurementError
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def require(args: argparse.Namespace, *options: str) -> None:
 
 
 def take(args: argparse.Namespace, kind: KindShown, factors: FactorsOfGuests) -> int:
-    """0 when no trial is invalid, 1 when one is; or what would be taken."""
+    """0 when no trial is invalid, 1 when one is, 3 when a node could not do its part; or what would be taken."""
     from labconsole.cli.dry_place import dry_place
 
     with ExitStack() as held:
@@ -139,7 +139,8 @@ def _take_into(
         if outcome.stopped:
             return Aborted.exit_code
         if outcome.steps.refused:
-            raise MeasurementError("; ".join(outcome.steps.refused))
+            complain("; ".join(outcome.steps.refused))
+            return max(outcome.steps.exit_code, MeasurementError.exit_code)
         return 1 if outcome.steps.failed else 0
 
     return drive(session, session.nodes_of(plan.points[0].request), work, [narrator(args, quiet=True)])

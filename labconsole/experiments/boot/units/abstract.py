@@ -16,24 +16,24 @@ def _conclude(material: Material) -> Iterator[Concluded]:
     """For each way to start that several platforms were measured for."""
     summary = summary_of(material)
     of: dict[tuple[object, ...], dict[str, KnownInterval | None]] = {}
+    words: dict[tuple[object, ...], dict[str, str]] = {}
     for each in summary.lines:
         line, found = each.used_bytes, None
-        if line is not None and line.slope_low is not None and line.slope_high is not None:
-            found = KnownInterval(line.slope, line.slope_low, line.slope_high)
+        if line is not None and line.slope.low is not None and line.slope.high is not None:
+            found = KnownInterval(line.slope.mean, line.slope.low, line.slope.high)
         group = (each.key.testbed_fingerprint, each.key.start, each.key.crew, each.key.kernel)
         of.setdefault(group, {})[summary.names[each.key]] = found
-    for (_, start, *_), slopes in of.items():
+        absent = UNKNOWN if line is None or line.absent is None else line.absent
+        words.setdefault(group, {})[summary.names[each.key]] = absent if found is None else _words(found)
+    for about, slopes in of.items():
         if len(slopes) > 1:
-            words = {name: _words(found) for name, found in slopes.items()}
             yield Concluded(
-                "the tools behave differently in resource occupation", f"memory of each guest, {start} start",
-                each_words(words), apart(slopes.values()),
+                "the tools behave differently in resource occupation", f"memory of each guest, {about[1]} start",
+                each_words(words[about]), apart(slopes.values()),
             )  # fmt: skip
 
 
-def _words(found: KnownInterval | None) -> str:
-    if found is None:
-        return UNKNOWN
+def _words(found: KnownInterval) -> str:
     mean, low, high = (number(value / MIB) for value in found)
     return f"{mean} MiB ({low} to {high})"
 

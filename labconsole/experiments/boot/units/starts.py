@@ -16,7 +16,7 @@ from labconsole.contracts.report import (
     Table,
 )
 from labconsole.experiments.boot.summary import BootsSummary, summarize_boots
-from labconsole.measure.statistics.least_squares import Line
+from labconsole.measure.statistics.line_in_blocks import LineInBlocks, OverBlocks
 from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.model.record.boot import BootRecord
 from labconsole.model.record.kind import ExperimentRecord
@@ -24,7 +24,6 @@ from labconsole.report.captions import caption, mark_of
 from labconsole.report.effect_words import ratio_words
 from labconsole.report.material import Material
 from labconsole.report.points import platform_order
-from labconsole.report.reference import printed_words
 from labconsole.report.tested_on import TESTED_ON, tested_on
 from labconsole.report.words import UNKNOWN, count, number
 
@@ -102,6 +101,7 @@ def times(material: Material) -> Table | None:
                 *_interval(mean),
                 None if ready is None else ready.mean,
                 None if own is None else own.mean,
+                each.resolution_s,
                 None if mean is None else mean.trials,
                 out,
                 *tested_on(each.key, summary.testbeds),
@@ -112,9 +112,10 @@ def times(material: Material) -> Table | None:
                 names[each.key],
                 each.key.start,
                 str(each.guests),
-                _words(mean, 1.0, 3),
-                _words(ready, 1.0, 3),
+                mean_words(mean, 1.0, 3),
+                mean_words(ready, 1.0, 3),
                 UNKNOWN if own is None else number(own.mean, 3),
+                UNKNOWN if each.resolution_s is None else number(each.resolution_s, 4),
                 UNKNOWN if mean is None else str(mean.trials),
                 out or "none",
             )
@@ -131,15 +132,18 @@ def times(material: Material) -> Table | None:
             "ci_high_s",
             "ready_s",
             "between_guests_sd_s",
+            "resolution_s",
             "trials",
             "left_out_codes",
             *TESTED_ON,
         ),
         rows=tuple(rows),
-        headings=("platform", "start", "guests", "s", "by their word", "sd s", "trials", "left out"),
+        headings=("platform", "start", "guests", "s", "by their word", "sd s", "known to s", "trials", "left out"),
         shown=tuple(shown),
         note=f"{CLOCK}; mean ± half the 95 % interval over trials, each of which starts all guests anew. By their "
-        "word: READY on their consoles, by the clock of the unit under test; sd: between guests. Only valid trials "
+        "word: READY on their consoles, by the clock of the unit under test; sd: between guests. Known to: how far off "
+        "the time of the coarsest trial may be, as the clocks were compared and as guests look for the timekeeper in "
+        "steps (installed ones: as the way into them is tried in steps); no interval contains it. Only valid trials "
         "enter, of each the newest.",
     )
 
@@ -231,12 +235,18 @@ def memory(material: Material) -> Table | None:
             continue
         figures: list[Cell] = []
         for line in lines:
-            figures += [None] * 6 if line is None else [
-                line.slope, line.slope_low, line.slope_high, line.constant, line.constant_low, line.constant_high
-            ]  # fmt: skip
+            figures += (
+                [None] * 6
+                if line is None
+                else [cell for part in (line.slope, line.constant) for cell in (part.mean, part.low, part.high)]
+            )
+        known = [line for line in lines if line is not None]
+        blocks, word = {line.blocks for line in known}, _says(known)
+        figures += [min(blocks), word]
         rows.append((each.key.platform, each.key.start, *figures, *tested_on(each.key, summary.testbeds)))
-        cells = [word for line in lines for word in _line_words(line)]
-        shown.append((names[each.key], each.key.start, *cells))
+        cells = [word for line in lines for word in line_words(line)]
+        of = f"{min(blocks)}" if len(blocks) == 1 else f"{min(blocks)} to {max(blocks)}"
+        shown.append((names[each.key], each.key.start, *cells, of, word))
     if not rows:
         return None
     parts = ("guest", "guest_ci_low", "guest_ci_high", "tool", "tool_ci_low", "tool_ci_high")
@@ -245,7 +255,7 @@ def memory(material: Material) -> Table | None:
     return Table(
         name="quetier-memory",
         title="Memory of guests: each guest's, and the tool's",
-        columns=("platform", "start", *figures_of, *TESTED_ON),
+        columns=("platform", "start", *figures_of, "fewest_blocks", "word", *TESTED_ON),
         rows=tuple(rows),
         headings=(
             "platform",
@@ -258,74 +268,16 @@ def memory(material: Material) -> Table | None:
             "tool",
             "MiB a guest, hypervisor",
             "tool",
+            "blocks",
+            "finding",
         ),
         shown=tuple(shown),
-        note="M(n) = M_tool + m · n by least squares over trials, with 95 % intervals, all guests up and quiet. "
+        note="M(n) = M_tool + m · n by least squares within each block that has all numbers of guests; means over "
+        "blocks, with 95 % intervals (Student's t over blocks), all guests up and quiet. No interval of fewer than "
+        "three blocks or numbers of guests. No line: the quadratic term of one witness excludes zero. "
         "Available: by how much less memory is available on the unit under test; processes: proportional set size of "
         "the guests' processes; groups: of their control groups, where they have some; hypervisor: by its own word, "
         "where it has one.",
-    )
-
-
-def beside_paper(material: Material) -> Table | None:
-    """The paper's printed times (figure 2), for as many guests."""
-    paper, names = material.paper, material.paper_names
-    if paper is None or paper.name != PAPER:
-        return None
-    printed = {
-        (row["platform"], start): (int(row["guests"]), float(row[f"{start}_s"]))
-        for row in paper.tables["startup"]
-        for start in ("cold", "hot")
-    }
-    rows: list[tuple[Cell, ...]] = []
-    shown: list[tuple[str, ...]] = []
-    summary = summary_of(material)
-    for each in summary.points:
-        theirs = printed.get((names.get(each.key.platform, ""), each.key.start))
-        if theirs is None or each.startup_s is None:
-            continue
-        guests, seconds = theirs
-        rows.append((each.key.platform, each.key.start, each.guests, each.startup_s.mean, guests, seconds))
-        own = _words(each.startup_s, 1.0, 3)
-        shown.append((summary.names[each.key], each.key.start, str(each.guests), own, str(guests), number(seconds, 0)))
-    return Table(
-        name="quetier-2-beside",
-        title="Start-up times beside the paper's",
-        columns=("platform", "start", "guests", "startup_s", "paper_guests", "paper_s"),
-        rows=tuple(rows),
-        headings=("platform", "start", "guests", "s", "paper's guests", "paper's s"),
-        shown=tuple(shown),
-        note=paper.cited("figure 2"),
-        beside_paper=True,
-    )
-
-
-def memory_beside(material: Material) -> Table | None:
-    """What the paper's text prints of memory, whatever platform it is of."""
-    paper = material.paper
-    if paper is None or paper.name != PAPER:
-        return None
-    summary, rows = summary_of(material), list[tuple[str, ...]]()
-    for each in summary.lines:
-        if each.used_bytes is None:
-            continue
-        own, _ = _line_words(each.used_bytes)
-        theirs = material.paper_names.get(each.key.platform, "")
-        for row in paper.tables["numbers"]:
-            if row["topic"] == "memory" and (theirs in row["platform"] or theirs not in paper.platforms):
-                told = (summary.names[each.key], each.key.start, own, row["platform"], printed_words(row), row["where"])
-                rows.append(told)
-    if not rows:
-        return None
-    return Table(
-        name="quetier-memory-beside",
-        title="Memory of guests beside the paper's",
-        columns=("platform", "start", "mib_each", "paper_platform", "paper", "where"),
-        rows=tuple(rows),
-        headings=("platform", "start", "MiB a guest, available", "the paper's", "the paper", "where"),
-        shown=tuple(rows),
-        note=paper.cited(),
-        beside_paper=True,
     )
 
 
@@ -345,22 +297,32 @@ def _interval(found: SetUpMean | None) -> tuple[Cell, Cell, Cell]:
     return (None, None, None) if found is None else (found.mean, found.ci_low, found.ci_high)
 
 
-def _words(found: SetUpMean | None, unit: float, places: int) -> str:
+def mean_words(found: SetUpMean | None, unit: float, places: int) -> str:
     if found is None:
         return UNKNOWN
     half = "" if found.half_width is None else f" ± {number(found.half_width / unit, places)}"
     return f"{number(found.mean / unit, places)}{half}"
 
 
-def _line_words(line: Line | None) -> tuple[str, str]:
+def _says(lines: Sequence[LineInBlocks]) -> str:
+    """Why there are no intervals, or whether lines describe what was found."""
+    absent = dict.fromkeys(line.absent for line in lines if line.absent is not None)
+    if absent:
+        return ", ".join(absent)
+    return "no line" if any(line.bent for line in lines) else "a line, as far as can be told"
+
+
+def line_words(line: LineInBlocks | None) -> tuple[str, str]:
     if line is None:
         return UNKNOWN, UNKNOWN
 
-    def part(value: float, low: float | None, high: float | None) -> str:
-        told = number(value / MIB)
-        return told if low is None or high is None else f"{told} ({number(low / MIB)} to {number(high / MIB)})"
+    def part(each: OverBlocks) -> str:
+        told = number(each.mean / MIB)
+        if each.low is None or each.high is None:
+            return told
+        return f"{told} ({number(each.low / MIB)} to {number(each.high / MIB)})"
 
-    return part(line.slope, line.slope_low, line.slope_high), part(line.constant, line.constant_low, line.constant_high)
+    return part(line.slope), part(line.constant)
 
 
 UNITS = (
@@ -368,8 +330,6 @@ UNITS = (
     ReportUnit(name="quetier-2-times", place=116, make=times),
     ReportUnit(name="quetier-2-compared", place=117, make=compared, claims=claimed),
     ReportUnit(name="quetier-memory", place=118, make=memory),
-    ReportUnit(name="quetier-2-beside", place=160, paper=(PAPER, "figure 2"), make=beside_paper),
-    ReportUnit(name="quetier-memory-beside", place=161, paper=(PAPER, "section 5.1.2"), make=memory_beside),
     ReportUnit(name="boot-findings", place=115, make=findings),
     ReportUnit(name="boot-words", place=115, make=method),
 )

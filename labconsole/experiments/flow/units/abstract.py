@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from labconsole.experiments.flow.shown import plain, summary_of, words
 from labconsole.experiments.flow.summary import FlowPointFound
 from labconsole.measure.statistics.set_ups import SetUpMean
-from labconsole.report.abstracts import Concluded, Held, KnownInterval, abstract_unit, each_words, most
+from labconsole.report.abstracts import NOT_BY_LINK, Concluded, Held, KnownInterval, abstract_unit, each_words, most
 from labconsole.report.material import Material
 
 BEST, BARE = "xen", "native"
 MATTERS_RATIO = 0.01
 """A smaller difference between platforms decides nothing: all may fill the link."""
+
+FULL_RATIO = 0.95
+"""Of what the link can carry: from here on the link is what limits a guest, and two such guests are alike by it."""
 
 FAIR = 0.99
 """Jain's index from which each of several guests has its part."""
@@ -35,13 +38,20 @@ def _conclude(material: Material) -> Iterator[Concluded]:
         sent = {name: _interval(point.sum_bps) for name, point in of_platform.items()}
         for name in best if len(sent) > 1 else ():
             found = each_words({each: f"{words(point.sum_bps)} Mbit/s" for each, point in of_platform.items()})
-            yield Concluded("Xen introduces the least overhead on network performance", name, found,
-                            most(name, sent, matters_ratio=MATTERS_RATIO))  # fmt: skip
+            held = most(name, sent, matters_ratio=MATTERS_RATIO)
+            full = [each for each, point in of_platform.items() if _fills_link(point)]
+            if name in full and (len(full) > 1 or held == "not decided"):
+                held = NOT_BY_LINK
+            yield Concluded("Xen introduces the least overhead on network performance", name, found, held)
     for point in points:
         if point.key.guests > 1:
             about = f"{summary.name_of(point.key)}, {point.key.guests} guests that send"
             found = f"Jain {words(point.jain, 1, 4)}"
             yield Concluded("sharing the network among guests is fair", about, found, _fair(_interval(point.jain)))
+
+
+def _fills_link(point: FlowPointFound) -> bool:
+    return point.line_ratio is not None and point.line_ratio.maximum >= FULL_RATIO
 
 
 def _fair(jain: KnownInterval | None) -> Held:
@@ -62,7 +72,8 @@ UNITS = (
         "mattos", "mattos-abstract-network", 169, _conclude,
         "Least overhead: what one guest of the paper's best platform sends is wholly above what one of every other "
         f"sends; which of your platforms that is, --reference-map says. Less than {100 * MATTERS_RATIO:.0f} % between "
-        "platforms decides nothing: all may fill the link. Fair: Jain's index of guests that send at once is wholly "
+        f"platforms decides nothing; neither do two that send at least {100 * FULL_RATIO:.0f} % of what the link can "
+        "carry (held by the link). Fair: Jain's index of guests that send at once is wholly "
         f"from {FAIR} on.",
     ),
 )  # fmt: skip

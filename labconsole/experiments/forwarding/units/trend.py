@@ -11,25 +11,45 @@ from labconsole.model.plan.occasions import AT
 from labconsole.report.changes import Side
 from labconsole.report.digest import Digest
 from labconsole.report.material import Material
+from labconsole.report.occasions import base_name, incomplete_words, planned_and_missing
 from labconsole.report.sample import KeptRuns
-from labconsole.report.trends import Trend, find_trends, steps_table, trends_figure, trends_table
+from labconsole.report.trend_units import figure_of, tables_of
+from labconsole.report.trends import Trend, find_trends
 
-MOST_PANELS = 12
-"""Of the figure; the table has every design point."""
+Occasion = tuple[str, str, str]
+"""Its plan's name and hash, and the fingerprint of its testbed."""
 
 
-def trends(material: Material) -> list[Trend]:
-    """Of every plan with several occasions; empty without one. What else changed is what the runs' conditions tell."""
-    by_plan: dict[str, dict[tuple[str, str, str], list[RunRow]]] = {}
-    for run in material.kept.entered:
+def trends(material: Material) -> tuple[list[Trend], list[str]]:
+    """Of every plan with several occasions, and which of them are left out; empty without one. What else changed is
+    what the runs' conditions tell.
+    """
+    every = _by_occasion((*material.kept.entered, *material.kept.excluded))
+    by_plan: dict[str, dict[Occasion, list[RunRow]]] = {}
+    for key, runs in _by_occasion(material.kept.entered).items():
+        by_plan.setdefault(base_name(key[0]), {})[key] = runs
+    found: list[Trend] = []
+    told: list[str] = []
+    for occasions in by_plan.values():
+        sides = []
+        for key, runs in occasions.items():
+            facts = material.digest.planned.get(key[1:])
+            planned, missing = planned_and_missing(every[key], None if facts is None else facts.set_ups)
+            if missing:
+                told.append(incomplete_words(key[0], planned, missing, "set-ups"))
+            else:
+                sides.append(_side(key[0], runs, material))
+        if len(occasions) > 1:
+            found += find_trends(sides)
+    return found, told
+
+
+def _by_occasion(runs: Sequence[RunRow]) -> dict[Occasion, list[RunRow]]:
+    found: dict[Occasion, list[RunRow]] = {}
+    for run in runs:
         name = getattr(run, "plan_name", None)
         if name and AT in name and not is_search_trial(run):
-            key = (name, run.plan_hash or "", run.testbed_fingerprint)
-            by_plan.setdefault(name.partition(AT)[0], {}).setdefault(key, []).append(run)
-    found: list[Trend] = []
-    for occasions in by_plan.values():
-        if len(occasions) > 1:
-            found += find_trends([_side(key[0], runs, material) for key, runs in occasions.items()])
+            found.setdefault((name, run.plan_hash or "", run.testbed_fingerprint), []).append(run)
     return found
 
 
@@ -38,16 +58,14 @@ def _side(words: str, runs: Sequence[RunRow], material: Material) -> Side:
     return Side(words=words, place="", kept=kept, admission=material.evaluation.admission, digest=Digest(()))
 
 
-def figure(material: Material) -> Figure | None:
+def figure(material: Material) -> list[Figure]:
     """None without several occasions."""
-    return trends_figure(trends(material)[:MOST_PANELS])
+    return figure_of(trends(material)[0])
 
 
-def tables(material: Material) -> Sequence[Table]:
-    """One of the design points, and one of the changes, if there are any."""
-    found = trends(material)
-    changes = steps_table(found)
-    return [trends_table(found), *([changes] if changes is not None else [])] if found else []
+def tables(material: Material) -> list[Table]:
+    """One of the design points, one of the changes, if there are any, and one of every result."""
+    return tables_of(*trends(material))
 
 
 UNITS = (

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
+from labconsole.experiments.job.from_memory import FROM_MEMORY
+from labconsole.experiments.job.link import HELD
 from labconsole.experiments.job.points import PointKey
 from labconsole.experiments.job.shown import panel_words, resource_of, summary_of
 from labconsole.experiments.job.summary import GuestsCurve, JobsSummary
-from labconsole.measure.trials_of_guests import NOT_DRAWN
-from labconsole.report.abstracts import Concluded, KnownInterval, abstract_unit, apart, differ, each_words
+from labconsole.report.abstracts import NOT_BY_LINK, Concluded, KnownInterval, abstract_unit, apart, differ, each_words
 from labconsole.report.material import Material
 from labconsole.report.words import number
 
 T = TypeVar("T")
 
-UNDECIDED = ("inconclusive", "too few blocks")
+UNDECIDED = ("inconclusive", "too few blocks", FROM_MEMORY)
 
 
 def _conclude(material: Material) -> Iterator[Concluded]:
@@ -26,7 +27,10 @@ def _conclude(material: Material) -> Iterator[Concluded]:
         slopes = {name: _slope(curve) for name, curve in of.items()}
         flat = all(curve.word == "flat" for curve in of.values())
         words = {name: _words(curve, slopes[name]) for name, curve in of.items()}
-        held = "not confirmed" if flat else apart(slopes.values())
+        free = [slopes[name] for name, curve in of.items() if curve.word not in (HELD, FROM_MEMORY)]
+        held = "not confirmed" if flat else apart(free)
+        if held == "not decided" and any(curve.word == HELD for curve in of.values()):
+            held = NOT_BY_LINK
         yield Concluded("the tools behave differently in overhead", about, each_words(words), held)
     isolated = [(each.key, each.word) for each in summary.isolation]
     for about, found in _together(summary, isolated, guests=True):
@@ -51,10 +55,9 @@ def _together(
 def _slope(curve: GuestsCurve) -> KnownInterval | None:
     """Of the time alone, with each guest."""
     fit, alone = curve.fit, curve.points[0].seconds
-    drawn = curve.word not in (NOT_DRAWN, None)
-    if not drawn or fit is None or fit.slope_low is None or fit.slope_high is None or alone is None or not alone.mean:
+    if fit is None or fit.slope.low is None or fit.slope.high is None or alone is None or not alone.mean:
         return None
-    return KnownInterval(*(each / alone.mean for each in (fit.slope, fit.slope_low, fit.slope_high)))
+    return KnownInterval(*(each / alone.mean for each in (fit.slope.mean, fit.slope.low, fit.slope.high)))
 
 
 def _words(curve: GuestsCurve, slope: KnownInterval | None) -> str:
@@ -69,7 +72,8 @@ UNITS = (
         "quetier", "quetier-abstract-jobs", 168, _conclude,
         "Of platforms with guests. Overhead: by how much of its time alone one guest's job takes longer with each "
         "guest that stands beside it (job-guests); confirmed where the intervals of two platforms lie wholly apart, "
-        "not confirmed where all are flat. Isolation: who is kept apart (job-isolation); confirmed where two platforms "
-        "are of different classes, not confirmed where all are of one.",
+        "not confirmed where all are flat; what the link holds, or memory gave, decides nothing. Isolation: who is "
+        "kept apart (job-isolation); confirmed where two platforms are of different classes, not confirmed where all "
+        "are of one.",
     ),
 )  # fmt: skip

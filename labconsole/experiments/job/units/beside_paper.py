@@ -7,10 +7,13 @@ from functools import partial
 from typing import NamedTuple
 
 from labconsole.contracts.report import Cell, ReportUnit, Table
+from labconsole.experiments.job.from_memory import FROM_MEMORY
+from labconsole.experiments.job.link import HELD
+from labconsole.experiments.job.points import PointKey
 from labconsole.experiments.job.shown import job_words, resource_of, summary_of
 from labconsole.experiments.job.summary import JobsSummary
-from labconsole.measure.statistics.effects import SIGNIFICANCE
-from labconsole.report.effect_words import effect_words, interval_words
+from labconsole.model.jobs import JOBS
+from labconsole.report.effect_words import effect_words, line_part_words
 from labconsole.report.material import Material
 from labconsole.report.reference import printed_words
 from labconsole.report.words import number
@@ -19,12 +22,24 @@ TOPICS = {"quetier": ("overhead", "linearity", "isolation"), "mattos": ("job",)}
 
 
 class OwnFinding(NamedTuple):
-    """One's own finding on a topic."""
+    """One's own finding on a topic; ``job_from``: the paper that has the job."""
 
     platform: str
     resource: str
     job: str
+    job_from: str
     words: str
+
+    @classmethod
+    def of(cls, key: PointKey, words: str) -> OwnFinding:
+        """On this point's platform and job."""
+        job = JOBS.get(key.job)
+        source = "not known here" if job is None else job.source
+        return cls(key.platform, resource_of(key), job_words(key), source, words)
+
+    def beside(self, *theirs: str) -> tuple[Cell, ...]:
+        """A row of the table, but for its topic."""
+        return (self.resource, self.platform, self.job, self.job_from, self.words, *theirs)
 
 
 def make(material: Material, paper_name: str) -> Table | None:
@@ -39,20 +54,29 @@ def make(material: Material, paper_name: str) -> Table | None:
             for said in paper.tables["shapes"]:
                 theirs = (said["topic"], said["resource"], said["platform"])
                 if theirs in ((topic, own.resource, names.get(own.platform, "")), (topic, own.resource, "all")):
-                    rows.append((topic, own.resource, own.platform, own.job, own.words, said["platform"], said["shape"],
-                                 said["where"]))  # fmt: skip
+                    rows.append((topic, *own.beside(said["platform"], said["shape"], said["where"])))
             for row in paper.tables.get("numbers", ()):
                 if (row["topic"], row["resource"], row["platform"]) == (topic, own.resource, names.get(own.platform)):
-                    rows.append((topic, own.resource, own.platform, own.job, own.words, row["platform"],
-                                 printed_words(row), row["where"]))  # fmt: skip
+                    rows.append((topic, *own.beside(row["platform"], printed_words(row), row["where"])))
     return Table(
         name=f"{paper_name}-beside",
         title="Findings beside the paper's",
-        columns=("topic", "resource", "platform", "job", "finding", "paper_platform", "paper", "where"),
+        columns=("topic", "resource", "platform", "job", "job_from", "finding", "paper_platform", "paper", "where"),
         rows=tuple(rows),
-        headings=("topic", "resource", "platform", "job", "own finding", "paper's platform", "the paper", "where"),
+        headings=(
+            "topic",
+            "resource",
+            "platform",
+            "job",
+            "job from",
+            "own finding",
+            "paper's platform",
+            "the paper",
+            "where",
+        ),
         shown=tuple(tuple(str(cell) for cell in row) for row in rows),
-        note=paper.cited(how="its sentences and numbers in short"),
+        note=f"{paper.cited(how='its sentences and numbers in short')} A job from another paper uses the same "
+        "resource by another program.",
         beside_paper=True,
     )
 
@@ -60,31 +84,30 @@ def make(material: Material, paper_name: str) -> Table | None:
 def _overhead(summary: JobsSummary) -> Iterator[OwnFinding]:
     for curve in summary.one_works:
         if curve.word is not None:
-            yield OwnFinding(curve.key.platform, resource_of(curve.key), job_words(curve.key), curve.word)
+            yield OwnFinding.of(curve.key, curve.word)
 
 
 def _linearity(summary: JobsSummary) -> Iterator[OwnFinding]:
     for curve in summary.all_work:
         if curve.fit is None:
             continue
-        fit, bent = curve.fit, curve.fit.lack_of_fit_p
-        line = "no line" if bent is not None and bent <= SIGNIFICANCE else "a line, as far as can be told"
-        words = f"{line}: {interval_words(fit.slope, fit.slope_low, fit.slope_high, 3)} s per guest"
+        line = {True: "no line", False: "a line, as far as can be told", None: curve.word or "no interval"}
+        if curve.word in (HELD, FROM_MEMORY):
+            line = dict.fromkeys(line, curve.word)
+        words = f"{line[curve.fit.bent]}: {line_part_words(curve.fit.slope, 3)} s per guest"
         alone = "" if curve.alone_s is None else f"; alone on the bare host {number(curve.alone_s, 3)} s"
-        yield OwnFinding(curve.key.platform, resource_of(curve.key), job_words(curve.key), words + alone)
+        yield OwnFinding.of(curve.key, words + alone)
 
 
 def _isolation(summary: JobsSummary) -> Iterator[OwnFinding]:
     for found in summary.isolation:
-        words = f"{found.word}, of {found.key.guests} guests"
-        yield OwnFinding(found.key.platform, resource_of(found.key), job_words(found.key), words)
+        yield OwnFinding.of(found.key, f"{found.word}, of {found.key.guests} guests")
 
 
 def _programs(summary: JobsSummary) -> Iterator[OwnFinding]:
     for each in summary.overheads:
         if each.key.guests == 1:
-            words = f"{each.word}: {effect_words(each.effect)}"
-            yield OwnFinding(each.key.platform, resource_of(each.key), job_words(each.key), words)
+            yield OwnFinding.of(each.key, f"{each.word}: {effect_words(each.effect)}")
 
 
 _FINDINGS = {"overhead": _overhead, "linearity": _linearity, "isolation": _isolation, "job": _programs}

@@ -19,8 +19,9 @@ from labconsole.experiments.job.shown import (
     summary_of,
 )
 from labconsole.experiments.job.summary import GuestsCurve, JobsSummary
+from labconsole.measure.statistics.line_in_blocks import OverBlocks
 from labconsole.report.captions import caption
-from labconsole.report.effect_words import interval_words
+from labconsole.report.effect_words import line_part_words
 from labconsole.report.material import Material
 from labconsole.report.tested_on import TESTED_ON, tested_on
 from labconsole.report.words import UNKNOWN, number
@@ -133,8 +134,6 @@ def table(material: Material) -> Table | None:
     shown: list[tuple[str, ...]] = []
     for working, curve in curves:
         fit, key = curve.fit, curve.key
-        if fit is None:
-            continue
         sd = curve.points[-1].between_guests_sd_s
         rows.append(
             (
@@ -143,18 +142,14 @@ def table(material: Material) -> Table | None:
                 key.size,
                 key.cpu,
                 working,
-                fit.slope,
-                fit.slope_low,
-                fit.slope_high,
-                fit.constant,
-                fit.constant_low,
-                fit.constant_high,
+                *_figures(None if fit is None else fit.slope),
+                *_figures(None if fit is None else fit.constant),
                 curve.alone_s,
-                fit.lack_of_fit_p,
+                *_figures(None if fit is None else fit.bend),
                 sd,
                 curve.points[-1].jain,
-                fit.places,
-                fit.values,
+                len(curve.points),
+                0 if fit is None else fit.blocks,
                 curve.word,
                 *tested_on(key, summary.testbeds),
             )
@@ -164,13 +159,13 @@ def table(material: Material) -> Table | None:
                 key.platform,
                 job_words(key),
                 f"{working}, {settings_words(summary, key)}",
-                interval_words(fit.slope, fit.slope_low, fit.slope_high, 4),
-                interval_words(fit.constant, fit.constant_low, fit.constant_high, 3),
+                line_part_words(None if fit is None else fit.slope, 4),
+                line_part_words(None if fit is None else fit.constant, 3),
                 UNKNOWN if curve.alone_s is None else number(curve.alone_s, 3),
-                UNKNOWN if fit.lack_of_fit_p is None else number(fit.lack_of_fit_p, 3),
+                line_part_words(None if fit is None else fit.bend, 4),
                 UNKNOWN if sd is None else number(sd, 3),
                 UNKNOWN if curve.points[-1].jain is None else number(curve.points[-1].jain, 3),
-                f"{fit.values} at {fit.places}",
+                f"{0 if fit is None else fit.blocks} at {len(curve.points)}",
                 curve.word or UNKNOWN,
             )
         )
@@ -192,11 +187,13 @@ def table(material: Material) -> Table | None:
             "intercept_ci_low_s",
             "intercept_ci_high_s",
             "bare_seconds",
-            "lack_of_fit_p",
+            "bend_s_per_guest_squared",
+            "bend_ci_low_s",
+            "bend_ci_high_s",
             "between_guests_sd_s",
             "jain",
             "numbers_of_guests",
-            "set_ups",
+            "blocks",
             "word",
             *TESTED_ON,
         ),
@@ -208,19 +205,24 @@ def table(material: Material) -> Table | None:
             "s per guest",
             "s at none",
             "bare host s",
-            "lack of fit p",
+            "bend s per guest²",
             "sd between guests s",
             "Jain",
-            "set-ups",
+            "blocks",
             "finding",
         ),
         shown=tuple(shown),
-        note="Least squares over the set-ups' means, with 95 % intervals (Student's t); where all work, of the slowest "
-        "guest. Flat: the slope's interval lies within ± 5 % of the time alone per 100 guests; grows: it excludes "
-        "zero; faster than linear: so does that of the quadratic term. A small p of lack of fit says that a line "
-        "does not describe the times. "
+        note="Least squares within each block that has all numbers of guests; means over blocks, with 95 % intervals "
+        "(Student's t over blocks); where all work, of the slowest guest. Flat: the slope's interval lies within ± 5 % "
+        "of the time alone per 100 guests; grows: it excludes zero; faster than linear: so does that of the bend, the "
+        "quadratic term. No interval, and no claim, of fewer than three blocks or numbers of guests. Adjusted for "
+        "nothing: of twenty rows without growth one may grow by chance. "
         "Deviation between guests and Jain's index of one over their times are those of the most guests.",
     )
+
+
+def _figures(part: OverBlocks | None) -> tuple[Cell, Cell, Cell]:
+    return (None, None, None) if part is None else (part.mean, part.low, part.high)
 
 
 UNITS = (

@@ -39,6 +39,7 @@ from labconsole.tui.screens.curves.curve_chart import CurveChart
 from labconsole.tui.screens.curves.curves_table import CurvesTable
 from labconsole.tui.screens.curves.feed import CurveFeed
 from labconsole.tui.screens.curves.point_text import filter_of
+from labconsole.tui.screens.curves.trend_view import TrendView
 from labconsole.tui.screens.curves.viewing import Viewing, picture
 
 Y_OPTIONS: tuple[Y, ...] = ("measured", "loss", "offered", "maximum")
@@ -113,6 +114,8 @@ class CurvesScreen(FollowingScreen):
                id="curves-copy-rows", title="Copy all points", shown=False),
         Action("E", "crews", "Guests", "Draw the stored trials of guests, which are no runs.",
                id="curves-crews", title="Curves of trials of guests", shown=False),
+        Action("T", "trend", "Trend", "Show what a plan came to on its occasions, where that changed, and what else "
+               "changed then.", id="curves-trend", title="Results over occasions"),
         PAUSE,
         Action("l", "reload", "Reload", "Read all runs from the store again.",
                id="curves-reload", title="Reload runs", shown=False),
@@ -316,6 +319,13 @@ class CurvesScreen(FollowingScreen):
 
     def action_crews(self) -> None:
         self.show_stored_trials(drawn=True)
+
+    def action_trend(self) -> None:
+        """Of the runs that the filter means."""
+        query, store, read = self.query_one(FilterLine).meant, self.session.store, self.console_app.read_trends
+        if read is not None:
+            view = TrendView(self.console_app, lambda plan: read(plan, query, store), query.text)
+            self.app.push_screen(view)
 
     def action_filter(self) -> None:
         self.set_focus(self.query_one(FilterInput))

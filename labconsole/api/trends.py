@@ -1,0 +1,62 @@
+"""What a plan came to on its occasions: one way to it for the command and the console."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from labconsole.errors import StoreError
+from labconsole.model.query import Query
+
+if TYPE_CHECKING:
+    from labconsole.report.gathering_occasions import Everything
+    from labconsole.report.trends import PlanTrends, Trend
+    from labconsole.store.writing import RunStore
+
+
+def trends_of(
+    plan: str,
+    query: Query,
+    store: RunStore,
+    *,
+    on_unreadable: Callable[[StoreError], None],
+    tell: Callable[[str], None],
+    everything: Everything | None = None,
+) -> list[Trend]:
+    """Of every design point of a plan, named without an occasion. ``everything``: in the store, if it was read.
+
+    Blocking. Raises ConfigError and StoreError.
+    """
+    from labconsole.report.gathering_occasions import gather_occasions
+    from labconsole.report.trends import find_trends
+
+    everything = everything or _everything(store)
+    found = gather_occasions(plan, query, store, everything, on_unreadable=on_unreadable, tell=tell)
+    return find_trends(found.sides, found.told)
+
+
+def read_trends(plan: str | None, query: Query, store: RunStore) -> PlanTrends:
+    """The same to look at; ``plan``: None, the one measured last of those with several occasions.
+
+    Blocking. Raises ConfigError and StoreError.
+    """
+    from labconsole.report.gathering_occasions import occasions_by_plan
+    from labconsole.report.trends import PlanTrends
+
+    everything = _everything(store)
+    plans = occasions_by_plan(everything)
+    told: list[str] = []
+    plan = plan or next(iter(plans), None)
+    if plan is None:
+        return PlanTrends(plans=plans)
+    trends = trends_of(
+        plan, query, store, on_unreadable=lambda exc: told.append(str(exc)), tell=told.append, everything=everything
+    )
+    return PlanTrends(plans=plans, plan=plan, trends=trends, told=told)
+
+
+def _everything(store: RunStore) -> Everything:
+    from labconsole.experiments.measured import measured_kinds
+    from labconsole.report.gathering_occasions import everything_in
+
+    return everything_in(store, measured_kinds())

@@ -1,0 +1,37 @@
+"""``labconsole init``: a hosts.yaml to be filled in."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from labconsole.cli.commands import About
+from labconsole.cli.options import add_common
+from labconsole.cli.output import plain_lines
+
+about = About(
+    23,
+    "write a blank hosts.yaml to fill in",
+    description="Write a hosts.yaml with every section, commented, with the machines, interfaces and cables of the "
+    "testbed left blank. A file that exists is never overwritten. `labconsole discover` fills it in by itself, from "
+    "machines that can be reached over SSH.",
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
+    add_common(parser)
+    parser.add_argument(
+        "path", nargs="?", type=Path, default=Path("hosts.yaml"), metavar="PATH",
+        help="file to write (default: hosts.yaml)",
+    )  # fmt: skip
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 when it is written. Raises ConfigError."""
+    from labconsole.engine.discovery.blank_hosts import blank_hosts, next_words
+    from labconsole.engine.discovery.hosts_file import write_new
+
+    write_new(args.path, blank_hosts(), key="PATH")
+    plain_lines(*next_words(args.path))
+    return 0

@@ -1,0 +1,123 @@
+"""A straight line over a number, such as of guests, from what is measured at all of its values within each block. Pure.
+
+What a whole block has in common (its moment, temperature, a drift) moves all of its values alike, so that values of
+one block are not independent, and a line through those of all blocks has an interval that is too narrow or too wide.
+Each complete block therefore has a line of its own, by least squares, and a quadratic term of its own; slope, constant
+and bend are their means over blocks, with Student's t of one degree less than there are blocks: repeated measures
+analysed by a summary of each subject (J. N. S. Matthews, D. G. Altman, M. J. Campbell, P. Royston: Analysis of serial
+measurements in medical research. BMJ 300 (1990)). Derivation and limits: docs/statistics.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from labconsole.measure.statistics.distributions import student_t_quantile
+from labconsole.measure.statistics.effects import MINIMUM_BLOCKS, ROUNDING
+from labconsole.measure.statistics.set_ups import LEVEL, Key, deviation, finite, mean_of
+
+LEAST_PLACES: Final = 3
+"""Through two every line goes: nothing shows that it is one."""
+
+FEW_PLACES: Final = "too few numbers of guests"
+FEW_BLOCKS: Final = "too few blocks"
+
+Absent = Literal["too few numbers of guests", "too few blocks", "too many blocks took them in the same order"]
+
+
+@dataclass(frozen=True, slots=True)
+class OverBlocks:
+    """Mean over blocks of what each came to. Bounds None: there is no interval."""
+
+    mean: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineInBlocks:
+    """``constant`` + ``slope`` · x, in the unit of the values; ``bend``: the quadratic term of a parabola through the
+    same, None: at fewer than three x. ``blocks``: complete ones, that have a value at all of the ``places`` x.
+    ``absent``: why there is no interval; None: there is one.
+    """
+
+    slope: OverBlocks
+    constant: OverBlocks
+    bend: OverBlocks | None
+    blocks: int
+    places: int
+    absent: Absent | None
+
+    @property
+    def bent(self) -> bool | None:
+        """Whether a line is not enough: the interval of the bend excludes zero. None: there is no interval."""
+        bend = self.bend
+        if bend is None or bend.low is None or bend.high is None:
+            return None
+        return bend.low > 0 or bend.high < 0
+
+    def without_intervals(self, why: Absent) -> LineInBlocks:
+        """The same, of which nothing is claimed."""
+        bend = None if self.bend is None else OverBlocks(self.bend.mean)
+        slope, constant = OverBlocks(self.slope.mean), OverBlocks(self.constant.mean)
+        return replace(self, slope=slope, constant=constant, bend=bend, absent=why)
+
+
+def line_in_blocks(values: Mapping[float, Mapping[Key, float]], level: float = LEVEL) -> LineInBlocks | None:
+    """``values``: of each x that of each block. A block that lacks one of the x does not enter: its slope would be over
+    other numbers than theirs. None: there are fewer than two x, or no block is complete.
+
+    From three blocks and three x the parts have an interval.
+    """
+    xs = sorted(values)
+    if len(xs) < 2:
+        return None
+    complete = [block for block in values[xs[0]] if all(block in values[x] for x in xs)]
+    if not complete:
+        return None
+    parts = [_parts(xs, finite(values[x][block] for x in xs)) for block in complete]
+    absent: Absent | None = FEW_BLOCKS if len(complete) < MINIMUM_BLOCKS else None
+    absent = FEW_PLACES if len(xs) < LEAST_PLACES else absent
+    reach = None if absent else student_t_quantile((1 + level) / 2, len(complete) - 1) / math.sqrt(len(complete))
+    bends = [bend for _, _, bend in parts if bend is not None]
+    return LineInBlocks(
+        slope=_over_blocks([slope for slope, _, _ in parts], reach),
+        constant=_over_blocks([constant for _, constant, _ in parts], reach),
+        bend=_over_blocks(bends, reach) if bends else None,
+        blocks=len(complete),
+        places=len(xs),
+        absent=absent,
+    )
+
+
+def _over_blocks(found: Sequence[float], reach: float | None) -> OverBlocks:
+    mean, sd = mean_of(found), deviation(found)
+    if reach is None or sd is None:
+        return OverBlocks(mean)
+    return OverBlocks(mean, mean - reach * sd, mean + reach * sd)
+
+
+def _parts(xs: Sequence[float], ys: Sequence[float]) -> tuple[float, float, float | None]:
+    """Slope, constant and bend of one block's values, by polynomials that are orthogonal at these x."""
+    middle, level = mean_of(xs), mean_of(ys)
+    first = [x - middle for x in xs]
+    spread = math.fsum(each * each for each in first)
+    slope = _along(first, ys)
+    constant = level - slope * middle
+    if len(xs) < LEAST_PLACES:
+        return slope, constant, None
+    squares = [each * each for each in first]
+    mean_square = mean_of(squares)
+    skew = math.fsum(a * b for a, b in zip(first, squares, strict=True)) / spread
+    second = [square - mean_square - skew * each for square, each in zip(squares, first, strict=True)]
+    return slope, constant, _along(second, ys)
+
+
+def _along(shape: Sequence[float], ys: Sequence[float]) -> float:
+    """How often a shape whose sum is zero is in the values; 0 where that is rounding."""
+    level = mean_of(ys)
+    found = math.fsum(a * (y - level) for a, y in zip(shape, ys, strict=True)) / math.fsum(a * a for a in shape)
+    return found if abs(found) * max(map(abs, shape)) > ROUNDING * max(map(abs, ys)) else 0.0

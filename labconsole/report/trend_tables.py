@@ -1,0 +1,261 @@
+"""Results over occasions as tables, figures and objects: of each kind by itself. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from labconsole.contracts.report import Cell, Figure, Mark, Panel, PlottedCurve, Table
+from labconsole.model.record.kinds import record_kinds
+from labconsole.report.trends import RUN, Trend, TrendStep
+from labconsole.report.words import UNKNOWN, number, percent
+
+BESIDE = ("kind", "quantity", "unit", "better")
+"""Columns of what is no forwarding rate."""
+
+
+def by_kind(trends: Sequence[Trend]) -> dict[str, list[Trend]]:
+    """Runs first."""
+    found: dict[str, list[Trend]] = {}
+    for each in sorted(trends, key=lambda each: each.kind != RUN):
+        found.setdefault(each.kind, []).append(each)
+    return found
+
+
+def tables(trends: Sequence[Trend]) -> Iterator[Table]:
+    """Of each kind a row for each design point, and a row for each change, with what else changed then."""
+    for kind, own in by_kind(trends).items():
+        yield _trends_table(kind, own)
+        if any(each.steps for each in own):
+            yield _steps_table(kind, own)
+
+
+def _named(kind: str, name: str) -> str:
+    return name if kind == RUN else f"{name}-{kind}"
+
+
+def _title(kind: str) -> str:
+    return f"{'Forwarding rate' if kind == RUN else record_kinds()[kind].plural.capitalize()} over occasions"
+
+
+def _units(kind: str) -> tuple[str, str]:
+    """Of columns, and of headings."""
+    return ("_bps", ", Mbit/s") if kind == RUN else ("", "")
+
+
+def _beside(kind: str, trend: Trend) -> tuple[Cell, ...]:
+    quantity = trend.quantity
+    return () if kind == RUN else (kind, quantity.name, quantity.unit, quantity.better)
+
+
+def _quantity_words(kind: str, trend: Trend) -> tuple[str, ...]:
+    return () if kind == RUN else (f"{trend.quantity.name}, {trend.quantity.shown_unit}",)
+
+
+def _trends_table(kind: str, trends: Sequence[Trend]) -> Table:
+    (unit, shown_unit), beside = _units(kind), () if kind == RUN else BESIDE
+    rows, shown = [], []
+    for each in trends:
+        last, level = each.results[-1], each.levels[-1] if each.levels else None
+        step = each.steps[-1] if each.steps else None
+        value = None if last.mean is None else last.mean.mean
+        rows.append(
+            (
+                *_beside(kind, each), each.words, len(each.results), last.occasion, value,
+                level.mean if level else None, level.sd if level else None, len(each.steps),
+                step.occasion if step else None, step.change_ratio if step else None, each.smallest_ratio, each.why,
+            )
+        )  # fmt: skip
+        shown.append(
+            (
+                each.words, *_quantity_words(kind, each), str(len(each.results)), shown_value(each, value),
+                level_words(each), last_words(each),
+                UNKNOWN if each.smallest_ratio is None else percent(each.smallest_ratio, 2),
+            )
+        )  # fmt: skip
+    return Table(
+        name=_named(kind, "trends"),
+        title=_title(kind),
+        columns=(
+            *beside, "point", "occasions", "last_occasion", f"last{unit}", f"level{unit}", f"level_sd{unit}", "changes",
+            "changed_at", "change_ratio", "smallest_step_ratio", "why",
+        ),
+        rows=tuple(rows),
+        headings=(
+            "design point", *(() if kind == RUN else ("quantity",)), "occasions", f"last{shown_unit}",
+            f"level{shown_unit}", "last change", "would have found",
+        ),
+        shown=tuple(shown),
+        note="Level: mean and standard deviation of the occasions since the last change, found by minimum description "
+        "length (jumpavg). Would have found: the step in the middle of the series found in 8 of 10 such series.",
+    )  # fmt: skip
+
+
+def _steps_table(kind: str, trends: Sequence[Trend]) -> Table:
+    rows, shown = [], []
+    for trend in trends:
+        for step in trend.steps:
+            told = _also(step)
+            words = () if kind == RUN else ("better" if step.better else "worse",)
+            rows.append(
+                (*_beside(kind, trend), trend.words, step.occasion, step.started_at, step.change_ratio, *words, told)
+            )
+            shown.append(
+                (
+                    trend.words, *_quantity_words(kind, trend), step.occasion, step.started_at[:10],
+                    change_words(trend, step), told or "nothing that is known",
+                )
+            )  # fmt: skip
+    return Table(
+        name=_named(kind, "changes"),
+        title="Changes" if kind == RUN else f"Changes of {record_kinds()[kind].plural}",
+        columns=(
+            *(() if kind == RUN else BESIDE), "point", "occasion", "started_at", "change_ratio",
+            *(() if kind == RUN else ("changed_for",)), "also_changed",
+        ),
+        rows=tuple(rows),
+        headings=(
+            "design point", *(() if kind == RUN else ("quantity",)), "since", "date", "change",
+            "what else changed then",
+        ),
+        shown=tuple(shown),
+    )  # fmt: skip
+
+
+def results_table(trends: Sequence[Trend]) -> Iterator[Table]:
+    """Of each kind every result, with its interval and level: what the figure is drawn from."""
+    for kind, own in by_kind(trends).items():
+        unit, _ = _units(kind)
+        rows, shown = [], []
+        for trend in own:
+            changed = {step.first for step in trend.steps}
+            for place, result in enumerate(trend.results):
+                mean, (low, high) = result.mean, result.interval
+                level = next((each.mean for each in trend.levels if each.first <= place <= each.last), None)
+                rows.append(
+                    (
+                        *_beside(kind, trend), trend.words, place + 1, result.occasion, result.started_at,
+                        None if mean is None else mean.mean, low, high, 0 if mean is None else mean.set_ups, level,
+                        place in changed,
+                    )
+                )  # fmt: skip
+                half = "" if low is None or high is None else f" ± {shown_value(trend, (high - low) / 2)}"
+                shown.append(
+                    (
+                        trend.words, *_quantity_words(kind, trend), str(place + 1), result.occasion,
+                        result.started_at[:10], shown_value(trend, None if mean is None else mean.mean) + half,
+                        shown_value(trend, level), "here" if place in changed else "",
+                    )
+                )  # fmt: skip
+        yield Table(
+            name=_named(kind, "occasions"),
+            title=f"{_title(kind)}, result by result",
+            columns=(
+                *(() if kind == RUN else BESIDE), "point", "number", "occasion", "started_at", f"result{unit}",
+                f"ci_low{unit}", f"ci_high{unit}", "set_ups", f"level{unit}", "changed",
+            ),
+            rows=tuple(rows),
+            headings=(
+                "design point", *(() if kind == RUN else ("quantity",)), "no.", "occasion", "date",
+                f"result{_units(kind)[1]}", f"level{_units(kind)[1]}", "change",
+            ),
+            shown=tuple(shown),
+        )  # fmt: skip
+
+
+def figures(trends: Sequence[Trend]) -> Iterator[Figure]:
+    """Of each kind one, with a panel for each design point: its results, the levels, and a line at each change."""
+    for kind, own in by_kind(trends).items():
+        panels = tuple(panel for each in own if (panel := panel_of(each)) is not None)
+        if panels:
+            yield Figure(
+                name=_named(kind, "trend"), title=_title(kind), kind="curves", x_label="occasion",
+                y_label="change from the first level, %", panels=panels, ideal=False, from_zero=False,
+                caption="Occasions are numbered in the order of their beginning. Bars: 95 % interval over the set-ups "
+                "of an occasion. Levels: between two changes, by minimum description length; dotted upright lines: the "
+                "changes.",
+            )  # fmt: skip
+
+
+def panel_of(trend: Trend) -> Panel | None:
+    """None where there are no two results, or none to show changes from."""
+    first = trend.first_level
+    if len(trend.results) < 2 or not first or first < 0:
+        return None
+    marks = []
+    for place, result in enumerate(trend.results, 1):
+        if result.mean is not None:
+            low, high = (None if bound is None else 100 * (bound / first - 1) for bound in result.interval)
+            change = 100 * (result.mean.mean / first - 1)
+            marks.append(Mark(float(place), change, low, high, result.mean.trials, result.mean.set_ups))
+    level = [
+        Mark(float(place + 1), 100 * (each.mean / first - 1), None, None, each.last - each.first + 1)
+        for each in trend.levels for place in (each.first, each.last)
+    ]  # fmt: skip
+    curves = [PlottedCurve("result", tuple(marks)), *([PlottedCurve("level", tuple(level))] if level else [])]
+    return Panel(trend.title, tuple(curves), changes=tuple(step.first + 0.5 for step in trend.steps))
+
+
+def shown_value(trend: Trend, value: float | None) -> str:
+    """In the unit that people read, without it."""
+    return number(None if value is None else value / trend.quantity.scale, trend.quantity.places)
+
+
+def level_words(trend: Trend) -> str:
+    """The last level, and how far results lie from it."""
+    if not trend.levels:
+        return UNKNOWN
+    last, quantity = trend.levels[-1], trend.quantity
+    spread = "" if last.sd is None else f" ± {number(last.sd / quantity.scale, quantity.places + 1)}"
+    return f"{shown_value(trend, last.mean)}{spread}"
+
+
+def last_words(trend: Trend) -> str:
+    """The last change, or why none is looked for."""
+    if trend.why is not None:
+        return trend.why
+    if not trend.steps:
+        return "none"
+    step = trend.steps[-1]
+    return f"{change_words(trend, step)} since {step.occasion}"
+
+
+def change_words(trend: Trend, step: TrendStep) -> str:
+    """Of what is no rate also which way it is, as less may be better."""
+    sign = "+" if step.change_ratio > 0 else ""
+    way = "" if trend.kind == RUN else f" ({'better' if step.better else 'worse'})"
+    return f"{sign}{percent(step.change_ratio, 2)}{way}"
+
+
+def _also(step: TrendStep) -> str:
+    return "; ".join(f"{each.label} {each.left} → {each.right}" for each in step.differences)
+
+
+def to_object(trend: Trend) -> dict[str, Any]:
+    """Everything that is known of it, for machines."""
+    of_runs = trend.kind == RUN
+    names = ("rate_bps", "ci_low_bps", "ci_high_bps") if of_runs else ("value", "ci_low", "ci_high")
+    results = []
+    for result in trend.results:
+        values = (None if result.mean is None else result.mean.mean, *result.interval)
+        held = {"occasion": result.occasion, **dict(zip(names, values, strict=True))}
+        results.append({**held, "set_ups": 0 if result.mean is None else result.mean.set_ups})
+    return {
+        **({} if of_runs else dict(zip(BESIDE, _beside(trend.kind, trend), strict=True))),
+        "point": trend.words,
+        "results": results,
+        "levels": [each._asdict() for each in trend.levels],
+        "changes": [
+            {
+                "occasion": step.occasion, "started_at": step.started_at, "change_ratio": step.change_ratio,
+                **({} if of_runs else {"changed_for": "better" if step.better else "worse"}),
+                "also_changed": [
+                    {"where": each.section, "what": each.label, "before": each.left, "after": each.right}
+                    for each in step.differences
+                ],
+            }
+            for step in trend.steps
+        ],
+        "smallest_step_ratio": trend.smallest_ratio,
+        "why": trend.why,
+    }  # fmt: skip

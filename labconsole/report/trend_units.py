@@ -1,0 +1,62 @@
+"""Results of a kind that is no run over the occasions of its plans: the units of a report that all kinds share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from labconsole.contracts.measured import MeasuredKind, MeasuredTrial
+from labconsole.contracts.report import Figure, ReportUnit, Table
+from labconsole.model.plan.occasions import AT
+from labconsole.report.material import Material, Unit
+from labconsole.report.measured_points import newest
+from labconsole.report.occasions import base_name, sides_of_trials
+from labconsole.report.trend_tables import figures, results_table, tables
+from labconsole.report.trends import Trend, find_trends
+
+MOST_PANELS = 12
+"""Of the figure; the table has every design point."""
+
+
+def trend_units(measured: MeasuredKind, place: int) -> tuple[Unit, ...]:
+    """A figure and tables of every plan with several occasions; of none without."""
+    name = measured.kind.name
+    return (
+        ReportUnit(name=f"trend-{name}", place=place, make=partial(_figure, measured=measured)),
+        ReportUnit(name=f"trends-{name}", place=place, make=partial(_tables, measured=measured)),
+    )
+
+
+def figure_of(trends: Sequence[Trend]) -> list[Figure]:
+    """Of the first design points."""
+    return list(figures(trends[:MOST_PANELS]))
+
+
+def tables_of(trends: Sequence[Trend], told: Sequence[str]) -> list[Table]:
+    """Of the design points, the changes, and every result; ``told``: which occasions are left out."""
+    found = list(tables(trends))
+    if found and told:
+        found[0] = replace(found[0], note=f"{found[0].note} {'. '.join(told)}.")
+    return [*found, *results_table(trends)]
+
+
+def _figure(material: Material, *, measured: MeasuredKind) -> list[Figure]:
+    return figure_of(_trends(material, measured)[0])
+
+
+def _tables(material: Material, *, measured: MeasuredKind) -> list[Table]:
+    return tables_of(*_trends(material, measured))
+
+
+def _trends(material: Material, measured: MeasuredKind) -> tuple[list[Trend], list[str]]:
+    by_plan: dict[str, list[MeasuredTrial]] = {}
+    for trial in newest(measured.trials(material.of(measured.kind.name), {})):
+        if AT in trial.plan_name:
+            by_plan.setdefault(base_name(trial.plan_name), []).append(trial)
+    found: list[Trend] = []
+    told: list[str] = []
+    for trials in by_plan.values():
+        if len({trial.plan_name for trial in trials}) > 1:
+            found += find_trends(list(sides_of_trials(trials, trials, "", told.append)))
+    return found, told

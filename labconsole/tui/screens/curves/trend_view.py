@@ -1,0 +1,223 @@
+"""What a plan came to on its occasions, over the whole screen: design points, a picture of one, its changes.
+
+All of it is what `labconsole trend` says, read and computed in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on, work
+from textual.app import ComposeResult
+from textual.containers import Container, VerticalScroll
+from textual.screen import ModalScreen
+
+from labconsole.errors import LabError
+from labconsole.text.cells import safe
+from labconsole.tui.parts import new_file
+from labconsole.tui.parts.action import Action, HasActions
+from labconsole.tui.parts.figure_chart import FigureChart
+from labconsole.tui.parts.key_bar import KeyBar
+from labconsole.tui.parts.lines import Span, entitle
+from labconsole.tui.parts.screen import Application
+from labconsole.tui.parts.table import Column, LineTable
+from labconsole.tui.parts.told import ToldLines
+
+if TYPE_CHECKING:
+    from labconsole.report.trends import PlanTrends
+    from labconsole.tui.screens.curves.trend_words import ShownTrend
+
+_log = logging.getLogger("labconsole.tui")
+
+READING = "reading the store …"
+NO_OCCASIONS = (
+    "No plan has been measured on several occasions yet. A trend needs one that is measured again and again: "
+    "labconsole replay PLAN --occasion NAME, on four occasions at least, such as nights or kernels."
+)
+
+
+class TrendsTable(LineTable):
+    """A row for each design point."""
+
+    COLUMNS: ClassVar[tuple[Column, ...]] = (
+        Column("point", "design point", 19, right=False, grow_to=60),
+        Column("quantity", "quantity", 10, right=False, grow_to=44),
+        Column("many", "n", 3),
+        Column("last", "last", 9, grow_to=12),
+        Column("level", "level", 16, rank=2, grow_to=20),
+        Column("found", "would find", 10, rank=1),
+        Column("change", "last change", 27, right=False, grow_to=60),
+    )
+
+    def __init__(self) -> None:
+        super().__init__(id="trends")
+        self.nothing = READING
+        self._shown: list[ShownTrend] = []
+
+    @property
+    def nothing_words(self) -> str:
+        """Why there is nothing to see."""
+        return self.nothing
+
+    def show(self, shown: list[ShownTrend]) -> None:
+        """These from now on."""
+        self._shown = shown
+        self._cells.clear()
+        self.paint()
+        self.refresh()
+
+    @property
+    def chosen(self) -> ShownTrend | None:
+        """The one under the cursor."""
+        return self._shown[self.cursor_index] if self._shown else None
+
+    def keys(self) -> list[int]:
+        return list(range(len(self._shown)))
+
+    def cell_point(self, key: int, width: int) -> Span:
+        return safe(self._shown[key].trend.words, width), ""
+
+    def cell_quantity(self, key: int, width: int) -> Span:
+        quantity = self._shown[key].trend.quantity
+        return safe(f"{quantity.shown_unit}, {quantity.name}", width), "muted"
+
+    def cell_many(self, key: int, width: int) -> Span:
+        return str(len(self._shown[key].trend.results)), ""
+
+    def cell_last(self, key: int, width: int) -> Span:
+        return safe(self._shown[key].last, width), ""
+
+    def cell_level(self, key: int, width: int) -> Span:
+        return safe(self._shown[key].level, width), "muted"
+
+    def cell_found(self, key: int, width: int) -> Span:
+        return safe(self._shown[key].found, width), "muted"
+
+    def cell_change(self, key: int, width: int) -> Span:
+        shown = self._shown[key]
+        return safe(shown.change, width), "muted" if shown.better is None else "good" if shown.better else "warn"
+
+
+class TrendView(HasActions, ModalScreen[None]):
+    """``read``: takes a plan's name, or None for the one measured last. ``filter``: what its runs match, in words."""
+
+    CSS_PATH = "trend_view.tcss"
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (32, "-tall")]  # noqa: RUF012 - as Textual has it
+    ACTIONS: ClassVar = (
+        Action(
+            "left,h", "plan(-1)", "Plan back", "Show the plan before.", id="trend-previous", shown=False, common=True
+        ),
+        Action("right,l", "plan(1)", "Next plan", "Show the next plan with occasions.", id="trend-next", common=True),
+        Action("J", "copy_json", "Copy as JSON", "Copy the design point as JSON.", id="trend-json", common=True),
+        Action("x", "export", "Export", "Write every result to a new file.", id="trend-export", common=True),
+        Action("r", "reload", "Reload", "Read the store again.", id="trend-reload", common=True),
+        Action("escape,q", "dismiss", "Close", "Go back to the curves.", id="trend-close", common=True),
+    )  # fmt: skip
+
+    def __init__(self, app: Application, read: Callable[[str | None], PlanTrends], filter: str) -> None:
+        super().__init__()
+        self.console_app, self._read, self._filter = app, read, filter
+        self._found: PlanTrends | None = None
+        self._plan: str | None = None
+
+    def compose(self) -> ComposeResult:
+        with Container(id="trend-box"):
+            yield TrendsTable()
+            yield FigureChart(id="trend-chart")
+            with VerticalScroll(id="trend-scroll", can_focus=True):
+                yield ToldLines(id="trend-told")
+            yield KeyBar()
+
+    def on_mount(self) -> None:
+        self.query_one(TrendsTable).focus()
+        self.call_after_refresh(self.action_reload)
+
+    @work(exclusive=True, group="trend")
+    async def action_reload(self) -> None:
+        table, plan = self.query_one(TrendsTable), self._plan
+
+        def made() -> tuple[PlanTrends, list[ShownTrend]]:
+            from labconsole.tui.screens.curves.trend_words import shown  # reports are imported here, in the thread
+
+            found = self._read(plan)
+            return found, shown(found)
+
+        problem, found = "", None
+        rows: list[ShownTrend] = []
+        entitle(table, f"Trend: {READING}")
+        try:
+            found, rows = await asyncio.to_thread(made)
+        except LabError as exc:
+            problem = str(exc)
+        except Exception as exc:  # a plan may run on this console: a fault in what is stored does not end it
+            _log.exception("the trend of plan %s", plan)
+            problem = f"The trend of this plan cannot be told: {exc!r}"
+        if found is not None:
+            self._found, self._plan = found, found.plan
+            problem = "" if rows else "No occasion is complete." if found.plan else NO_OCCASIONS
+        table.nothing = "nothing to show"
+        table.show(rows)
+        entitle(table, self._title(found))
+        self._tell(problem)
+
+    def _title(self, found: PlanTrends | None) -> str:
+        if found is None or found.plan is None:
+            return "Trend"
+        names, matching = list(found.plans), f", runs matching {self._filter}" if self._filter else ""
+        which = f" (plan {names.index(found.plan) + 1} of {len(names)})" if len(names) > 1 else ""
+        return safe(f"Trend of {found.plan}{which}: {found.plans[found.plan]} occasions{matching}", 150)
+
+    @on(LineTable.Chosen, "#trends")
+    def _chosen_otherwise(self) -> None:
+        self._tell()
+
+    def _tell(self, problem: str = "") -> None:
+        """Draw what is under the cursor, and say its changes; or the problem."""
+        chosen, chart = self.query_one(TrendsTable).chosen, self.query_one(FigureChart)
+        box, told = self.query_one("#trend-scroll"), self.query_one(ToldLines)
+        if problem or chosen is None:
+            chart.show(None, "")
+            chart.display = False
+            entitle(box, "")
+            told.say([problem, *(self._found.told if self._found is not None and not self._filter else ())])
+            return
+        chart.display = True
+        chart.show(None if chosen.figure is None else (chosen.figure, 0), "There are no two results to draw.")
+        entitle(chart, "Change from the first level (│ 95 % interval over set-ups)")
+        entitle(box, "Changes")
+        assert self._found is not None
+        told.say([*chosen.lines, *self._found.told])
+
+    def action_plan(self, by: int) -> None:
+        names = list(self._found.plans) if self._found is not None else []
+        if len(names) > 1 and self._plan in names:
+            self._plan = names[(names.index(self._plan) + by) % len(names)]
+            self.action_reload()
+
+    def action_copy_json(self) -> None:
+        chosen = self.query_one(TrendsTable).chosen
+        if chosen is None:
+            self.console_app.tell("There is no design point to copy.", "warning")
+            return
+        self.app.copy_to_clipboard(json.dumps(chosen.json()))
+        self.notify("Copied the design point as JSON", markup=False)
+
+    def action_export(self) -> None:
+        """Ask for a file's name and write."""
+        found = self._found
+        if found is None or not found.trends:
+            self.console_app.tell("There is nothing to export.", "warning")
+            return
+
+        def text() -> str:
+            from labconsole.tui.screens.curves.trend_words import rows
+
+            return rows(found)
+
+        name = f"trend-{safe(found.plan or '', 60)}.tsv"
+        words = ".tsv: every result with its interval and level, and where it changed."
+        self.app.push_screen(new_file.ask("the trend", name, words, {".tsv": text}, self.console_app.tell))

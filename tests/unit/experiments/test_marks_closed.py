@@ -1,0 +1,119 @@
+"""Marks that were asked for are closed, also when what waits for them is cancelled before the timekeeper has answered."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from labconsole.contracts.crew import CrewMember, CrewOffer, Ground, StandingMember
+from labconsole.errors import Aborted, AgentError
+from labconsole.experiments.boot.taking import BootTaking
+from labconsole.experiments.job.requests import Requests
+from labconsole.experiments.job.taking import JobTaking
+from labconsole.model.jobs import JOBS
+from labconsole.model.plan.boots import BootPoint
+from labconsole.model.plan.jobs import JobPoint
+from labconsole.wire.marks import StartMarks, StopMarks
+
+MEMBER = CrewMember(name="g1", address="198.18.64.1/18", mac="02:6c:77:00:00:01")
+STREAM = SimpleNamespace(sink=SimpleNamespace(interface="eth1"))
+
+
+class Timekeeper:
+    """Begins to keep marks, and is not waited for; or never hears of it."""
+
+    name = "snk1"
+
+    def __init__(self, *, hears: bool = True) -> None:
+        self.hears, self.open = hears, False
+        self.asked, self.stop = asyncio.Event(), asyncio.Event()
+
+    async def ask(self, request: Any, **_: Any) -> Any:
+        if isinstance(request, StartMarks):
+            self.open = self.hears
+            self.asked.set()
+            self.stop.set()
+            await asyncio.Event().wait()
+        if isinstance(request, StopMarks):
+            if not self.open:
+                raise AgentError("snk1", "no marks are being taken", code="no_such_marks")
+            self.open = False
+        return SimpleNamespace()
+
+
+async def _cancelled(work: Any, keeper: Timekeeper) -> None:
+    running = asyncio.ensure_future(work)
+    await keeper.asked.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
+def crew(keeper: Timekeeper) -> Any:
+    async def nothing(*_: Any) -> str:
+        return ""
+
+    standing = StandingMember(name="g1", ask=nothing, pid=1)
+    return SimpleNamespace(
+        crew=SimpleNamespace(members=(standing,), attestation={}), members=(MEMBER,), timekeeper=keeper, uut=keeper,
+        stream=STREAM, address="198.18.100.7", begin_trial=lambda: None,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("hears", [True, False])
+def test_of_a_job(hears: bool) -> None:
+    async def work() -> bool:
+        keeper = Timekeeper(hears=hears)
+        point = JobPoint(0, "lxc", "wait", 1, 1, "one", "any")
+        bench: Any = SimpleNamespace(stage=SimpleNamespace(on_mark=None))
+        taking = JobTaking(point, 10.0, bench, crew(keeper))
+        await _cancelled(taking._round(":", {"g1": 1}, 10.0), keeper)
+        return keeper.open
+
+    assert asyncio.run(work()) is False
+
+
+def test_of_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def done(*_: Any) -> Any:
+        return None
+
+    for name in ("_client", "_reach", "_fetch_nothing", "_tell", "_ask"):
+        monkeypatch.setattr(Requests, name, done)
+    monkeypatch.setattr("labconsole.experiments.job.requests.start_all", lambda *_, **more: done())
+
+    async def work() -> bool:
+        keeper, wanted = Timekeeper(), JOBS["serve-http"].requests
+        assert wanted is not None
+        asked = Requests(wanted, 1, 10.0, crew(keeper), SimpleNamespace(), [])  # type: ignore[arg-type]
+        await _cancelled(asked.take({"g1": 1}, {"g1": "198.18.64.1"}, "marks"), keeper)
+        return keeper.open
+
+    assert asyncio.run(work()) is False
+
+
+@pytest.mark.parametrize("hears", [True, False])
+def test_of_a_start_that_is_stopped(hears: bool) -> None:
+    async def work() -> bool:
+        keeper = Timekeeper(hears=hears)
+        ground: Any = Ground(uut=keeper, timekeeper=keeper, stream=STREAM, address="198.18.100.7")  # type: ignore[arg-type]
+
+        async def stand(*of: Any) -> Any:
+            return await of[-1].before(ground)
+
+        async def nothing() -> None:
+            return None
+
+        stage = SimpleNamespace(
+            offer=lambda *_: CrewOffer(place="/var/tmp", files={}, memory_mib=None), stand=stand, restore=nothing,
+            wait_stopping=keeper.stop.wait, on_mark=None,
+        )  # fmt: skip
+        bench: Any = SimpleNamespace(stage=stage, show=lambda picture: None)
+        taking = BootTaking(BootPoint(0, "lxc", 1, "hot"), 10.0, (MEMBER,), bench, "turn")
+        with pytest.raises(Aborted):
+            await taking._measured(SimpleNamespace(paths=(), options={}))  # type: ignore[arg-type]
+        return keeper.open
+
+    assert asyncio.run(work()) is False
