@@ -143,7 +143,7 @@ def without_docstrings(source: bytes) -> bytes:
         for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
     ]
-    for node in sorted(said, key=lambda node: -node.lineno):
+    for node in sorted(said, key=lambda node: (-node.lineno, -node.col_offset)):
         assert node.end_lineno is not None and node.end_col_offset is not None
         first, last = node.lineno - 1, node.end_lineno - 1
         rest = lines[last][node.end_col_offset :]

@@ -50,15 +50,20 @@ def drops_and_times(deadline: Deadline) -> Table:
         rows, errors = _said(name, ROWS), _said(name, ERRORS)
     finally:
         lab.down(name)
+    fill(table, rows, released)
+    if status.strip() != "0":
+        table.not_done("the rest", RuntimeError(errors.strip()[-300:] or "no time was left"))
+    return table
+
+
+def fill(table: Table, rows: str, released: str) -> None:
+    """From what was printed inside the machine."""
     for line in rows.splitlines():
         *row, right = json.loads(line)
         failure = None if right else f"{row[0]}: {row[2]} by {row[1]}, {row[3]} by the kernel ({row[4]})"
         table.add(*row, YES if right else NO, failure=failure)
-    if status.strip() != "0":
-        table.not_done("the rest", RuntimeError(errors.strip()[-300:] or "no time was left"))
     exact = sum(row[-1] == YES for row in table.rows)
     table.summary = f"{exact} of {len(table.rows)} rows exact, on Linux {released} in an emulated machine; {PACKETS} packets sent for each."
-    return table
 
 
 def _said(name: str, path: str) -> str:
