@@ -49,7 +49,7 @@ validate: packages-test $(VENV)/.installed-test
 	$(BIN)/python tests/programs/validation/run.py $(VALIDATE_ARGS)
 
 # The papers' evaluations on the local lab, an hour each; writes docs/evaluation.md and its pictures, or those on work in guests
-# with EVALUATION_ARGS=guests; with EVALUATION_ARGS=weights, in ten minutes, the one on guests that share a link;
+# with EVALUATION_ARGS=guests; with EVALUATION_ARGS=weights, in twenty minutes, the one on guests that share a link;
 # with EVALUATION_ARGS=ring, in five, the one on guests that send to each other; with flows and routes, in half an hour
 # each, and isolation, in an hour and a half, those on guests that send and receive, that forward, and that take from each
 # other; with delay, in a quarter of an hour, the one on the delay of every packet.

@@ -100,7 +100,7 @@ class Agent:
             self._outlet.send,
             stop_traffic=self._stop_traffic,
             undo=self._undo_for_another,
-            give_up=self._changes.give_up,
+            give_up=self._give_up,
             keep_still=self._counting.keep_still,
         )
         self._tasks: Set["asyncio.Task[None]"] = set()
@@ -244,6 +244,10 @@ class Agent:
         except WireError as exc:
             if exc.code != "not_prepared":
                 self.notice(exc.code, exc.message)
+
+    def _give_up(self) -> None:
+        self._changes.give_up()
+        self._stopping.stop_for_another()
 
     async def _undo_for_another(self) -> None:
         self._marking.close()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from labconsole.api.testbed import connect
 from labconsole.contracts.ports import AgentLink
-from labconsole.engine.discovery.machines import AskedMachine
+from labconsole.engine.discovery.finding import DiscoveryRequest
+from labconsole.engine.discovery.probing import Tell
 from labconsole.engine.leases import Leases
 from labconsole.errors import LabError
 from labconsole.model.identity import operator_name
@@ -16,15 +17,13 @@ from labconsole.model.inventory import Defaults, Inventory
 
 
 @asynccontextmanager
-async def held_nodes(
-    asked: Sequence[AskedMachine], *, ssh_config: str | None, become: bool, take_over: bool
-) -> AsyncIterator[dict[str, AgentLink]]:
+async def held_nodes(request: DiscoveryRequest, tell: Tell) -> AsyncIterator[dict[str, AgentLink]]:
     """Links to all of them, by name, with their leases; everything is undone on them afterwards.
 
     Raises NodeError, and LeaseHeld where somebody measures.
     """
-    nodes = {each.name: each.node(become) for each in asked}
-    defaults = Defaults() if ssh_config is None else Defaults(ssh_config=ssh_config)
+    nodes = {each.name: each.node(request.become) for each in request.asked}
+    defaults = Defaults() if request.ssh_config is None else Defaults(ssh_config=request.ssh_config)
     inventory = Inventory.model_construct(
         testbed="discover", emulated=False, injected=None, nodes=nodes, streams=(), platforms={}, defaults=defaults
     )
@@ -32,7 +31,13 @@ async def held_nodes(
     leases = Leases(operator_name())
 
     async def dial(name: str) -> None:
-        links[name] = await connect(name, inventory, lambda node, event: None)
+        tell(name, "is logged in to")
+        try:
+            links[name] = await connect(name, inventory, lambda node, event: None)
+        except LabError as exc:
+            tell(name, str(exc).removeprefix(f"{name}: "))
+            raise
+        tell(name, "is connected")
 
     try:
         results = await asyncio.gather(*(dial(name) for name in nodes), return_exceptions=True)
@@ -43,7 +48,7 @@ async def held_nodes(
         if problems:
             raise problems[0]
         ordered = {name: links[name] for name in nodes}
-        await leases.take(ordered, purpose="discover", observe={}, left_s=60.0, take_over=take_over)
+        await leases.take(ordered, purpose="discover", observe={}, left_s=60.0, take_over=request.take_over)
         yield ordered
     finally:
         await leases.release()

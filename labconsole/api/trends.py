@@ -9,6 +9,7 @@ from labconsole.errors import StoreError
 from labconsole.model.query import Query
 
 if TYPE_CHECKING:
+    from labconsole.report.gathering_occasions import Everything
     from labconsole.report.trends import PlanTrends, Trend
     from labconsole.store.writing import RunStore
 
@@ -20,13 +21,18 @@ def trends_of(
     *,
     on_unreadable: Callable[[StoreError], None],
     tell: Callable[[str], None],
+    everything: Everything | None = None,
 ) -> list[Trend]:
-    """Of every design point of a plan, named without an occasion. Blocking. Raises ConfigError and StoreError."""
-    from labconsole.experiments.measured import measured_kinds
+    """Of every design point of a plan, named without an occasion. ``everything``: in the store, if it was read.
+
+    Blocking. Raises ConfigError and StoreError.
+    """
     from labconsole.report.gathering_occasions import gather_occasions
     from labconsole.report.trends import find_trends
 
-    return find_trends(gather_occasions(plan, query, store, measured_kinds(), on_unreadable=on_unreadable, tell=tell))
+    everything = everything or _everything(store)
+    found = gather_occasions(plan, query, store, everything, on_unreadable=on_unreadable, tell=tell)
+    return find_trends(found.sides, found.told)
 
 
 def read_trends(plan: str | None, query: Query, store: RunStore) -> PlanTrends:
@@ -37,10 +43,20 @@ def read_trends(plan: str | None, query: Query, store: RunStore) -> PlanTrends:
     from labconsole.report.gathering_occasions import occasions_by_plan
     from labconsole.report.trends import PlanTrends
 
-    plans = occasions_by_plan(store)
+    everything = _everything(store)
+    plans = occasions_by_plan(everything)
     told: list[str] = []
     plan = plan or next(iter(plans), None)
     if plan is None:
         return PlanTrends(plans=plans)
-    trends = trends_of(plan, query, store, on_unreadable=lambda exc: told.append(str(exc)), tell=told.append)
+    trends = trends_of(
+        plan, query, store, on_unreadable=lambda exc: told.append(str(exc)), tell=told.append, everything=everything
+    )
     return PlanTrends(plans=plans, plan=plan, trends=trends, told=told)
+
+
+def _everything(store: RunStore) -> Everything:
+    from labconsole.experiments.measured import measured_kinds
+    from labconsole.report.gathering_occasions import everything_in
+
+    return everything_in(store, measured_kinds())

@@ -21,7 +21,7 @@ from typing import Any
 from labconsole.bundle import archive
 from labconsole.errors import ConfigError, StoreError
 from labconsole.measure.admission import place_of
-from labconsole.model.generator import generators_of_elsewhere
+from labconsole.model.generator import of_elsewhere
 from labconsole.model.inventory import DEFAULT_INVENTORY, Inventory, load_inventory
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.plan.occasions import on_occasions_of
@@ -45,7 +45,7 @@ INVENTORY = "inventory/hosts.yaml"
 """Names in the archive; series/RUN_ID.npz, plans/* and report/* beside them."""
 
 
-@generators_of_elsewhere()
+@of_elsewhere()
 def write_bundle(out: Path, request: ReportRequest, made: Report, store: RunStore, *, hosts: Path | None) -> list[str]:
     """Pack the report that ``request`` gave into ``out``, which must not be there yet.
 

@@ -22,7 +22,7 @@ from labconsole.bundle.tables import wrong_tables
 from labconsole.errors import ConfigError, LabError, StoreError
 from labconsole.experiments.units import report_units
 from labconsole.measure.recompute.discrepancy import Discrepancy
-from labconsole.model.generator import generators_of_elsewhere
+from labconsole.model.generator import of_elsewhere
 from labconsole.model.plan.plan import Plan
 from labconsole.model.plan.search import HASH_PREFIX
 from labconsole.model.record.kinds import record_kinds
@@ -107,6 +107,8 @@ def check(path: Path, tell: Tell) -> tuple[dict[str, int], Counter[str]]:
             if found.manifest.get(word) != counts[word]:
                 tell(f"manifest.json: says {found.manifest.get(word)} {word}, there are {counts[word]}")
         said = found.manifest.get("experiments", {})
+        if isinstance(said, dict) and (unknown := sorted(map(str, said.keys() - record_kinds().keys()))):
+            tell(f"{', '.join(unknown)}: no installed package reads records of this kind; install the one that does")
         if said != others:
             tell(f"manifest.json: experiments: says {said}, there are {others}")
         counts |= {record_kinds()[kind].plural: count for kind, count in others.items()}
@@ -193,7 +195,7 @@ def _text(found: Unpacked, name: str, tell: Tell) -> str:
         return ""
 
 
-@generators_of_elsewhere()
+@of_elsewhere()
 def _origins(found: Unpacked, store: RunStore, tell: Tell) -> None:
     """Inventory and plans are those that the runs name, or the bundle says that it lacks them."""
     from labconsole.model.inventory import load_inventory

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from labconsole.cli.text.of_guests import KindShown
+    from labconsole.engine.protocol import SessionLike
+    from labconsole.model.inventory import Inventory
     from labconsole.model.query import Query
     from labconsole.report.trends import PlanTrends
     from labconsole.store.writing import RunStore
@@ -32,32 +35,36 @@ def open_console(hosts: Path, store_url: str | None, *, read_only: bool = False,
     """
     if not plain:
         require_terminal("console", "`labconsole --plain`, `labconsole run`, `labconsole replay` and `labconsole runs`")
-    from labconsole.engine.protocol import SessionLike
     from labconsole.model.inventory import load_inventory
 
     inventory = load_inventory(hosts)
-
-    def session() -> SessionLike:
-        # Called once the first frame is on screen: the engine and the database take longer to import than to use.
-        from labconsole.api.testbed import open_session
-        from labconsole.store.later import StoreLater
-
-        return open_session(inventory, StoreLater(store_url), read_only=read_only)
-
+    session = partial(session_on, inventory, store_url, read_only=read_only)
     if plain:
         from labconsole.cli.plain_console import run_plain
 
         return run_plain(session)
     from labconsole.tui.app import run_console
 
-    def crew_kinds() -> Sequence[KindShown]:
-        from labconsole.cli.text.of_guests import ALL_SHOWN
-
-        return ALL_SHOWN
-
-    def trends(plan: str | None, query: Query, store: RunStore) -> PlanTrends:
-        from labconsole.api.trends import read_trends
-
-        return read_trends(plan, query, store)
-
     return run_console(session, crew_kinds, trends)
+
+
+def session_on(inventory: Inventory, store_url: str | None, *, read_only: bool = False) -> SessionLike:
+    """Called once the first frame is on screen: the engine and the database take longer to import than to use."""
+    from labconsole.api.testbed import open_session
+    from labconsole.store.later import StoreLater
+
+    return open_session(inventory, StoreLater(store_url), read_only=read_only)
+
+
+def crew_kinds() -> Sequence[KindShown]:
+    """How records of guests are shown."""
+    from labconsole.cli.text.of_guests import ALL_SHOWN
+
+    return ALL_SHOWN
+
+
+def trends(plan: str | None, query: Query, store: RunStore) -> PlanTrends:
+    """What a plan came to on its occasions, as `labconsole trend` computes it."""
+    from labconsole.api.trends import read_trends
+
+    return read_trends(plan, query, store)

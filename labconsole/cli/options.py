@@ -60,7 +60,7 @@ def add_shared(parser: argparse.ArgumentParser | argparse._ArgumentGroup, *flags
 
 def choices_of_generators() -> dict[str, Any]:
     """For an option that names one: those of other packages, too."""
-    from labconsole.model.generator import generator_names
+    from labconsole.model.generator_names import generator_names
 
     return {"choices": generator_names()}
 

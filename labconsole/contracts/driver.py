@@ -118,9 +118,12 @@ class Prepared:
 
     ``attest`` asks again after each trial: what it then says must equal ``attestation``, or the run is void. It must
     hold nothing that changes by itself. None: the driver cannot ask. ``paths`` has the second guest's streams, too.
+    ``inside`` asks, by guest, for a process on the UUT that is in its network namespace. None: its guests have kernels
+    of their own, or the namespaces are the agent's.
     """
 
     paths: dict[str, StreamPath]
+    inside: Callable[[AgentLink], Awaitable[dict[str, int]]] | None = None
     second: SecondGuest | None = None
     attestation: Attestation = field(default_factory=dict)
     attest: Attest | None = None

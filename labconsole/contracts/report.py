@@ -18,7 +18,7 @@ Material = TypeVar("Material", contravariant=True)
 class Mark:
     """One point or bar: place, height, interval (None: too few set-ups), trials and set-ups behind it.
 
-    ``dots``: the means of the set-ups, in the unit of ``y``.
+    ``dots``: the means of the set-ups, in the unit of ``y``. ``word``: stands beside it.
     """
 
     x: float
@@ -28,6 +28,7 @@ class Mark:
     n: int
     set_ups: int = 1
     dots: tuple[float, ...] = ()
+    word: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,6 +67,20 @@ class NumpyRuns:
                     return alike
         return alike
 
+    @staticmethod
+    def lower_words(buffer: bytes, start: int, stride: int, records: int, layout: RecordLayout) -> array[int]:
+        """The lower words of time stamps."""
+        order = "<" if layout.little else ">"
+        words = array("I")
+        words.frombytes(_column(buffer, start + layout.time_low, stride, records, order + "u4").astype("=u4").tobytes())
+        return words
+
+    @staticmethod
+    def least_and_greatest(words: array[int]) -> tuple[int, int]:
+        """Of an array of them."""
+        every = np.frombuffer(words, dtype="=u4")
+        return int(every.min()), int(every.max())
+
     def count_stream(
         self, buffer: bytes, start: int, stride: int, records: int, layout: RecordLayout, number_at: int,
         stream: StreamCounts,

@@ -26,11 +26,10 @@ from pydantic import BaseModel, ValidationError
 from labconsole import plugins
 from labconsole.errors import ConfigError
 from labconsole.model.complaint import complaint
+from labconsole.model.generator_names import BUILT_IN, PACKAGE, generator_names
 from labconsole.model.strict import StrictModel
 from labconsole.model.yaml_file import key_text
 
-PACKAGE: Final = "generators"
-BUILT_IN: Final = ("auto", "pktgen", "afpacket")
 CONTRACT: Final = "labconsole.agent.sending.contract"
 """The one module of labconsole that node code may import."""
 
@@ -46,7 +45,7 @@ NODE_FUNCTIONS: Final = {"prepare": 1, "send": 2}
 """What node code has to define, with how many parameters."""
 
 _WORD = re.compile(r"[a-z][a-z0-9_]{0,29}\Z")
-_TAKEN: ContextVar[bool] = ContextVar("generators of elsewhere are taken", default=False)
+_TAKEN: ContextVar[bool] = ContextVar("plug-ins of elsewhere are taken", default=False)
 
 
 class NoOptions(StrictModel):
@@ -83,11 +82,6 @@ class Generator:
         return hashlib.sha256(self.code).hexdigest()
 
 
-def generator_names() -> tuple[str, ...]:
-    """All that can be asked for: ours first. Imports none."""
-    return (*BUILT_IN, *(name for name in plugins.outside(PACKAGE) if name not in BUILT_IN))
-
-
 def known_generator(name: str) -> str:
     """The name, for a field that holds one. Raises ValueError for one that nobody has, in the words of such a field."""
     if name in generator_names() or (_TAKEN.get() and _WORD.match(name)):
@@ -96,13 +90,18 @@ def known_generator(name: str) -> str:
 
 
 @contextmanager
-def generators_of_elsewhere() -> Iterator[None]:
-    """Meanwhile a name that nobody has here is taken, too: what is stored was measured where somebody had it."""
+def of_elsewhere() -> Iterator[None]:
+    """Meanwhile names of plug-ins that nobody has here are taken: what is stored was measured where somebody has."""
     token = _TAKEN.set(True)
     try:
         yield
     finally:
         _TAKEN.reset(token)
+
+
+def taken_from_elsewhere() -> bool:
+    """Whether what is read may name plug-ins that nobody has here."""
+    return _TAKEN.get()
 
 
 def refused_generator(name: str) -> str | None:

@@ -14,7 +14,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from labconsole.errors import ConfigError
 from labconsole.model.design_point import FrameSize
-from labconsole.model.generator import BUILT_IN, known_generator
+from labconsole.model.generator import known_generator
+from labconsole.model.generator_names import BUILT_IN
 from labconsole.model.strict import StrictModel
 from labconsole.model.yaml_file import key_text, line_of, load_yaml, register_keys, validate
 from labconsole.units import parse_rate_bps

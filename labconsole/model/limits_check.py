@@ -13,7 +13,8 @@ from labconsole.model.design_point import (
     OBSERVE,
     DesignPoint,
 )
-from labconsole.model.generator import generator_names, generator_options, refused_generator
+from labconsole.model.generator import generator_options, refused_generator
+from labconsole.model.generator_names import generator_names
 from labconsole.model.inventory import Inventory
 from labconsole.units import format_rate_bps, format_target
 

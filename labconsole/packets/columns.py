@@ -8,6 +8,7 @@ and time stamps are put together from columns as well.
 
 from __future__ import annotations
 
+import sys
 from array import array
 from functools import lru_cache
 from operator import sub
@@ -42,6 +43,21 @@ class RecordRuns:
                     return alike
                 stop = start + alike * stride
         return alike
+
+    def lower_words(self, buffer: Buffer, start: int, stride: int, records: int, layout: RecordLayout) -> Any:
+        """The lower words of time stamps, an array of them."""
+        column = bytearray(4 * records)
+        for place in range(4):
+            column[place::4] = buffer[start + layout.time_low + place : start + records * stride : stride]
+        words = array("I")
+        words.frombytes(bytes(column))
+        if layout.little is not (sys.byteorder == "little"):
+            words.byteswap()
+        return words
+
+    def least_and_greatest(self, words: Any) -> Tuple[int, int]:
+        """Of an array of them."""
+        return (words[0], words[-1]) if ascends(words) else (min(words), max(words))
 
     def count_stream(
         self, buffer: Buffer, start: int, stride: int, records: int, layout: RecordLayout, number_at: int,

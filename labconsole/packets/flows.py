@@ -10,12 +10,11 @@ all of them lie in one bin. Where they do not, the records are halved.
 from __future__ import annotations
 
 import struct
-import sys
 from array import array
 from collections import Counter
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from labconsole.packets.columns import FEW_RECORDS, RecordRuns, ascends
+from labconsole.packets.columns import FEW_RECORDS, RecordRuns
 from labconsole.packets.pcap import LINK_ETHERNET, Buffer, CaptureReader, RecordLayout
 
 MAX_FLOWS = 256
@@ -134,7 +133,8 @@ class FlowBins:
                 self._add_few(buffer, start, stride, part, layout)
             else:
                 base_ns = layout.base_ns + _word_at(buffer, start + high, layout) * layout.high_ns
-                self._add_second(buffer, start, stride, layout, base_ns, _words_of(buffer, start, stride, part, layout))
+                lows = self._runs.lower_words(buffer, start, stride, part, layout)
+                self._add_second(buffer, start, stride, layout, base_ns, lows)
             start += part * stride
             records -= part
 
@@ -147,8 +147,7 @@ class FlowBins:
             return
         if self.origin_ns is None:
             self.origin_ns = base_ns + lows[0] * layout.low_ns
-        ends = (lows[0], lows[-1]) if ascends(lows) else (min(lows), max(lows))
-        first, last = (self._bin_of(base_ns + low * layout.low_ns) for low in ends)
+        first, last = (self._bin_of(base_ns + low * layout.low_ns) for low in self._runs.least_and_greatest(lows))
         if first == last:
             self._add_bin(buffer, start, stride, layout, base_ns, lows)
             return
@@ -286,38 +285,25 @@ def _word_at(buffer: Buffer, at: int, layout: RecordLayout) -> int:
     return int.from_bytes(buffer[at : at + 4], "little" if layout.little else "big")
 
 
-def _words_of(buffer: Buffer, start: int, stride: int, records: int, layout: RecordLayout) -> Any:
-    """The lower words of time stamps."""
-    column = bytearray(4 * records)
-    for place in range(4):
-        column[place::4] = buffer[start + layout.time_low + place : start + records * stride : stride]
-    words = array("I")
-    words.frombytes(bytes(column))
-    if layout.little is not (sys.byteorder == "little"):
-        words.byteswap()
-    return words
-
-
 def _told_apart(columns: List[Buffer]) -> Optional[Tuple[Buffer, Dict[int, int]]]:
     """(a column by whose value alone all are known, how often it has each value); None: there is none, or it has many
     values, which are faster counted otherwise.
     """
-    best: Optional[Tuple[Buffer, Dict[int, int]]] = None
     for column in columns:
         counts = _counts_of(column)
         if counts is None:
             return None
-        if best is None or len(counts) > len(best[1]):
-            best = (column, counts)
-    assert best is not None
-    column, counts = best
-    for other in columns:
-        table = bytearray(256)
-        for value in counts:
-            table[value] = other[column.index(value)]
-        if column.translate(bytes(table)) != other:
-            return None
-    return best
+        if all(_follows(other, column, counts) for other in columns if other is not column):
+            return column, counts
+    return None
+
+
+def _follows(other: Buffer, column: Buffer, counts: Dict[int, int]) -> bool:
+    """Whether one column has the same value wherever another has one of its own."""
+    table = bytearray(256)
+    for value in counts:
+        table[value] = other[column.index(value)]
+    return bool(column.translate(bytes(table)) == other)
 
 
 def _counts_of(column: Buffer) -> Optional[Dict[int, int]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic.json_schema import JsonSchemaValue
 
 from labconsole.contracts.driver import DriverInfo
-from labconsole.model.generator import generator_names
+from labconsole.model.generator_names import generator_names
 from labconsole.model.inventory import Inventory
 from labconsole.platforms.base.boot import BOOTS
 from labconsole.platforms.base.boot import OPTION as BOOT

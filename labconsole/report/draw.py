@@ -131,6 +131,12 @@ def _curves(figure: Figure, panel: Panel, ax: Axes) -> None:
             capsize=2,
         )
         _dots(ax, [(mark.x, mark.dots) for mark in curve.marks], COLOURS[place % len(COLOURS)])
+        for mark in curve.marks:
+            if mark.word:
+                ax.annotate(
+                    mark.word, (mark.x, mark.y), xytext=(3, -7), textcoords="offset points", fontsize="x-small",
+                    color=COLOURS[place % len(COLOURS)],
+                )  # fmt: skip
     for number, change in enumerate(panel.changes):
         ax.axvline(change, color="0.35", linewidth=1, linestyle=":", zorder=0, label="" if number else "change")
     ax.set(xlabel=figure.x_label, ylabel=figure.y_label)

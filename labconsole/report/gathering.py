@@ -11,7 +11,7 @@ from labconsole.contracts.measured import MeasuredKind
 from labconsole.errors import ConfigError, StoreError
 from labconsole.measure.admission import Admission, admit
 from labconsole.measure.groups import is_search_trial
-from labconsole.model.generator import generators_of_elsewhere
+from labconsole.model.generator import of_elsewhere
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.plan.plan import Plan
 from labconsole.model.query import Query
@@ -38,7 +38,7 @@ from labconsole.store.records import parse_record
 from labconsole.store.writing import RunStore
 
 
-@generators_of_elsewhere()
+@of_elsewhere()
 def gather(
     request: ReportRequest,
     store: RunStore,
@@ -92,7 +92,7 @@ class Wanted(NamedTuple):
     trials: RunFilter | None = None
 
 
-@generators_of_elsewhere()
+@of_elsewhere()
 def wanted(request: ReportRequest, store: RunStore, *, place: str, words: str) -> Wanted:
     """The runs of a request. Raises ConfigError where it chooses by outcome."""
     query, where = parse_filter(request.filter), _filter(request, [load_plan(path) for path in request.plan_files])

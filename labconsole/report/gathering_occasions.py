@@ -4,65 +4,91 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
-from labconsole.contracts.measured import MeasuredKind
+from labconsole.contracts.measured import MeasuredKind, MeasuredTrial
 from labconsole.errors import ConfigError, StoreError
 from labconsole.measure.admission import admit
 from labconsole.measure.groups import is_search_trial
 from labconsole.model.query import Query
-from labconsole.model.record.kinds import record_kinds
 from labconsole.model.record.summary import RunFilter, RunSummary
 from labconsole.report.changes import Side
 from labconsole.report.gathering import digest_of_entered, side_of
 from labconsole.report.gathering_trials import meant_trials, stored_trials
 from labconsole.report.measured_points import newest
 from labconsole.report.occasions import base_name, incomplete_words, sides_of_trials
-from labconsole.report.sample import sample
+from labconsole.report.sample import KeptRuns, sample
 from labconsole.report.selection import require_free
 from labconsole.store.writing import RunStore
+
+
+class Everything(NamedTuple):
+    """All that a store has."""
+
+    runs: list[RunSummary]
+    trials: list[MeasuredTrial]
+
+
+def everything_in(store: RunStore, kinds: Sequence[MeasuredKind]) -> Everything:
+    """Runs, and trials of these kinds."""
+    runs = store.list()
+    return Everything(runs, stored_trials(store, kinds, runs))
+
+
+class Occasions(NamedTuple):
+    """``told``: the same side, with all that its records say of nodes, platforms and versions: read where it is asked
+    for, since a store has many runs and a plan few changes.
+    """
+
+    sides: list[Side]
+    told: Callable[[Side], Side]
 
 
 def gather_occasions(
     plan: str,
     query: Query,
     store: RunStore,
-    kinds: Sequence[MeasuredKind] = (),
+    everything: Everything,
     *,
     on_unreadable: Callable[[StoreError], None],
     tell: Callable[[str], None],
-) -> list[Side]:
+) -> Occasions:
     """Every occasion on which a plan of this name was measured, on each testbed: one side of its runs, and one of its
     other trials. Raises ConfigError without any.
 
     One that is not complete is told and left out: whether it is will not depend on its outcome.
     """
-    stored = store.list()
+    stored, every = everything
     of_plan = [run for run in stored if base_name(run.plan_name) == plan and run.role != "telemetry"]
     require_free(query, of_plan, allowed=False, offer=False)
     chosen = query.select(of_plan)
-    every = stored_trials(store, kinds, stored)
     trials = newest(trial for trial in every if base_name(trial.plan_name) == plan)
     meant = [run for run in chosen if not is_search_trial(run)]
     meant_of_trials = meant_trials(trials, query, {run.run_id for run in chosen})
     if not meant and not meant_of_trials:
-        told = [*(run.plan_name for run in stored), *(trial.plan_name for trial in every)]
-        names = sorted({base_name(name) for name in told if name})
+        known = [*(run.plan_name for run in stored), *(trial.plan_name for trial in every)]
+        names = sorted({base_name(name) for name in known if name})
         raise ConfigError("no run of such a plan matches", value=plan, allowed=", ".join(names) or "none is saved")
-    return [
-        *_of_runs(meant, stored, store, on_unreadable, tell),
-        *sides_of_trials(meant_of_trials, trials, store.name, tell),
-    ]
+    of_runs = list(_of_runs(meant, stored, store, on_unreadable, tell))
+    whole: dict[int, Side] = {}
+    places = {id(side): where for side, where in of_runs}
+
+    def told(side: Side) -> Side:
+        where = places.get(id(side))
+        if where is not None and id(side) not in whole:
+            whole[id(side)] = replace(side, digest=digest_of_entered(store, where, side.kept, on_unreadable))
+        return whole.get(id(side), side)
+
+    beside = sides_of_trials(meant_of_trials, trials, store.name, tell)
+    return Occasions([*(side for side, _ in of_runs), *beside], told)
 
 
-def occasions_by_plan(store: RunStore) -> dict[str, int]:
+def occasions_by_plan(everything: Everything) -> dict[str, int]:
     """On how many occasions each plan was measured that was on several, that measured last first."""
     last: dict[str, str] = {}
-    told: list[tuple[str | None, str]] = [
-        (run.plan_name, run.started_at) for run in store.list() if run.role != "telemetry"
-    ]
-    for kind in record_kinds().values():
-        told += [(each.plan_name, each.started_at) for each in map(kind.columns, store.experiments(kind))]
-    for name, started_at in told:
+    known = [(run.plan_name, run.started_at) for run in everything.runs if run.role != "telemetry"]
+    for name, started_at in [*known, *((trial.plan_name, trial.started_at) for trial in everything.trials)]:
         if name:
             last[name] = max(started_at, last.get(name, ""))
     many = Counter(map(base_name, last))
@@ -76,7 +102,8 @@ def _of_runs(
     store: RunStore,
     on_unreadable: Callable[[StoreError], None],
     tell: Callable[[str], None],
-) -> Iterator[Side]:
+) -> Iterator[tuple[Side, RunFilter]]:
+    """Of each the newest record alone is read, which says how many set-ups its plan asks for."""
     admission = admit(stored, {run.run_id for run in meant})
     groups: dict[tuple[str, str], list[RunSummary]] = {}
     for run in meant:
@@ -88,11 +115,14 @@ def _of_runs(
         kept = sample(runs, admission)
         where = RunFilter(plan_hash=plan_hash, testbed_fingerprint=fingerprint)
         words = runs[0].plan_name or ""
-        digest = digest_of_entered(store, where, kept, on_unreadable)
+        newest_run = kept.entered[-1:]
+        digest = digest_of_entered(store, where, KeptRuns(newest_run, (), {}), on_unreadable)
+        if not digest.planned:
+            digest = digest_of_entered(store, where, kept, on_unreadable)
         side = side_of(words, store.name, kept, admission, digest, own[(plan_hash, fingerprint)])
         if side.missing_set_ups:
             tell(incomplete_words(words, side.planned_set_ups, side.missing_set_ups, "set-ups"))
         elif not side.kept.entered:
             tell(f"{words} is left out: none of its runs enters a mean")
         else:
-            yield side
+            yield side, where

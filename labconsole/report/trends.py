@@ -105,13 +105,17 @@ class Trend:
         return None if held is None else held.mean
 
 
-def find_trends(sides: Sequence[Side]) -> list[Trend]:
-    """``sides``: for each occasion one of its runs alone, and one of its other trials."""
+def find_trends(sides: Sequence[Side], told: Callable[[Side], Side] = lambda side: side) -> list[Trend]:
+    """``sides``: for each occasion one of its runs alone, and one of its other trials.
+
+    ``told``: the same side with all that there is to know of it, which is asked for where something changed.
+    """
     ordered = sorted(sides, key=_began)
     places = _testbeds(ordered)
-    found = [_trend_of_runs(held, where) for held, where in _series(ordered, places, lambda s: s.points, design_key)]
+    runs = _series(ordered, places, lambda side: side.points, design_key)
     beside = _series(ordered, places, lambda side: side.quantities, lambda point: point.key)
-    return found + [_trend_of_quantity(held, where) for held, where in beside]
+    found = [_trend_of_runs(held, where, told) for held, where in runs]
+    return found + [_trend_of_quantity(held, where, told) for held, where in beside]
 
 
 def _series(
@@ -151,7 +155,7 @@ def _began(side: Side) -> str:
     return min(began, default="")
 
 
-def _trend_of_runs(held: Sequence[tuple[Side, PointSummary]], where: str) -> Trend:
+def _trend_of_runs(held: Sequence[tuple[Side, PointSummary]], where: str, told: Callable[[Side], Side]) -> Trend:
     points = [point for _, point in held]
     carried = [each.missing_ratio is not None and each.missing_ratio < REACHED_LOSS_RATIO for each in points]
     why = (
@@ -163,10 +167,10 @@ def _trend_of_runs(held: Sequence[tuple[Side, PointSummary]], where: str) -> Tre
         else None
     )  # fmt: skip
     results = [(side, point.rate_bps) for side, point in held]
-    return _trend(RUN, RATE, asked_words(points[0].design) + where, results, why)
+    return _trend(RUN, RATE, asked_words(points[0].design) + where, results, why, told)
 
 
-def _trend_of_quantity(held: Sequence[tuple[Side, MeasuredPoint]], where: str) -> Trend:
+def _trend_of_quantity(held: Sequence[tuple[Side, MeasuredPoint]], where: str, told: Callable[[Side], Side]) -> Trend:
     points = [point for _, point in held]
     means = [point.mean for point in points]
     bounds = [point.bounds for point in points]
@@ -187,12 +191,12 @@ def _trend_of_quantity(held: Sequence[tuple[Side, MeasuredPoint]], where: str) -
              if value.value is not None and value.width_ratio]  # fmt: skip
     results = [(side, mean) for (side, _), mean in zip(held, means, strict=True)]
     key = points[0].key
-    return _trend(key.kind, key.quantity, points[0].words + where, results, why, max(steps, default=0.0))
+    return _trend(key.kind, key.quantity, points[0].words + where, results, why, told, max(steps, default=0.0))
 
 
 def _trend(
     kind: str, quantity: Quantity, words: str, held: Sequence[tuple[Side, SetUpMean | None]], why: str | None,
-    step: float = 0.0,
+    told: Callable[[Side], Side], step: float = 0.0,
 ) -> Trend:  # fmt: skip
     """``step``: in which values move, in their unit; every result may meet the same ones, so that a mean is known no
     better than one value within its step.
@@ -208,7 +212,7 @@ def _trend(
             TrendStep(
                 first=after.first, occasion=side.words, started_at=_began(side), change_ratio=ratio,
                 better=(ratio > 0) is (quantity.better == "higher"),
-                differences=tuple(differences(held[before.last][0], side)),
+                differences=tuple(differences(told(held[before.last][0]), told(side))),
             )
         )  # fmt: skip
     return Trend(

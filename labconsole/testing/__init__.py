@@ -7,6 +7,7 @@ not keep. They need neither a testbed nor a network: what a driver does on a UUT
 from __future__ import annotations
 
 from labconsole.testing.contracts import check_driver, check_exporter, check_units
+from labconsole.testing.experiments import check_experiment
 from labconsole.testing.generators import check_generator
 
-__all__ = ["check_driver", "check_exporter", "check_generator", "check_units"]
+__all__ = ["check_driver", "check_experiment", "check_exporter", "check_generator", "check_units"]

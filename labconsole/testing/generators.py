@@ -9,7 +9,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from labconsole.model.generator import BUILT_IN, NODE_FUNCTIONS, generator_of
+from labconsole.model.generator import NODE_FUNCTIONS, generator_of
+from labconsole.model.generator_names import BUILT_IN
 from labconsole.nodes import archive
 from labconsole.plugins import PluginError
 

@@ -32,6 +32,8 @@ from labconsole.errors import LabError
 from labconsole.model.record.summary import RunSummary
 from labconsole.text.cells import safe
 from labconsole.tui.console import clock, theme
+from labconsole.tui.console.collecting import keep_for_good
+from labconsole.tui.console.first_start import FirstStart
 from labconsole.tui.console.journal import JournalHandler
 from labconsole.tui.console.memory import ConsoleMemory
 from labconsole.tui.console.resting_selector import RestingSelector
@@ -50,17 +52,16 @@ from labconsole.tui.parts.screen import ConsoleScreen
 from labconsole.tui.parts.search_runs import RunsSearches
 from labconsole.tui.parts.stored_trials import KindOfTrials
 from labconsole.tui.screens import SCREENS, ScreenEntry
+from labconsole.tui.starting import StartsFirst
 from labconsole.tui.telling import Sections, help_sections, palette
 
 if TYPE_CHECKING:
     from labconsole.tui.parts.screen import ReadTrends
 
 RUNS_SHOWN = 500
-YOUNG_OBJECTS = 7000
-"""How many new ones the garbage collector waits for; those of a hundred nodes' samples would call it all the time."""
 
 
-class ConsoleApp(HasActions, RunsSearches, KeysInTurn):
+class ConsoleApp(HasActions, RunsSearches, StartsFirst, KeysInTurn):
     """The application. ``session`` is None until it is open."""
 
     TITLE = "labconsole"
@@ -83,10 +84,11 @@ class ConsoleApp(HasActions, RunsSearches, KeysInTurn):
 
     def __init__(
         self,
-        session_factory: SessionFactory,
+        session_factory: SessionFactory | None,
         settings: Settings | None = None,
         memory: ConsoleMemory | None = None,
         *,
+        first: FirstStart | None = None,
         alone: bool = False,
         crew_kinds: Callable[[], Sequence[KindOfTrials]] = tuple,
         read_trends: ReadTrends | None = None,
@@ -108,6 +110,7 @@ class ConsoleApp(HasActions, RunsSearches, KeysInTurn):
         self.failure: LabError | None = None
         self._leaving = False
         self._connecting = False
+        self._first = first
         self.hung_up = False
         for each in theme.THEMES:
             self.register_theme(each)
@@ -142,6 +145,9 @@ class ConsoleApp(HasActions, RunsSearches, KeysInTurn):
         self.memory.keep_theme(chosen.name)
 
     def _open(self) -> None:
+        if self._factory is None:
+            self.start_first()
+            return
         try:
             session = self._factory()
         except LabError as exc:
@@ -193,6 +199,8 @@ class ConsoleApp(HasActions, RunsSearches, KeysInTurn):
         await asyncio.to_thread(import_the_rest)
         self._style_screens()
         self._keep_for_good()
+        if not self._leaving:
+            await self.check_what_is_new()
 
     def _style_screens(self) -> None:
         """Read the screens' style sheets at once: else each of them, when first shown, styles all there is anew."""
@@ -202,15 +210,9 @@ class ConsoleApp(HasActions, RunsSearches, KeysInTurn):
         self.stylesheet.update(self)
 
     def _keep_for_good(self) -> None:
-        """Take what is there now, and stays until the end, out of the garbage collector's sight.
-
-        A full collection walks all that was imported: 60 ms in which no key is answered. Only where the process ends
-        with the console (run_console has switched the collector off): elsewhere nothing would ever be freed.
-        """
+        """Where the process ends with the console; elsewhere nothing would ever be freed."""
         if self._alone:
-            gc.freeze()
-            gc.set_threshold(YOUNG_OBJECTS)
-            gc.enable()
+            keep_for_good()
 
     def may_rest(self) -> bool:
         """Whether what nodes tell may wait until there is more of it."""
@@ -273,6 +275,7 @@ class ConsoleApp(HasActions, RunsSearches, KeysInTurn):
         if self._leaving:
             return
         self._leaving = True
+        await self.give_up()
         session = self.session
         if session is not None:
             await self.stop_traffic(session)
@@ -302,7 +305,9 @@ class ConsoleApp(HasActions, RunsSearches, KeysInTurn):
                 signal.signal(number, signal.SIG_IGN)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer the other screen only."""
+        """Offer the other screens only, and nothing of a testbed before there is one."""
+        if self.session is None and action in ("mode", "copy_run_id", "since"):
+            return False
         return not (action == "mode" and parameters == (self.current_mode,))
 
     def hang_up(self) -> None:
@@ -357,11 +362,15 @@ def places() -> Places:
 
 
 def run_console(
-    session_factory: SessionFactory,
+    session_factory: SessionFactory | None,
     crew_kinds: Callable[[], Sequence[KindOfTrials]] = tuple,
     read_trends: ReadTrends | None = None,
+    *,
+    first: FirstStart | None = None,
 ) -> int:
     """Run the console until it is left; print what was saved and where. Returns the exit status.
+
+    Without a session's factory it is the ``first`` start, which leads to one.
 
     Raises ConfigError when the settings file is wrong.
     """
@@ -372,6 +381,7 @@ def run_console(
         session_factory,
         settings,
         ConsoleMemory(memory_path() if settings.remember_set_up else None, theme_path()),
+        first=first,
         alone=True,
         crew_kinds=crew_kinds,
         read_trends=read_trends,
@@ -384,4 +394,6 @@ def run_console(
     location = app.session.store.name if app.session is not None else None
     for line in app.state.parting_words(location):
         print(line)
+    if app.afterwards is not None:
+        return app.afterwards()
     return app.return_code or 0 if status is None else status

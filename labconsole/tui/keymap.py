@@ -71,13 +71,17 @@ DIALOGS: dict[str, type[HasActions]] = {
 
 def places_with(everywhere: type[HasActions], screens: Sequence[ScreenEntry]) -> Places:
     """All places; ``everywhere``: the application. Imports every screen."""
+    from labconsole.tui.screens.first.screen import FirstScreen
 
     def keyed(owner: type[HasActions]) -> list[Action]:
         return [action for action in owner.declared_actions() if action.keys]
 
     return Places(
         everywhere=keyed(everywhere),
-        screens={entry.title: keyed(entry.load()) for entry in screens},
+        screens={
+            **{entry.title: keyed(entry.load()) for entry in screens},
+            FirstScreen.title_in_help: keyed(FirstScreen),
+        },
         parts={place: keyed(owner) for place, owner in PARTS.items()},
         dialogs={place: keyed(owner) for place, owner in DIALOGS.items()},
     )

@@ -15,7 +15,7 @@ from textual.screen import Screen
 from labconsole.tui.keymap import PARTS
 from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.help import key_sections
-from labconsole.tui.parts.screen import ConsoleScreen
+from labconsole.tui.parts.screen import ToldScreen
 
 Sections = list[tuple[str, list[tuple[str, str]]]]
 
@@ -23,8 +23,8 @@ Sections = list[tuple[str, list[tuple[str, str]]]]
 def help_sections(everywhere: Sequence[Action], screen: Screen[Any], keymap: Mapping[str, str]) -> Sections:
     """Keys by where they work, those of the screen in front first."""
     told = {}
-    if isinstance(screen, ConsoleScreen):
-        told = {f"On the {screen.tab.title} screen": [each for _, each in screen.told_actions()]}
+    if isinstance(screen, ToldScreen):
+        told = {f"On the {screen.title_in_help} screen": [each for _, each in screen.told_actions()]}
     parts = {f"In {place}": owner.ACTIONS for place, owner in PARTS.items()}
     return key_sections({**told, "Everywhere": everywhere, **parts}, keymap)
 
@@ -34,7 +34,7 @@ def palette(
 ) -> Iterable[SystemCommand]:
     """Everything that can be done now, each thing once."""
     told: list[tuple[DOMNode, Action]] = [(app, action) for action in everywhere]
-    if isinstance(screen, ConsoleScreen):
+    if isinstance(screen, ToldScreen):
         told += screen.told_actions()
     offered: set[tuple[DOMNode, str, tuple[object, ...]]] = set()
     for node, action in told:

@@ -13,6 +13,7 @@ by, never the sink.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 
 from labconsole.model.inventory import Stream
 from labconsole.model.record.kernel_drops import EXTENSION, HOST_EXTENSION, VERSION
@@ -29,6 +30,7 @@ MOST_WITHOUT_UUT = 2
 """Places of a way from source to sink: no unit under test lies between them."""
 
 _BEFORE_THE_RECEIVER = ("veth_xmit",)
+_INTO_GUEST, _OUT_OF_GUEST = "to_guest", "from_guest"
 _NO_LOSS = ("pktgen_", "tpacket_rcv", "packet_rcv")
 """Functions of the generator, which gives back its own reference to a packet where the packet went, and of captures,
 which throw away their own when they have no room."""
@@ -49,9 +51,24 @@ def hop_of(row: KernelDrop, way: Sequence[Place], uut: str) -> Place | None:
         if not place.statistic.startswith("rx"):
             return place
         if row.function in _BEFORE_THE_RECEIVER:
-            return way[at - 1] if at and way[at - 1].statistic.startswith("tx") else place
+            sender = way[at - 1] if at else None
+            if sender is None or not sender.statistic.startswith("tx"):
+                return place
+            return place if (sender.hop, place.hop) == (_INTO_GUEST, _OUT_OF_GUEST) else sender
         if at + 1 < len(way):
             return way[at + 1]
+    return _inside(row, way)
+
+
+def _inside(row: KernelDrop, way: Sequence[Place]) -> Place | None:
+    """In the namespace of a guest, where nothing is counted: what was dropped there did not come out of it, or did not
+    come in where the ring of its NIC was full.
+    """
+    if not row.namespace or any(place.namespace == row.namespace for place in way):
+        return None
+    for before, place in pairwise(way):
+        if before.hop == _INTO_GUEST:
+            return before if row.function in _BEFORE_THE_RECEIVER else place
     return None
 
 
@@ -69,6 +86,8 @@ def host_hop_of(
 def label(row: KernelDrop, place: Place) -> str:
     """``kernel.REASON@function``, behind the interface that had received the packet where that is another one."""
     words = _words(row)
+    if row.namespace and row.namespace != place.namespace:
+        return f"{row.namespace}/{row.interface}.{words}"
     at_the_other_end = row.function in _BEFORE_THE_RECEIVER and place.statistic.startswith("tx")
     return words if row.interface == place.interface and not at_the_other_end else f"{row.interface}.{words}"
 

@@ -9,6 +9,7 @@ from labconsole.wire.rules import Count, Index, Most, Name, Rule, Words, above
 
 MAX_DROP_ROWS = 1024
 MAX_LOOK_S = 60
+MAX_GUESTS = 64
 
 COST_NS = {"tp_btf": (370, 180), "raw_tp": (680, 380)}
 """By how the program is attached: what it takes of a processor for a packet that it looks at, and for one of another
@@ -32,16 +33,24 @@ class KernelDropsStarted(Message):
     tells_reasons: bool
 
 
+class GuestInside(Message):
+    """A guest that has only this node's kernel: its name, and a process that is in its network namespace."""
+
+    name: Name
+    pid: Index
+
+
 class StartKernelDrops(Request[KernelDropsStarted], op="kernel_drops.start"):
-    """Count, from now on, the test packets that the kernel drops in this node's namespaces, its own and those that the
-    agent made. ``sinks``: IPv4 addresses; a packet's stream is the place of its destination among them. ``budget_ns``
-    of a processor's time, and how often to look what was taken: beyond it, counting ends by itself. Refused with
-    not_supported, no_permission or locked_down.
+    """Count, from now on, the test packets that the kernel drops in this node's namespaces: its own, those that the
+    agent made, and those of ``guests`` that are still there, under their names. ``sinks``: IPv4 addresses; a packet's
+    stream is the place of its destination among them. ``budget_ns`` of a processor's time, and how often to look what
+    was taken: beyond it, counting ends by itself. Refused with not_supported, no_permission or locked_down.
     """
 
     sinks: Words
     budget_ns: Optional[Count] = None
     look_every_s: Optional[Annotated[float, Rule(above(0, MAX_LOOK_S))]] = None
+    guests: Annotated[List[GuestInside], Most(MAX_GUESTS)] = []
 
 
 class KernelDrop(Message):

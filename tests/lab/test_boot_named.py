@@ -247,18 +247,21 @@ def test_a_guest_without_busybox_is_told_as_such_and_the_plan_goes_on(
 def test_why_a_start_is_taken_again_is_told_also_of_the_one_that_is_thrown_away(
     hosts: Told, begun: Begun, tmp_path: Path
 ) -> None:
-    testbed, plan = hosts(), tmp_path / "plan.yaml"
+    testbed, plan, store = hosts(), tmp_path / "plan.yaml", tmp_path / "boots.sqlite"
     plan.write_text(
         "plan: missing\nplatforms: [lxc]\nsettle_s: 0\nmax_redo: 1\nretry: {pause_s: 0}\n"
         "boot: {guests: [1], start: [cold, hot], limit_s: 5}\n"
     )
     with begun("first", "sleep 1000"):
-        done = labconsole("replay", str(plan), hosts=testbed, store=tmp_path / "boots.sqlite")
+        done = labconsole("replay", str(plan), hosts=testbed, store=store)
     assert "Traceback" not in done.stderr
     again = [line for line in done.stderr.splitlines() if "invalid, so it is taken again: " in line]
     assert len(again) == 2, done.stderr
     assert any("guests_missing" in line for line in again)
     assert any("the guest that is thrown away before a hot start: " in line for line in again)
+    listed = labconsole("experiment", "boot", "--list", store=store).stdout
+    assert "not_measured" in listed and "guests_missing" in listed
+    assert labconsole("verify", store=store).returncode == 0
     assert states(testbed) == ["STOPPED", "STOPPED"]
 
 

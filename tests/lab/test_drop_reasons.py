@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -99,3 +100,46 @@ def test_a_word_that_is_not_allowed_is_refused(testbed, tmp_path: Path):
     done = labconsole(*RUN, "--drop-reasons", "maybe", hosts=testbed.hosts_file, store=tmp_path / "s.sqlite")
     assert done.returncode == 2
     assert "--drop-reasons: invalid choice: 'maybe'" in done.stderr
+
+
+OF_A_CONTAINER = """own=$(readlink /proc/1/ns/net)
+for p in /proc/[0-9]*; do n=$(readlink $p/ns/net) && [ "$n" != "$own" ] && echo ${p#/proc/}; done; true"""
+
+
+@pytest.mark.platforms
+def test_what_is_lost_inside_a_container_of_lxc_is_named_with_the_container(lab_home: Path, tmp_path: Path):
+    if os.geteuid() != 0:
+        missing("programs in the kernel are for root")
+    require("nft", "nsenter", "lxc-start")
+    name = f"inside{os.getpid()}"
+    before = programs()
+    status = lab.up(LabSpec(name=name, sources=1, platforms=("lxc",)))
+
+    try:
+        argv = [*COMMAND, "run", "--platform", "lxc", "--frame-size", "200", "--target", "5Mbit", "--duration", "3"]
+        argv += [
+            "--drop-reasons",
+            "on",
+            "--json",
+            "--hosts",
+            str(status.hosts_file),
+            "--store",
+            str(tmp_path / "s.sqlite"),
+        ]
+        running = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+        try:
+            wait_until(lambda: programs() == before + 1, timeout_s=30, what="the program in the kernel")
+            pid = lab.execute(name, "uut", ["sh", "-c", OF_A_CONTAINER]).stdout.split()[0]
+            inside = ["nsenter", "-n", "-t", pid, "nft", RULES]
+            assert lab.execute(name, "uut", inside).status == 0
+            told, _ = running.communicate(timeout=60)
+        finally:
+            running.kill()
+        (record,) = (json.loads(line) for line in told.splitlines() if '"ledger"' in line)
+        (hop,) = (hop for hop in record["streams"][0]["ledger"] if hop["lost_packets"])
+        ((label, packets),) = hop["drops"].items()
+        assert hop["hop"] == "from_guest" and packets == hop["lost_packets"] > 0
+        assert re.fullmatch(rf"{name}-first/\S+\.kernel\.NETFILTER_DROP@nft_do_chain", label)
+        assert record["extensions"]["kernel_drops"]["elsewhere"] == []
+    finally:
+        lab.down(name)

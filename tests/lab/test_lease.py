@@ -112,6 +112,31 @@ def test_guests_of_a_console_that_does_not_give_back_are_ended_and_their_groups_
     eventually(lambda: guest["pid"] not in net.processes(), "the guest's end")
 
 
+@pytest.mark.parametrize("gives_back", [True, False])
+def test_guests_that_it_has_started_are_asked_to_stop_before_another_has_the_node_and_never_again(
+    start: Start, tmp_path: Path, gives_back: bool
+) -> None:
+    """The next holder may start the same."""
+    log, tool = tmp_path / "asked", tmp_path / "virsh"
+    tool.write_text(f'#!/bin/sh\necho "$*" >>{log}\n')
+    tool.chmod(0o755)
+    first, second = start(), start()
+    take(first)
+    promise = {"guest": "one", "ask": [str(tool), "shutdown"], "kill": [str(tool), "destroy"], "limit_s": 5}
+    first.ok("guest.promise_stop", **promise)
+    if gives_back:
+        first.ok("lease.release")
+        take(second, "ben@b")
+    else:
+        take(second, "ben@b", take_over=True)
+        assert first.error("guest.promise_stop", **promise)["code"] == "lease_lost"
+    eventually(lambda: log.exists() and "shutdown" in log.read_text(), "the guest was asked")
+    first.ok("lease.read")
+    first.stdin.close()
+    first.popen.wait(10)
+    assert log.read_text() == "shutdown\n"
+
+
 def test_a_frozen_holder_is_killed_and_its_keeper_undoes_what_it_did(net: Net, start: Start) -> None:
     net.pair("a0", "b0")
     first, second = start(), start()

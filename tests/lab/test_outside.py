@@ -65,14 +65,18 @@ def test_its_driver_is_measured_its_exporter_exports_and_its_unit_reports(testbe
     # Nobody else could make its table again, so a bundle has none, and is verified with and without the package.
     bundle = tmp_path / "bundle.tar.gz"
     packed = labconsole(installed, "report", "--store", store, "--bundle", str(bundle), "--hosts", str(hosts))
-    assert "left out, because others could not make it again: plug-in broken, busiest" in packed.stderr
+    assert "left out, because others could not make it again: plug-in broken, busiest, twice" in packed.stderr
     for directory in (installed, tmp_path / "without"):
         verified = labconsole(directory, "verify", str(bundle))
         assert verified.returncode == 0, verified.stdout + verified.stderr
 
     looked = labconsole(installed, "doctor", "--store", store, "--json")
     plugs = [each for each in map(json.loads, looked.stdout.splitlines()) if each["subject"].startswith("plug-in")]
+    assert [each["evidence"] for each in plugs if each["subject"] == "plug-in twice"] == [
+        "of units", "of kinds", "of experiments",
+    ]  # fmt: skip
     assert {each["subject"]: each["status"] for each in plugs} == {
+        "plug-in twice": "ok",
         "plug-in mirror": "ok", "plug-in steady": "ok", "plug-in boastful": "ok", "plug-in homesick": "ok",
         "plug-in tsv": "ok", "plug-in busiest": "ok", "plug-in broken": "failed",
     }  # fmt: skip
@@ -156,6 +160,61 @@ def test_its_generator_sends_and_what_is_stored_outlives_the_package(testbed, in
     refused = labconsole(gone, "replay", str(plan), "--hosts", str(testbed.hosts_file), "--store", store)
     assert refused.returncode == 2
     assert "plan.yaml:7: generator: is not one of the known words, got 'steady'" in refused.stderr
+
+
+def test_its_kind_of_experiment_is_taken_by_a_plan_and_its_records_outlive_it(testbed, installed, tmp_path):
+    store, plan, bundle = str(tmp_path / "runs.sqlite"), tmp_path / "plan.yaml", tmp_path / "bundle.tar.gz"
+    plan.write_text(
+        "plan: again\nplatforms: [raw]\nframe_sizes: [64]\nduration_s: 0.3\nsettle_s: 0\n"
+        "experiments:\n  twice: {times: 2}\n"
+    )
+    on = ("--hosts", str(testbed.hosts_file), "--store", store)
+    dry = labconsole(installed, "replay", str(plan), *on, "--dry-run")
+    assert "the first point, 2 times\nagain: 1 of 1 steps to take (0 stored already), 2 trials or more" in dry.stdout
+    taken = labconsole(installed, "replay", str(plan), *on, "--json")
+    assert taken.returncode == 0, taken.stderr
+    events = {line["event"]: line for line in map(json.loads, taken.stdout.splitlines()) if "event" in line}
+    assert (events["step_finished"]["status"], events["steps_finished"]["made"]) == ("done", 1)
+    again = labconsole(installed, "replay", str(plan), *on)
+    assert "again: steps done; 0 made by 0 trials, 1 stored before" in again.stdout
+    report = labconsole(installed, "report", "--store", store, "--json", "--bundle", str(bundle), *on[:2])
+    assert report.returncode == 0, report.stderr
+    shown = labconsole(installed, "report", "--store", store, "--json")
+    tables = {line["table"]: line for line in map(json.loads, shown.stdout.splitlines()) if "table" in line}
+    assert tables["twices"]["rows"] == [{"platform": "raw", "times": 2}]
+    for place in (("--store", store), (str(bundle),)):
+        verified = labconsole(installed, "verify", *place)
+        assert verified.returncode == 0, verified.stdout + verified.stderr
+
+    # Where the package is gone, its records are kept, and said to be unreadable; the runs are still there.
+    gone = tmp_path / "without"
+    kept = labconsole(gone, "verify", "--store", store)
+    assert "1 record of kind twice, which this version of labconsole does not know" in kept.stdout + kept.stderr
+    assert "2 runs verified" in kept.stdout + kept.stderr
+    unread = labconsole(gone, "verify", str(bundle))
+    assert unread.returncode == 1
+    assert "twice: no installed package reads records of this kind" in unread.stdout + unread.stderr
+    refused = labconsole(gone, "replay", str(plan), *on)
+    assert refused.returncode == 2
+    assert "plan.yaml:7: experiments.twice: is a kind of experiment that no installed package has" in refused.stderr
+    back = labconsole(installed, "verify", "--store", store)
+    assert back.returncode == 0, back.stdout
+
+    kit = (
+        "from pathlib import Path\nfrom labconsole.model.inventory import load_inventory\n"
+        "from labconsole.model.plan.loader import load_plan\nfrom labconsole.testing import check_experiment\n"
+        "from labconsole_outside import busiest, twice, twice_record\n"
+        f"hosts, plan = load_inventory(Path({str(testbed.hosts_file)!r})), load_plan(Path({str(plan)!r}))\n"
+        "rest = plan, {'times': 2}, hosts, twice_record.KIND\ncheck_experiment(twice, 'twice', *rest)\n"
+        "for module, name in ((busiest, 'twice'), (twice, 'thrice')):\n"
+        "    try:\n        check_experiment(module, name, *rest)\n    except AssertionError as exc:\n        print(exc)\n"
+    )
+    env = {**os.environ, "PYTHONPATH": str(installed)}
+    checked = subprocess.run([sys.executable, "-c", kit], capture_output=True, text=True, env=env)
+    assert checked.stdout.splitlines() == [
+        "plug-in twice cannot be used: it has no EXPERIMENT that can be called",
+        "its records are of kind 'twice', and the plan's key is 'thrice'",
+    ], checked.stderr
 
 
 def test_without_it_nothing_of_it_is_left(testbed, tmp_path):

@@ -85,10 +85,10 @@ EVALUATIONS = {
     ),
     "weights": Evaluation(
         document="evaluation-weights",
-        plans=("local-weights",),
+        plans=("local-weights", "local-improved"),
         platforms="container,lxc,uml",
         lab=("--link-speed", "4Mbit", "--jobs"),
-        figures=("adamczyk-10", "adamczyk-12"),
+        figures=("adamczyk-10", "adamczyk-11", "adamczyk-12"),
         tables=("flow-weights", "flow-sharing"),
         references=(("adamczyk", None),),
     ),

@@ -15,6 +15,7 @@ from labconsole.agent.processes import linux
 from labconsole.agent.processes.namespaces import Namespaces
 from labconsole.wire.codec import WireError
 from labconsole.wire.kernel_drops import (
+    GuestInside,
     KernelDrop,
     KernelDrops,
     KernelDropsStarted,
@@ -74,6 +75,8 @@ class Tracing:
                 raise WireError("closing", "the node was given back before counting began")
             self._names = {inode: name for name in self._namespaces.names if (inode := self._inode(name)) is not None}
             self._interfaces = {inode: self._interfaces_of(name) for inode, name in self._names.items()}
+            for guest in request.guests:
+                self._follow(guest)
             self._counter = counter = self._attach(self._layout, list(self._names), request.sinks)
         except kernel_drops.NotTold as exc:
             raise WireError(exc.code, str(exc)) from None
@@ -103,6 +106,22 @@ class Tracing:
             return os.stat("/proc/self/ns/net" if descriptor is None else descriptor).st_ino
         except (LookupError, OSError):
             return None
+
+    def _follow(self, guest: GuestInside) -> None:
+        """A guest's namespace, with the interfaces that are in it now; nothing of it is kept open."""
+        try:
+            descriptor = os.open("/proc/%d/ns/net" % guest.pid, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return  # it has just ended
+        try:
+            inode = os.fstat(descriptor).st_ino
+            if inode not in self._names:
+                self._names[inode] = guest.name
+                self._interfaces[inode] = dict(linux.in_namespace(descriptor, socket.if_nameindex))
+        except OSError:
+            self._interfaces[inode] = {}  # it may not be entered: its interfaces have no names
+        finally:
+            os.close(descriptor)
 
     def _look(self) -> None:
         if self._counter is None or self._budget_ns is None:
@@ -157,8 +176,9 @@ class Tracing:
         assert self._layout is not None
         found = list(counter.rows())
         symbols = read_symbols() if found else Symbols(())
-        now = {inode: self._interfaces_of(name) for inode, name in self._names.items()} if found else {}
-        interfaces = {inode: {**self._interfaces.get(inode, {}), **those} for inode, those in now.items()}
+        interfaces = {
+            inode: {**those, **self._interfaces_of(self._names[inode])} for inode, those in self._interfaces.items()
+        }
         packets: Dict[_Place, int] = {}
         for row in found:
             place = (

@@ -29,11 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Open it."""
-    hosts = args.hosts
-    if hosts is None and not args.plain and not DEFAULT.exists() and sys.stdin.isatty() and sys.stdout.isatty():
+    seen = all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+    if args.hosts is None and not DEFAULT.exists() and seen and not (args.plain or args.read_only):
         from labconsole.cli.first_start import first_start
 
-        hosts = first_start(args.store)
-        if hosts is None:
-            return 0
-    return open_console(hosts_path(hosts), args.store, read_only=args.read_only, plain=args.plain)
+        return first_start(DEFAULT, args.store)
+    return open_console(hosts_path(args.hosts), args.store, read_only=args.read_only, plain=args.plain)

@@ -86,8 +86,10 @@ def _plugins() -> Iterator[Looked]:
 def _tried_by() -> dict[str, Callable[[str], object]]:
     """What other packages plug into, each with what loads one and checks it."""
     from labconsole.experiments.units import OUTSIDE, load_units
-    from labconsole.model.generator import PACKAGE as GENERATORS
     from labconsole.model.generator import load_generator
+    from labconsole.model.generator_names import PACKAGE as GENERATORS
+    from labconsole.model.plan.outside import PACKAGE as EXPERIMENTS
+    from labconsole.model.plan.outside import load_experiment
     from labconsole.model.record.kinds import PACKAGE as KINDS
     from labconsole.model.record.kinds import record_kinds
     from labconsole.platforms.loading import PACKAGE as DRIVERS
@@ -96,7 +98,7 @@ def _tried_by() -> dict[str, Callable[[str], object]]:
 
     return {
         DRIVERS: load_driver, GENERATORS: load_generator, exporters.PACKAGE: exporters.load, OUTSIDE: load_units,
-        KINDS: lambda name: record_kinds()[name],
+        KINDS: lambda name: record_kinds()[name], EXPERIMENTS: load_experiment,
     }  # fmt: skip
 
 

@@ -29,12 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0 when it is written. Raises ConfigError."""
-    from labconsole.engine.discovery.blank_hosts import BLANK
+    from labconsole.engine.discovery.blank_hosts import blank_hosts, next_words
     from labconsole.engine.discovery.hosts_file import write_new
 
-    write_new(args.path, BLANK, key="PATH")
-    plain_lines(
-        f"{args.path} is written. Fill in the blanks, then: labconsole check --hosts {args.path}",
-        "Or let the cables be found, into another file: labconsole discover uut=dut1 src1 snk1 --out FILE",
-    )
+    write_new(args.path, blank_hosts(), key="PATH")
+    plain_lines(*next_words(args.path))
     return 0

@@ -9,6 +9,7 @@ from labconsole.experiments.flow.summary import FlowPointFound, FlowsSummary
 from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.model.record.flow import FlowRecord, ReceiverSeen, RingSeen, SenderSeen
 from labconsole.model.weights import weights_text
+from labconsole.report.effect_words import effect_words
 from labconsole.units import format_rate_bps, format_target
 
 MAX_GUESTS = 20
@@ -189,6 +190,12 @@ def summary_lines(summary: FlowsSummary) -> list[str]:
             attained = "" if guest.attained_ratio is None else f", {_mean(guest.attained_ratio, 1, 4)} of its limit"
             spread = "" if guest.spread_bps is None else f", over bins sd {_mean(guest.spread_bps)}"
             lines.append(f"    {guest.guest}: {_mean(guest.shared_bps)}{spread}{attained}")
+    if summary.compared:
+        lines.append("beside the bare host, paired by block, with the 95 % interval; by Holm over all of these")
+    for each in summary.compared:
+        name, scenario = summary.name_of(each.key), each.key.scenario
+        lines.append(f"  {name}, {each.key.guests} guest{'s' if each.key.guests > 1 else ''}, {scenario}: "
+                     f"{effect_words(each.effect)}, {each.effect.blocks} blocks: {each.said}")  # fmt: skip
     return lines
 
 
@@ -203,6 +210,9 @@ def _point_words(point: FlowPointFound, name: str) -> str:
         words += f", longest dominance {_mean(point.dominant_s, 1, 1)} s"
     if point.during_disk_ratio is not None:
         words += f", {_mean(point.during_disk_ratio, 0.01, 2)} % of before beside the work on the disk"
+    if point.machine_cpu_s_per_gb is not None:
+        whose = "processors" if point.cpu_s_per_gb is not None else "processors, with the machine's other nodes"
+        words += f", {_mean(point.cpu_s_per_gb or point.machine_cpu_s_per_gb, 1, 1)} s of {whose} for each GB"
     words += f", error of weights {_mean(point.weight_error, 1, 4)}" if point.weight_error is not None else ""
     left_out = ", ".join(f"{count} {code}" for code, count in point.left_out.items())
     return words + (f"; left out: {left_out}" if left_out else "")

@@ -12,8 +12,8 @@ from labconsole.contracts.experiment import StepRecord
 from labconsole.contracts.report import Figure
 from labconsole.experiments.boot.steps import Boots
 from labconsole.experiments.boot.summary import summarize_boots
+from labconsole.experiments.flow.comparing import summarize_compared
 from labconsole.experiments.flow.steps import Flows
-from labconsole.experiments.flow.summary import summarize_flows
 from labconsole.experiments.job.steps import Jobs
 from labconsole.experiments.job.summary import summarize_jobs
 from labconsole.experiments.route.steps import Routes
@@ -126,7 +126,7 @@ FLOWS_SHOWN = KindShown(
     words=flows.flow_words,
     lines=flows.flow_lines,
     found=flows.sum_words,
-    summarize=summarize_flows,
+    summarize=summarize_compared,
     summary_lines=flows.summary_lines,
 )
 ROUTES_SHOWN = KindShown(

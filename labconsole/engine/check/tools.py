@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from labconsole.engine.check.context import CheckContext, check
 from labconsole.engine.check.result import CheckFinding, failed, passed, warned
-from labconsole.model.generator import BUILT_IN, load_generator
+from labconsole.model.generator import load_generator
+from labconsole.model.generator_names import BUILT_IN
 from labconsole.plugins import PluginError
 from labconsole.wire.survey import TakeSurvey
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -38,15 +38,23 @@ CARRIER_S = 8.0
 STEP_S = 0.1
 TOKEN = "discover"
 
+Tell = Callable[[str, str], None]
+"""A node's name, and what is done on it now."""
+
 Heard = dict[Port, dict[tuple[str, str], int]]
 """Of each port that sent: how many of its frames were heard, by (node, interface)."""
 
 
-async def read_ports(links: Mapping[str, AgentLink]) -> tuple[list[Port], list[LeftAlone]]:
+def tell_nobody(node: str, words: str) -> None:
+    """Where nobody looks."""
+
+
+async def read_ports(links: Mapping[str, AgentLink], tell: Tell = tell_nobody) -> tuple[list[Port], list[LeftAlone]]:
     """The ports of all nodes, in the nodes' order: those that may be tried, and those that are left alone."""
     ports: list[Port] = []
     alone: list[LeftAlone] = []
     for node, link in links.items():
+        tell(node, "reads its ports")
         told = await link.ask(ReadLinks())
         survey = await link.ask(TakeSurvey(tools=[]))
         network = await link.ask(ReadNetwork(routes=True))
@@ -54,6 +62,7 @@ async def read_ports(links: Mapping[str, AgentLink]) -> tuple[list[Port], list[L
         own, rest = sort_ports(
             node, told.links, management.interface, management.addresses, network.routes or []
         )  # fmt: skip
+        tell(node, f"has {len(own)} {'port' if len(own) == 1 else 'ports'} to try, and {len(rest)} to leave alone")
         ports += own
         alone += rest
     return ports, alone
@@ -71,7 +80,7 @@ class Probed:
     not_undone: list[str]
 
 
-async def probe(links: Mapping[str, AgentLink], ports: Sequence[Port]) -> Probed:
+async def probe(links: Mapping[str, AgentLink], ports: Sequence[Port], tell: Tell = tell_nobody) -> Probed:
     """Try every port. One that is down is set up, given time for a carrier, and set down again. Raises NodeError."""
     marks = {FIRST_UDP_PORT + number: port for number, port in enumerate(ports)}
     by_node = {node: [port for port in ports if port.node == node] for node in links}
@@ -81,24 +90,28 @@ async def probe(links: Mapping[str, AgentLink], ports: Sequence[Port]) -> Probed
     not_undone: list[str] = []
     problem: NodeError | None = None
     try:
-        await together(_up(links[node], held) for node, held in by_node.items())
+        await together(_up(links[node], held, tell) for node, held in by_node.items())
         speeds = await _carriers(links, by_node, any(not port.up for port in ports))
         await together(
             links[node].ask(StartListening(interfaces=[port.interface for port in held]), timeout_s=8)
             for node, held in by_node.items()
         )
-        await together(_send(links[node], held, marks, target, refused) for node, held in by_node.items())
+        await together(_send(links[node], held, marks, target, refused, tell) for node, held in by_node.items())
+        for node in by_node:
+            tell(node, "listens")
         heard = await _hear({node: links[node] for node in by_node}, marks)
     except NodeError as exc:
         problem = exc
         raise
     finally:
         for node in by_node:
+            tell(node, "puts back what was changed")
             with suppress(NodeError):  # its agent stops listening when it ends
                 await links[node].ask(StopListening(), timeout_s=8)
             try:
                 undone = await links[node].ask(UndoChanges(token=TOKEN), timeout_s=20)
                 not_undone += [f"{node}: {each}" for each in undone.failed]
+                tell(node, "could not put everything back" if undone.failed else "is as it was")
             except NodeError as exc:
                 not_undone.append(f"{node}: {exc.message}: its agent undoes everything when it ends")
         if problem is not None and not_undone:
@@ -108,9 +121,10 @@ async def probe(links: Mapping[str, AgentLink], ports: Sequence[Port]) -> Probed
     return Probed(speeds, heard, refused, not_undone)
 
 
-async def _up(link: AgentLink, ports: Sequence[Port]) -> None:
+async def _up(link: AgentLink, ports: Sequence[Port], tell: Tell) -> None:
     down: list[AnyChange] = [LinkUp(interface=port.interface) for port in ports if not port.up]
     if down:
+        tell(ports[0].node, f"sets up {', '.join(port.interface for port in ports if not port.up)} for a carrier")
         await link.ask(ApplyChanges(token=TOKEN, changes=down), timeout_s=20)
 
 
@@ -132,11 +146,17 @@ async def _carriers(links: Mapping[str, AgentLink], by_node: Mapping[str, Sequen
 
 
 async def _send(
-    link: AgentLink, ports: Sequence[Port], marks: Mapping[int, Port], target: str, refused: dict[Port, str]
+    link: AgentLink,
+    ports: Sequence[Port],
+    marks: Mapping[int, Port],
+    target: str,
+    refused: dict[Port, str],
+    tell: Tell,
 ) -> None:
     """One port after the other: what one of them cannot, the others can."""
     numbers = {port: mark for mark, port in marks.items()}
-    for port in ports:
+    for number, port in enumerate(ports, 1):
+        tell(port.node, f"sends from {port.interface}, port {number} of {len(ports)}")
         spec = StreamSpec(
             stream=port.interface, interface=port.interface, generator="afpacket", destination_mac=target,
             source_ip="198.18.255.1", sink_ip="198.18.255.2", udp_source_port=UDP_SOURCE_PORT,

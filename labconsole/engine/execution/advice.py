@@ -82,7 +82,7 @@ def plan_advice(plan: Plan, records: Iterable[RunRecord], accuracy_ratio: float,
     if plan.of_guests is not None:
         noun = plan.of_guests.noun
         raise ConfigError(
-            f"plan {plan.name} is of {noun}s, and this reckons with forwarded traffic only: take it with set_ups: "
+            f"plan {plan.name} is of {noun}s, and advice is computed for forwarded traffic only: take it with set_ups: "
             f"{MINIMUM_SET_UPS}, look at the intervals of `labconsole experiment {noun} --summary --plan {plan.name}`, "
             "and take four times as many set_ups for intervals half as wide"
         )

@@ -15,7 +15,8 @@ from labconsole.contracts.ports import AgentLink
 from labconsole.engine.trial.setup import UDP_SOURCE_PORT, sink_port
 from labconsole.errors import Aborted, NodeError
 from labconsole.model.design_point import MIN_PKT_SIZE_BYTES
-from labconsole.model.generator import BUILT_IN, generator_options
+from labconsole.model.generator import generator_options
+from labconsole.model.generator_names import BUILT_IN
 from labconsole.model.inventory import Inventory, Stream
 from labconsole.verdict.observed import parse_snapshot
 from labconsole.wire.counters import ReadCounters

@@ -5,7 +5,8 @@ Nothing of it is needed to count packets: a kernel that does not say it does not
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 
 from labconsole.contracts.ports import AgentLink
 from labconsole.engine.gather import together
@@ -13,7 +14,7 @@ from labconsole.engine.trial.kernel_asking import TIMEOUT_S, begin, refusal
 from labconsole.errors import NodeError, NodeLost, NodeUnreachable
 from labconsole.model.inventory import DropReasons, Inventory
 from labconsole.verdict.observed import KernelWitness, TrialObservations
-from labconsole.wire.kernel_drops import StartKernelDrops, StopKernelDrops
+from labconsole.wire.kernel_drops import GuestInside, StartKernelDrops, StopKernelDrops
 
 BUDGET_RATIO = 0.01
 """Of one processor for the time of the traffic, what counting may take where it was not asked for."""
@@ -34,9 +35,12 @@ class KernelDropWatch:
         sinks: Sequence[str],
         wanted: DropReasons,
         duration_s: float,
+        inside: Callable[[AgentLink], Awaitable[dict[str, int]]] | None,
     ) -> None:
         self._seen, self._inventory, self._links = seen, inventory, links
         self._sinks, self._wanted, self._duration_s = list(sinks), wanted, duration_s
+        self._inside = inside
+        self._guests: list[GuestInside] = []
         self._counting: list[tuple[AgentLink, KernelWitness]] = []
 
     async def start(self) -> None:
@@ -53,11 +57,20 @@ class KernelDropWatch:
             below = KernelWitness(asked=self._wanted, budget_ns=budget_ns, host=host, carries=carries)
             self._seen.host_kernel = below
             self._counting.append((self._links[host], below))
+        if self._inside is not None:
+            with suppress(NodeError):  # without them it is asked of the node's own namespaces
+                found = await self._inside(self._links[uut])
+                self._guests = [GuestInside(name=name, pid=pid) for name, pid in found.items()]
         await together([self._begin(*each) for each in self._counting])
 
     async def _begin(self, link: AgentLink, witness: KernelWitness) -> None:
         look_s = min(max(self._duration_s / LOOKS, SHORTEST_LOOK_S), LONGEST_LOOK_S)
-        asked = StartKernelDrops(sinks=self._sinks, budget_ns=witness.budget_ns, look_every_s=look_s)
+        asked = StartKernelDrops(
+            sinks=self._sinks,
+            budget_ns=witness.budget_ns,
+            look_every_s=look_s,
+            guests=self._guests if witness.host is None else [],
+        )
         try:
             witness.started = await begin(link, asked, StopKernelDrops())
         except (NodeLost, NodeUnreachable):

@@ -100,11 +100,10 @@ class Trial:
         pids = [prepared.second.pid] if prepared.second is not None and prepared.second.pid is not None else []
         by_node = ports_by_node(self._nodes(), ports)
         self._readings = Readings(self.seen, links, by_node, guests, {self._uut: pids})
-        sinks = [flow.stream.sink_ip for flow in self._flows]
-        wanted = settings.drop_reasons
-        self._kernel = KernelDropWatch(self.seen, inventory, links, sinks, wanted, request.duration_s)
-        asked, port = settings.telemetry, by_node[self._uut]
-        self._work = ProcessorWatch(self.seen, links[self._uut], self._uut, port, wanted=asked)
+        sinks, of_s = [flow.stream.sink_ip for flow in self._flows], request.duration_s
+        self._kernel = KernelDropWatch(self.seen, inventory, links, sinks, settings.drop_reasons, of_s, prepared.inside)
+        uut = self._uut
+        self._work = ProcessorWatch(self.seen, links[uut], uut, by_node[uut], wanted=settings.telemetry)
         self._timers = PacketTimers(self.seen.flows, self._flows, links, wanted=settings.packet_times)
         self._sources = Sources(self.seen.flows, links, live)
         self._captures = TrialCaptures(self.seen, self._flows, links, settings, self._let_go)

@@ -131,6 +131,12 @@ def _said_bps(answer: SenderAnswer) -> float | None:
     return None if found is None else float(found[2])
 
 
+def said_bytes(output: str) -> int | None:
+    """Payload over all that it sent, by iperf's word."""
+    found = _SAID.search(output)
+    return None if found is None else int(found[1])
+
+
 def ring_sum(ring: Sequence[RingSeen]) -> tuple[float | None, float | None]:
     """Of all guests' rates the sum, and how equal they are by Jain's index."""
     rates = [each.out_bps for each in ring if each.out_bps is not None]

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING
 from labconsole.contracts.experiment import Stage
 from labconsole.engine.crew_step import of_plan, refused, stored_of_blocks, trials_at
 from labconsole.errors import ConfigError
+from labconsole.experiments.flow.figures import BARE_HOST
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.flows import FlowPoint, FlowTrial, flow_hash
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.flow import FlowRecord
 from labconsole.model.record.kinds.flow import KIND as FLOW
-
-BARE_HOST = "raw"
-"""The driver whose guests are processes of the UUT."""
 
 if TYPE_CHECKING:
     from labconsole.experiments.flow.procedure import FlowStep, FlowStore

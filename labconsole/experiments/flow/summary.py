@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from labconsole.experiments.flow.cost import cpu_s_per_gb, machine_cpu_s_per_gb
 from labconsole.experiments.flow.figures import bin_rates
 from labconsole.experiments.flow.inward_found import lost_ratios
 from labconsole.experiments.flow.quantities import SharingFound, quantities
+from labconsole.measure.statistics.effects import Effect, Word
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
 from labconsole.measure.trials_of_guests import hypervisor, in_order, newest_trials, uut_kernel, with_points
 from labconsole.model.disk_beside import DiskBeside
@@ -112,6 +114,7 @@ class FlowPointFound:
 
     ``lost_ratios``: where guests are sent to, what of all that was lost at each place. ``recovered_s``: of trials in
     which the others came back to 95 % after the work on the disk; in ``not_recovered`` they did not while they sent.
+    ``cpu_s_per_gb``: of the unit under test, where its machine hosts nothing else; ``machine_cpu_s_per_gb``: of that.
     ``left_out``: trials that do not enter, by the code that keeps them out; ``flow_ids``: of those that enter.
     """
 
@@ -130,6 +133,8 @@ class FlowPointFound:
     during_disk_ratio: SetUpMean | None
     recovered_s: SetUpMean | None
     not_recovered: int
+    cpu_s_per_gb: SetUpMean | None
+    machine_cpu_s_per_gb: SetUpMean | None
     weight_error: SetUpMean | None
     weight_steps: tuple[WeightStepFound, ...]
     guests: tuple[GuestFound, ...]
@@ -139,14 +144,41 @@ class FlowPointFound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BesideBare:
+    """By what the payload of all guests at a point (``key``) differs from the bare host's (``bare``), with as many
+    processes where that was measured, or else with one. ``adjusted_p``: by Holm over all that is compared;
+    ``equivalent_p``: of two one-sided tests, by Holm over these, within the margin. ``both_full``: both fill the link,
+    so that no more than this can be seen. ``trials``: those that entered, of both sides.
+    """
+
+    key: FlowPointKey
+    bare: FlowPointKey
+    ours_bps: SetUpMean
+    bare_bps: SetUpMean
+    effect: Effect
+    adjusted_p: float | None
+    equivalent_p: float | None
+    margin_ratio: float | None
+    word: Word
+    both_full: bool
+    trials: tuple[str, ...]
+
+    @property
+    def said(self) -> str:
+        """The word, and that it may be the link's."""
+        return f"{self.word}, both fill the link" if self.both_full else self.word
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FlowsSummary:
     """Everything that follows from these trials. ``testbeds``: fingerprint to name. ``superseded``: trials of which a
-    newer one is stored.
+    newer one is stored. ``compared``: empty where nobody asked for it (comparing.py).
     """
 
     points: tuple[FlowPointFound, ...]
     testbeds: Mapping[str, str]
     superseded: int
+    compared: tuple[BesideBare, ...] = ()
 
     def name_of(self, key: FlowPointKey) -> str:
         """The platform, and what tells it from others of this name."""
@@ -234,6 +266,8 @@ def _point(key: FlowPointKey, every: Sequence[FlowRecord]) -> FlowPointFound:
             for each in entered
             if each.disk is not None
         ),
+        cpu_s_per_gb=mean(lambda record, _: cpu_s_per_gb(record)),
+        machine_cpu_s_per_gb=mean(lambda record, _: machine_cpu_s_per_gb(record)),
         weight_error=mean(lambda record, _: None if record.weights is None else record.weights.mean_error_ratio),
         weight_steps=_weight_steps(key, mean),
         guests=(

@@ -27,7 +27,7 @@ Row = Mapping[str, str]
 Tables = Mapping[str, Sequence[Row]]
 """By name without ``.csv``, rows by column."""
 
-OF_GUESTS = ("job-overheads", "quetier-2-compared", "route-changes")
+OF_GUESTS = ("job-overheads", "quetier-2-compared", "flow-overheads", "route-changes")
 """Tables of other trials than runs, whose claims are of the same family."""
 
 CLAIMING = ("table-1", "figure-5-numbers", "table-2", "table-3", "ranking", "collapse", "streams")

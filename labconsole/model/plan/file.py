@@ -29,7 +29,7 @@ MATRIX_KEYS = ("platforms", "frame_sizes", "targets", "sources", "backgrounds")
 MATRIX_NEEDS = ("platforms", "frame_sizes", "targets", "duration_s")
 NOT_OF_GUESTS = (
     "points", "frame_sizes", "targets", "sources", "backgrounds", "include", "exclude", "overrides", "search",
-    "duration_s", "generator", "observe", "warm_up", "claims", "drain_s", "drop_reasons", "packet_times",
+    "experiments", "duration_s", "generator", "observe", "warm_up", "claims", "drain_s", "drop_reasons", "packet_times",
 )  # fmt: skip
 """What a plan of guests in number does not have: no frames are forwarded."""
 
@@ -183,6 +183,10 @@ class PlanFile(BaseModel):
                     "required": ["platforms", "frame_sizes", "search"],
                     "not": {"anyOf": [{"required": [key]} for key in ("points", "targets")]},
                 },
+                {
+                    "required": ["platforms", "frame_sizes", "experiments"],
+                    "not": {"anyOf": [{"required": [key]} for key in ("points", "targets", "search")]},
+                },
                 *map(_of_guests_schema, OF_GUESTS),
                 {
                     "required": ["points"],
@@ -224,6 +228,7 @@ class PlanFile(BaseModel):
     post: Annotated[tuple[HookCommand, ...], Field(max_length=100)] = ()
     tolerances: Tolerances = Tolerances()
     search: Search | None = None
+    experiments: dict[Name, dict[str, Any]] = Field(default_factory=dict)
     job: JobFactors | None = None
     boot: BootFactors | None = None
     flow: FlowFactors | None = None

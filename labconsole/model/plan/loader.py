@@ -7,12 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
+from pydantic import BaseModel
+
 from labconsole.errors import ConfigError, LackingHere, OtherTestbed
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory
 from labconsole.model.limits_check import check_request
 from labconsole.model.plan.file import MATRIX_KEYS, MATRIX_NEEDS, RULE_KEYS, PlanFile
 from labconsole.model.plan.order import Configuration, configuration, set_up_key
+from labconsole.model.plan.outside import asked_of_outside
 from labconsole.model.plan.plan import FactorsOfGuests, Plan, PlannedPoint, planned
 from labconsole.model.plan.points import FACTORS, Listed, distinct, factors
 from labconsole.model.plan.rules import RULE_FACTORS, exclusion_words, has_rules, location, unfold
@@ -54,7 +57,19 @@ def load_plan(path: Path, inventory: Inventory | None = None, *, also: AlsoCheck
         plan = replace(plan, of_guests=asked)
         if (trials := len(asked.points) * asked.set_ups * asked.repetitions) > MAX_TRIALS:
             raise _too_large(path, trials)
+    plan = replace(plan, experiments=_of_outside(file, data, path))
     return plan if inventory is None else check_plan(plan, inventory, path, data, file, also=also)
+
+
+def _of_outside(file: PlanFile, data: Any, path: Path) -> tuple[tuple[str, BaseModel], ...]:
+    if file.experiments and file.search is not None:
+        raise _complaint(data, path, ("experiments",), "cannot be combined with search: a plan has one of them")
+
+    def refuse(where: tuple[str | int, ...], words: str, value: object, allowed: str | None) -> ConfigError:
+        line = line_of(data, where)
+        return ConfigError(words, file=str(path), line=line, key=key_text(where), value=value, allowed=allowed)
+
+    return asked_of_outside(file.experiments, refuse)
 
 
 def _factors_of(file: PlanFile) -> FactorsOfGuests:

@@ -110,6 +110,8 @@ class Plan:
     pre: tuple[HookCommand, ...] = ()
     post: tuple[HookCommand, ...] = ()
     search: Search | None = None
+    experiments: tuple[tuple[str, Any], ...] = ()
+    """Of other packages: name and factors."""
     of_guests: PlannedOfGuests | None = None
     """What is asked of guests in number; None: frames are forwarded."""
 
@@ -260,7 +262,7 @@ class Plan:
     @property
     def step_count(self) -> int:
         """How many experiments of several trials, or of another kind, the plan asks for beside its grid."""
-        return len(self.searches) + (len(self.of_guests.trials) if self.of_guests is not None else 0)
+        return len((*self.searches, *self.experiments, *(self.of_guests.trials if self.of_guests is not None else ())))
 
     @property
     def salt(self) -> str:

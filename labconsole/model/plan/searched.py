@@ -20,8 +20,12 @@ _ASKED = {
 
 
 def searches_only(file: PlanFile) -> bool:
-    """Whether no point of the matrix is measured: the search alone says which loads are."""
-    return file.search is not None and file.points is None and "targets" not in file.model_fields_set
+    """Whether no point of the matrix is measured: the search, or a plug-in's experiment, alone says which loads are."""
+    return (
+        (file.search is not None or bool(file.experiments))
+        and file.points is None
+        and "targets" not in file.model_fields_set
+    )
 
 
 def without_grid(file: PlanFile) -> bool:
@@ -37,9 +41,9 @@ def as_matrix_file(file: PlanFile) -> PlanFile:
         return _as_guests(file, kind)
     if not searches_only(file):
         return file
-    assert file.search is not None
+    longest_s = 1.0 if file.search is None else file.search.longest_trial_s
     # fields_set stays as written: model_copy would add what is put in.
-    made = file.model_copy(update={"targets": ("max",), "duration_s": file.duration_s or file.search.longest_trial_s})
+    made = file.model_copy(update={"targets": ("max",), "duration_s": file.duration_s or longest_s})
     made.model_fields_set.discard("targets")
     return made
 

@@ -220,6 +220,10 @@ class Hypervisor(ABC):
         UUT's own kernel does not say."""
         return None
 
+    async def members_inside(self, shell: Shell) -> dict[str, int]:
+        """By planned guest, a process on this node in its network namespace; none where it has a kernel of its own."""
+        return {}
+
     async def pid(self, shell: Shell, name: str) -> int | None:
         """The process on this node whose threads and descendants are the guest; None where there is none or it is
         not told."""

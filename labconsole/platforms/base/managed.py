@@ -109,7 +109,10 @@ class ManagedDriver(NamedCrew, GuestStreams):
         async def attest(link: AgentLink) -> Attestation:
             return await self.attestation(self.shell(link), streams)
 
-        return Prepared(paths=paths, second=second_guest, attestation=attestation, attest=attest)
+        async def inside(link: AgentLink) -> dict[str, int]:
+            return {} if shell.ssh is not None else await self.members_inside(self.shell(link))
+
+        return Prepared(paths=paths, inside=inside, second=second_guest, attestation=attestation, attest=attest)
 
     async def apply_changes(self, shell: Shell, changes: Sequence[NetworkChange]) -> None:
         """Have the agent make them; undone by restore()."""

@@ -197,6 +197,10 @@ class LxcDriver(LxcCrew, ManagedDriver):
     async def pid(self, shell: Shell, name: str) -> int | None:
         return as_pid((await shell.run(self.tool("lxc-info", "-n", name, "-pH"))).stdout)
 
+    async def members_inside(self, shell: Shell) -> dict[str, int]:
+        found = {name: await self.pid(shell, name) for name in self.planned}
+        return {name: pid for name, pid in found.items() if pid is not None}
+
     @property
     def _crews(self) -> type[LxcCrew | ManagedDriver]:
         """Whose crews it makes: of containers that are named, or of its own."""

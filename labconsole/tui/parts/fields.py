@@ -58,6 +58,10 @@ class Field(HasActions, Input, _InForm):
         start, end = sorted(self.selection)
         return self._prefix.fullmatch(self.value[:start] + character + self.value[end:]) is not None
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """No steps where no values are usual."""
+        return action != "step" or bool(self._presets)
+
     def check_consume_key(self, key: str, character: str | None) -> bool:
         """Only what leaves a possible value is the field's."""
         return self._accepts(character)

@@ -140,6 +140,11 @@ class Lines(Tones):
             if now != before:
                 self.refresh(Region(0, y, width, 1))
 
+    def paint_anew(self) -> None:
+        """Lay it out and paint all of it: now, or once it is in sight."""
+        self._painted_width = -1
+        self.refresh(layout=True)
+
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
         """Auto height is the number of lines."""
         return len(self.lines(width))

@@ -112,16 +112,32 @@ class Application(Protocol):
         """Go to a screen."""
 
 
-class ConsoleScreen(HasActions, Screen[None]):
-    """A screen that looks at telemetry on a timer; samples never arrive as messages."""
+class ToldScreen(HasActions, Screen[None]):
+    """A screen whose actions help and palette tell of. It lays itself out by the room that there is."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (104, "-normal"), (168, "-wide")]  # noqa: RUF012 - as Textual has it
     VERTICAL_BREAKPOINTS = [(0, "-short"), (32, "-tall")]  # noqa: RUF012
+    title_in_help = ""
+
+    async def give_up(self) -> None:
+        """The console is being left: what is under way here is ended, and undone."""
+
+    def told_actions(self) -> Iterator[tuple[DOMNode, Action]]:
+        """What help and palette tell of, and where it is done: the screen's own, and those of its parts."""
+        yield from ((self, action) for action in self.offered_actions())
+        parts = {type(part): part for part in self.query("*") if isinstance(part, HasActions)}
+        for part in parts.values():
+            told = (action for action in part.declared_actions() if action.sentence and not action.common)
+            yield from ((part, action) for action in told)
+
+
+class ConsoleScreen(ToldScreen):
+    """A screen that looks at telemetry on a timer; samples never arrive as messages."""
 
     def __init__(self, app: Application, session: SessionLike, tab: Tab) -> None:
         super().__init__()
         self.console_app, self.session, self.state = app, session, app.state
-        self.tab = tab
+        self.tab, self.title_in_help = tab, tab.title
         self._seen: tuple[object, ...] = ()
         self._measuring_line: MeasuringLine | None = None
         self.composed = False
@@ -220,14 +236,6 @@ class ConsoleScreen(HasActions, Screen[None]):
 
     def engine_event(self, event: Event) -> None:
         """The engine said something; called on the event loop, whether this screen is in sight or not."""
-
-    def told_actions(self) -> Iterator[tuple[DOMNode, Action]]:
-        """What help and palette tell of, and where it is done: the screen's own, and those of its parts."""
-        yield from ((self, action) for action in self.offered_actions())
-        parts = {type(part): part for part in self.query("*") if isinstance(part, HasActions)}
-        for part in parts.values():
-            told = (action for action in part.declared_actions() if action.sentence and not action.common)
-            yield from ((part, action) for action in told)
 
     def only_watches(self) -> bool:
         """Whether this console only watches; then it says so."""

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from labconsole.lab.spec import LabSpec
 from labconsole.model.inventory import load_inventory
 from labconsole.model.record.flow import FlowRecord
 from support.live_lab import COMMAND, wait_until
+from support.route_lab import processes_of_guest
 
 PLATFORMS = ("lxc", "uml", "qemu-virtio")
 SPEED_BPS = 100_000_000
@@ -33,6 +35,9 @@ GUESTS = {"lxc": "1,2,4", "uml": "2,4", "qemu-virtio": "1,2,4"}
 """How many send; one guest of User-mode Linux does not fill the link."""
 
 LIMIT_MBPS, LIMIT_RATIO = 30.0, 0.01
+HIGHEST_MBPS, LOWEST_MBPS = 40.0, 25.0
+WEIGHTS, WEIGHT_ERROR = ("30:1", "7:1", "1:1", "1:7", "1:30"), 0.03
+STOPPED_S, KILLED_S = 3.0, 4.0
 CREDIT_RATIO = 0.1
 """What Xen's back end may give less than its limit: its timer is up to a tick late in every interval of 50 ms."""
 
@@ -106,9 +111,11 @@ def flows(deadline: Deadline) -> Table:
         "holds back is its own count and its own time; rates are those of the sink's capture. One guest of User-mode Linux alone sends less than the link carries, "
         "here some 86 Mbit/s: two have to send."
     )
-    rows: tuple[RowMaker, ...] = (_line, _limit, _loss, _dominance, _inward)
+    rows: tuple[RowMaker, ...] = (_line, _limit, _limits, _loss, _dominance, _inward)
+    wanted_here: list[tuple[str, RowMaker]] = [(p, row) for p in PLATFORMS for row in rows]
+    wanted_here += [("lxc", _weights), ("lxc", _socket_full), ("lxc", _killed)]
     try:
-        for spec, wanted in ((_containers(), [(p, row) for p in PLATFORMS for row in rows]), (_machine(), XEN_ROWS)):
+        for spec, wanted in ((_containers(), wanted_here), (_machine(), XEN_ROWS)):
             with testbed(spec) as (name, hosts):
                 measure(table, deadline, wanted, name, hosts)
     except Exception as exc:
@@ -134,6 +141,88 @@ def _limit(table: Table, platform: str, _: str, hosts: Path) -> None:
     error = LIMIT_RATIO * LIMIT_MBPS
     table.judge(platform, 2, f"the first limited to {LIMIT_MBPS:g} Mbit/s of frames", f"{found:.3f} Mbit/s",
         f"± {error:.2f} Mbit/s", right=abs(found - LIMIT_MBPS) <= error,
+    )  # fmt: skip
+
+
+def _limits(table: Table, platform: str, _: str, hosts: Path) -> None:
+    """Both ends of the paper's rates: what each attains of its limit, and that the first loses nothing by the second."""
+    limits = (LOWEST_MBPS, HIGHEST_MBPS)
+    told = ("--guests", "2", "--limits", ",".join(f"{each:g}Mbit" for each in limits), "--offered", "60Mbit")
+    (record,) = _taken(hosts, platform, *told, "--second-after", "3", "--duration", "9", "--bin", "0.5")
+    found = quantities(record)
+    for guest, limit_mbps in zip(("g1", "g2"), limits, strict=True):
+        attained = found.attained.get(guest)
+        table.judge(platform, 2, f"{guest} limited to {limit_mbps:g} Mbit/s of frames attains 1 of it",
+            "not known" if attained is None else f"{attained:.4f}", f"± {LIMIT_RATIO:g}",
+            right=attained is not None and abs(attained - 1) <= LIMIT_RATIO,
+        )  # fmt: skip
+    lost = found.interference_ratio
+    table.judge(platform, 2, "by the second, which begins later, the first loses nothing of its limit",
+        "not known" if lost is None else f"{lost:+.2%}", f"± {LIMIT_RATIO:.0%}",
+        right=lost is not None and abs(lost) <= LIMIT_RATIO,
+    )  # fmt: skip
+
+
+def _weights(table: Table, platform: str, _: str, hosts: Path) -> None:
+    """Two guests share the link by weights that change every second."""
+    told = (
+        "--guests",
+        "2",
+        "--weights",
+        ",".join(WEIGHTS),
+        "--weights-every",
+        "1",
+        "--duration",
+        "5.5",
+        "--bin",
+        "0.1",
+    )
+    (record,) = _taken(hosts, platform, *told)
+    for step in record.weights.steps if record.weights is not None else ():
+        word, error = ":".join(map(str, step.weights)), step.error_ratio
+        late_s = None if step.taken_s is None else step.taken_s - step.due_s
+        table.judge(platform, 2, f"weights {word}: shares are theirs",
+            "not known" if error is None or late_s is None else f"error {error:.4f}, in force {late_s * 1e3:.1f} ms late",
+            f"error {WEIGHT_ERROR:g}, 10 ms", right=error is not None and error <= WEIGHT_ERROR
+            and late_s is not None and late_s <= 0.01,
+        )  # fmt: skip
+
+
+def _socket_full(table: Table, platform: str, name: str, hosts: Path) -> None:
+    """The reader in the second of two guests is stopped while it is sent to: its socket is full, and nothing else is."""
+    told = ("--pattern", "in", "--guests", "2", "--offered", "10Mbit", "--duration", "8")
+    with _sending(name, hosts, platform, *told, seen=("src1", "tx_packets")) as found:
+        readers = processes_of_guest(name, 2, "iperf")
+        for each in readers:
+            os.kill(each, signal.SIGSTOP)
+        time.sleep(STOPPED_S)
+        for each in readers:
+            os.kill(each, signal.SIGCONT)
+    free, stopped = found[-1].receivers
+    places = {loss.hop: loss.packets for loss in stopped.losses if loss.packets}
+    table.judge(platform, 2, f"the second's reader is stopped for {STOPPED_S:g} s: lost at its full socket alone",
+        f"{free.guest}: {free.lost_packets} lost; {stopped.guest}: {places}".replace("'", ""), "to the packet",
+        right=bool(readers) and free.lost_packets == 0 and set(places) == {"guest_socket_full"}
+        and places["guest_socket_full"] == stopped.socket_full_packets == stopped.lost_packets,
+    )  # fmt: skip
+
+
+def _killed(table: Table, platform: str, name: str, hosts: Path) -> None:
+    """All processes of the second guest are killed while it sends."""
+    with _sending(name, hosts, platform, "--guests", "2", "--offered", OFFERED, "--duration", "10"):
+        time.sleep(KILLED_S)
+        killed = processes_of_guest(name, 2)
+        for each in killed:
+            with suppress(ProcessLookupError):
+                os.kill(each, signal.SIGKILL)
+    listing = [*COMMAND, "experiment", "flow", "--list", "--json", "--store", str(hosts.parent / "flows.sqlite")]
+    stored = _records(subprocess.run(listing, capture_output=True, text=True, check=True).stdout)
+    void = [each for each in stored if each.verdict.status == "invalid"]  # it was taken again
+    codes = [reason.code for each in void for reason in each.verdict.reasons]
+    left = "lcg" in lab.execute(name, "uut", ["ip", "-o", "link"]).stdout
+    table.judge(platform, 2, f"the second is killed after {KILLED_S:g} s: the trial is void, and nothing is left",
+        f"{len(void)} void: {', '.join(codes)}" + (", guests are left" if left else ""), "one, guests_missing",
+        right=bool(killed) and len(void) == 1 and "guests_missing" in codes and not left,
     )  # fmt: skip
 
 

@@ -15,13 +15,14 @@ from typing import Any
 
 from tables import OF_GUESTS, Deadline, RowMaker, Table, measure, testbed
 
+from labconsole.experiments.flow.ring import BYTES_ERROR
 from labconsole.experiments.route.ledger import hops_of
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
 from labconsole.model.record.flow import FlowRecord
 from labconsole.model.record.route import RouteRecord
 from support.live_lab import COMMAND, wait_until
-from support.route_lab import inside_router
+from support.route_lab import inside_router, processes_of_guest
 
 ROUTERS = ("container", "lxc")
 RINGS = ("container", "lxc", "uml")
@@ -32,6 +33,9 @@ MARGIN_RATIO = 0.02
 DIFFERENT = ("different", "different on the average")
 COMPARISONS = 6
 """Routes without and with rules, rules without and with routes, and the mean of either."""
+
+QUICK_S = 5.0
+"""So long giving routes may take, and taking them back."""
 
 RING_MBPS, RING_RATIO = 64.0, 0.05
 """A limit counts a large segment's headers once for each of its frames, the interface once in all."""
@@ -80,13 +84,14 @@ def routers(deadline: Deadline) -> Table:
     table.summary = (
         "What a rule of nftables drops is its own count. What routes and filter rules change is a replay's and its "
         f"report's: nine set-ups, as fast as the source can, with and without {MANY} routes, with and without {RULES} "
-        "rules that match nothing. The method that finds no cost of routes has to find the cost of rules. The "
+        "rules that match nothing. The method that finds no cost of routes has to find the cost of rules, in the mean over "
+        "both numbers of routes. The "
         "intervals say what nine set-ups can tell where source, router and sink share two processors: not that there is no "
         f"change within {MARGIN_RATIO:.0%}."
     )
     spec = LabSpec(name=f"valid{os.getpid()}r", sources=1, platforms=("raw", *RINGS), jobs=True)
     wanted: list[tuple[str, RowMaker]] = [
-        *((platform, row) for platform in ROUTERS for row in (_many, _loss, _changes)),
+        *((platform, row) for platform in ROUTERS for row in (_many, _undone, _loss, _changes)),
         *((platform, _ring) for platform in RINGS),
     ]
     try:
@@ -110,6 +115,38 @@ def _many(table: Table, platform: str, _: str, hosts: Path) -> None:
     table.judge(platform, 1, f"{MANY + DESTINATIONS} routes, and none of {router.sent_packets} packets lost",
         f"{there} routes, {lost} lost", "to the route and the packet",
         right=router.routes == there == MANY + DESTINATIONS and lost == 0,
+    )  # fmt: skip
+    table.judge(platform, 1, f"{MANY + DESTINATIONS} routes are given in a time that can be waited for",
+        "not known" if router.load_s is None else f"{router.load_s:.1f} s", f"{QUICK_S:g} s",
+        right=router.load_s is not None and router.load_s <= QUICK_S,
+    )  # fmt: skip
+
+
+def _undone(table: Table, platform: str, name: str, hosts: Path) -> None:
+    """The console is killed while a router forwards: the router and its routes go by themselves."""
+    told = ("--routes", str(MANY), "--destinations", str(DESTINATIONS), "--targets", "5kpps", "--duration", "120")
+    process = subprocess.Popen(
+        _asked(hosts, platform, *told), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+    def arrived() -> int:
+        if process.poll() is not None:
+            raise RuntimeError(process.stderr.read() if process.stderr is not None else "")
+        return int(lab.execute(name, "snk1", ["cat", "/sys/class/net/eth1/statistics/rx_packets"]).stdout)
+
+    try:
+        base = arrived()
+        wait_until(lambda: arrived() > base + 500, timeout_s=120, what="nothing was sent")
+        routes = len(inside_router(name, 1, "ip", "route").splitlines())
+    finally:
+        process.kill()
+        killed_s = time.monotonic()
+        process.communicate()
+    wait_until(lambda: processes_of_guest(name, 1) == [] and "lcg" not in lab.execute(
+        name, "uut", ["ip", "-o", "link"]).stdout, timeout_s=60, what="the router is still there")  # fmt: skip
+    took_s = time.monotonic() - killed_s
+    table.judge(platform, 1, f"a router with {routes} routes is gone after its console was killed", f"after {took_s:.1f} s",
+        f"{QUICK_S:g} s", right=routes >= MANY + DESTINATIONS and took_s <= QUICK_S,
     )  # fmt: skip
 
 
@@ -188,4 +225,8 @@ def _ring(table: Table, platform: str, _: str, hosts: Path) -> None:
     table.judge(platform, 3, f"in a ring, the first limited to {RING_MBPS:g} Mbit/s of frames", f"{found:.2f} Mbit/s",
         f"± {RING_RATIO * RING_MBPS:.2f} Mbit/s, the others beyond it",
         right=abs(found - RING_MBPS) <= RING_RATIO * RING_MBPS and free,
+    )  # fmt: skip
+    out, into = (sum(getattr(each, way) or 0 for each in record.ring) for way in ("out_bytes", "in_bytes"))
+    table.judge(platform, 3, "in a ring, what came out of all guests went into them", f"{out} bytes out, {into} in",
+        f"± {BYTES_ERROR:.0%}", right=out > 0 and abs(out - into) <= BYTES_ERROR * out,
     )  # fmt: skip

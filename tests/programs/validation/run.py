@@ -20,6 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
+import another_kernel  # noqa: E402
 import breaking  # noqa: E402
 import commanded  # noqa: E402
 import document  # noqa: E402
@@ -67,6 +68,7 @@ def tables(deadline: Deadline, options: argparse.Namespace) -> dict[str, Callabl
         "routers": lambda: routers.routers(deadline),
         "drops": lambda: witness.drops(deadline),
         "times": lambda: witness.times(deadline),
+        "another-kernel": lambda: another_kernel.drops_and_times(deadline),
     }
 
 
@@ -131,7 +133,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a few rows in half a minute; needs --out")
     parser.add_argument(
         "--only", action="append", metavar="TABLE",
-        help="loss, intervals, observer, faults, limits, drills, jobs, crews, starts, flows, routers, drops, times; of what is simulated set-ups, losses, maxima, "
+        help="loss, intervals, observer, faults, limits, drills, jobs, crews, starts, flows, routers, drops, times, another-kernel; of what is simulated set-ups, losses, maxima, "
         "null, contrast, power, equivalence, command, or simulated for all of it; may be given again; needs --out",
     )  # fmt: skip
     parser.add_argument(

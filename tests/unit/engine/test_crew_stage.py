@@ -12,7 +12,7 @@ import pytest
 from labconsole.contracts.crew import Crew, CrewMember, CrewOffer, HowMade
 from labconsole.engine.crew_stage import CrewStage
 from labconsole.engine.live.events import Notice
-from labconsole.errors import ConfigError, NodeError, NodeLost, NodeSilent
+from labconsole.errors import ConfigError, NodeError, NodeLost, NodeSilent, TooLittleMemory
 from labconsole.wire.changes import ApplyChanges, UndoChanges
 from labconsole.wire.counters import StartCounters
 from labconsole.wire.execution import Execute
@@ -185,7 +185,7 @@ async def test_guests_that_are_given_more_memory_than_there_is_are_refused_befor
     driver = Driver(told)
     on = stage(driver, told)
     driver.memory_mib = 2049
-    with pytest.raises(NodeError, match="are given 2049 MiB of memory, and 2048 MiB are available"):
+    with pytest.raises(TooLittleMemory, match="are given 2049 MiB of memory, and 2048 MiB are available"):
         await stand(on)
     assert told == []
     driver.memory_mib = 2048

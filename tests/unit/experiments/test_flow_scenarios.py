@@ -499,7 +499,7 @@ def test_a_sentence_of_the_paper_stands_beside_its_own_scenario_only(
     assert weighed_topic(steps, limits_bps) == topic
 
 
-@pytest.mark.parametrize("name", ["local-isolation", "local-isolation-xen", "local-greedy", "local-disk"])
+@pytest.mark.parametrize("name", ["local-isolation", "local-isolation-xen", "local-greedy"])
 def test_shipped_plans_of_isolation_have_a_second_guest_that_begins_later_and_emulated_ones(name: str):
     plan = load_plan(Path(__file__).parents[3] / "plans" / f"{name}.yaml")
     assert plan.flows is not None

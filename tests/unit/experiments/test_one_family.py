@@ -14,9 +14,11 @@ from labconsole.cli.main import main
 from labconsole.measure.statistics.effects import holm
 from labconsole.model.record.boot import BootRecord
 from labconsole.model.record.kinds.boot import KIND as BOOT
+from labconsole.model.record.kinds.flow import KIND as FLOW
 from labconsole.model.record.kinds.job import KIND as JOB
 from labconsole.store.open import open_store
 from support.boot_records import boot_data
+from support.flow_records import flow_record
 from support.job_records import drawn_at, taken
 
 TABLES = ("job-overheads", "quetier-2-compared")
@@ -70,3 +72,38 @@ def test_what_says_different_without_the_familys_leave_is_found(report: Path, tm
     (tmp_path / "runs.csv").write_text("run_id,enters\n")
     wrong = list(wrong_tables(tmp_path, [], {}))
     assert [each.partition(":")[0] for each in wrong] == [f"report/{name}.csv" for name in TABLES]
+
+
+def test_flows_are_put_beside_the_bare_host_in_the_same_family(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    draw, url = random.Random(5), f"sqlite:///{tmp_path}/flows.sqlite"
+    with open_store(url) as opened:
+        for block in range(1, 7):
+            opened.save_experiment(
+                JOB, taken([4.0 * draw.gauss(1, 0.01)], platform="host", guests=1, working="one", block=block)
+            )
+            opened.save_experiment(
+                JOB, taken([4.0 * draw.gauss(1, 0.01)], platform="lxc", guests=1, working="one", block=block)
+            )
+            for number, (platform, share) in enumerate((("host", 0.8), ("lxc", 0.8), ("uml", 0.6))):
+                each = round(8127 * share * draw.gauss(1, 0.003))
+                record = flow_record(
+                    [[each] * 6], platform=platform, block=block, flow_id=f"20260101T0000{block:02d}000000Z-{number:04d}",
+                    started_at=drawn_at(block, platform), attestation={"driver": "raw" if platform == "host" else platform},
+                )  # fmt: skip
+                opened.save_experiment(FLOW, record)
+    assert main(["report", "--store", url, "--out", str(tmp_path / "out")]) == 0
+    found = list(csv.DictReader((tmp_path / "out" / "flow-overheads.csv").read_text().splitlines()))
+    assert [(row["way"], row["platform"], row["word"]) for row in found] == [
+        ("from the guest", "lxc", "inconclusive"), ("from the guest", "uml", "different"),
+    ]  # fmt: skip
+    assert float(found[1]["change"]) == pytest.approx(-0.25, abs=0.01) and int(found[1]["blocks"]) == 6
+    jobs = list(csv.DictReader((tmp_path / "out" / "job-overheads.csv").read_text().splitlines()))
+    both = [row for row in jobs + found if row["p"]]
+    assert len(both) == 3
+    adjusted = holm([float(row["p"]) for row in both])
+    assert [float(row["adjusted_p"]) for row in both] == pytest.approx(adjusted), "one family"
+    assert list(wrong_tables(tmp_path / "out", [], {})) == []
+    table = tmp_path / "out" / "flow-overheads.csv"
+    table.write_text(table.read_text().replace("inconclusive", "different"))
+    assert [each.partition(":")[0] for each in wrong_tables(tmp_path / "out", [], {})] == ["report/flow-overheads.csv"]

@@ -14,11 +14,11 @@ from labconsole.errors import ConfigError
 from labconsole.model.generator import (
     MAX_NODE_BYTES,
     code_trouble,
-    generator_names,
     generator_options,
-    generators_of_elsewhere,
     load_generator,
+    of_elsewhere,
 )
+from labconsole.model.generator_names import generator_names
 from labconsole.model.inventory import Defaults, load_inventory
 from labconsole.model.limits_check import check_request
 from labconsole.model.plan.loader import load_plan
@@ -87,7 +87,7 @@ def test_what_is_stored_keeps_its_name_where_nobody_has_it(tmp_path: Path) -> No
     (tmp_path / "plan.yaml").write_text(PLAN)
     with plugged_generators(tmp_path / "site", {"toy": HONEST}):
         plan = load_plan(tmp_path / "plan.yaml")
-    with generators_of_elsewhere():
+    with of_elsewhere():
         assert load_plan(tmp_path / "plan.yaml").hash() == plan.hash()
         check_request(plan.points[0].request, make_inventory())
         with pytest.raises(ValueError, match="known words"):

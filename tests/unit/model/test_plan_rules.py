@@ -216,6 +216,7 @@ SHIPPED = {
     "paper-dedicated": (7, None, 7 * 4 * 10 * 3 * (1 + 9)),
     "paper-shared-cpu": (6, None, 6 * 4 * 9 * 4 * (1 + 9)),
     "paper-shared-network": (7, None, 7 * 4 * 9 * 4 * (1 + 9)),
+    "paper-flow-control": (2, None, 2 * 3 * 7 * 2 * (1 + 9)),
     "rfc2544": (2, None, 2 * 7 * 10),
 }
 DRIVERS = {

@@ -236,6 +236,12 @@ def test_a_generator_held_back_by_flow_control_is_told_by_the_evidence_not_by_th
     (short,) = found(report, "generator_short")
     assert "flow control" not in short.sentence
     assert short.run_ids == (runs[1]["run_id"],)
+    (figure,) = [each for each in report.figures if each.name == "figure-3"]
+    marks = [mark for panel in figure.panels for curve in panel.curves for mark in curve.marks]
+    assert [mark.word for mark in sorted(marks, key=lambda mark: mark.x)] == ["throttled", ""]
+    assert "throttled: pause frames held a source back" in figure.caption
+    pytest.importorskip("matplotlib")
+    assert b">throttled<" in draw.draw(figure, ("svg",))["svg"]
 
 
 def test_what_a_platform_asks_of_flow_control_is_told_from_the_records(store_file: Path) -> None:

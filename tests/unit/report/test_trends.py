@@ -11,6 +11,10 @@ import pytest
 
 from labconsole.cli.main import main
 from labconsole.measure.trend import FOUND_STEPS, levels, smallest_step_ratio
+from labconsole.model.query import parse_query
+from labconsole.report.changes import Side
+from labconsole.report.gathering_occasions import everything_in, gather_occasions
+from labconsole.report.trends import find_trends
 from labconsole.store.exchange.importing import import_records
 from labconsole.store.open import open_store
 from support.occasions import stored
@@ -69,6 +73,26 @@ def test_the_smallest_step_is_reckoned_from_the_spread_within_levels():
     assert smallest_step_ratio(held) == pytest.approx(FOUND_STEPS[8] * sd / 80)
     assert smallest_step_ratio(levels([1.0])) is None
     assert levels([]) == []
+
+
+def test_records_are_read_where_something_changed_and_one_of_each_other_occasion(tmp_path):
+    """What reading them costs is most of a trend on a big store."""
+    stored(tmp_path / "s.sqlite", [60.0] * 4 + [50.0] * 4, kernels=["6.1"] * 4 + ["6.6"] * 4)
+    asked: list[str] = []
+    with open_store(str(tmp_path / "s.sqlite")) as store:
+        found = gather_occasions(
+            "nightly", parse_query(""), store, everything_in(store, ()), on_unreadable=print, tell=print
+        )
+
+        def told(side: Side) -> Side:
+            asked.append(side.words)
+            return found.told(side)
+
+        (trend,) = find_trends(found.sides, told)
+        assert [side.digest.runs for side in found.sides] == [1] * 8
+        assert [found.told(side).digest.runs for side in found.sides] == [3] * 8
+    assert asked == ["nightly@04", "nightly@05"]
+    assert [each.label for each in trend.steps[0].differences if each.label == "kernel"]
 
 
 def test_what_was_merely_offered_has_no_trend(tmp_path, capsys):

@@ -203,6 +203,20 @@ def test_a_chart_of_curves_has_exactly_the_lines_asked_for_and_a_glyph_and_numbe
     assert charts.draw_curves([], charts.CurveAxes(), 80, 10) == [[]] * 10
 
 
+def test_an_upright_line_stands_where_it_is_asked_for_in_every_row_of_the_plot() -> None:
+    curve = [charts.CurvePointMark(x, 10.0) for x in (1.0, 2.0, 3.0)]
+    rows = ["".join(part for part, _ in row) for row in charts.draw_curves([curve], charts.CurveAxes(), 60, 12)]
+    assert not [row for row in rows if charts.UPRIGHT in row]
+    lined = charts.draw_curves([curve], charts.CurveAxes(moments=[(1.5, "")]), 60, 12)
+    rows = ["".join(part for part, _ in row) for row in lined]
+    places = [row.index(charts.UPRIGHT) for row in rows if charts.UPRIGHT in row]
+    assert len(set(places)) == 1
+    assert len(places) >= 12 - charts.FRAME_ROWS - 2  # the curve itself hides it where they cross
+    marks = next(row for row in rows if "●" in row)
+    first, second = (place for place, glyph in enumerate(marks) if glyph == "●" and place < len(marks) - 3)
+    assert first < places[0] < second
+
+
 def test_many_curves_are_told_apart_and_what_found_no_room_is_said() -> None:
     assert len({charts.marker(i) for i in range(30)}) == 30
     labels = [f"platform-{i} 64 B" for i in range(14)]

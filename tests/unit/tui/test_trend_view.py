@@ -78,6 +78,19 @@ async def test_a_step_is_shown_with_what_else_changed_as_the_command_says_it(tmp
         await until(pilot, lambda: isinstance(app.screen, CurvesScreen))
 
 
+async def test_the_plan_measured_last_comes_first_and_others_by_the_arrows(tmp_path):
+    stored(tmp_path / "s.sqlite", [60.0] * 5)
+    stored(tmp_path / "s.sqlite", [60.0] * 4, plan="weekly")
+    async with console() as (app, _, pilot):
+        await opened(app, pilot, tmp_path / "s.sqlite")
+        await shown(app, pilot, "Trend of nightly (plan 1 of 2): 5 occasions")
+        await shown(app, pilot, "Occasions 1 to 5: nightly@01 (2026-10-01) to nightly@05 (2026-10-05)")
+        await pilot.press("right")
+        await shown(app, pilot, "Trend of weekly (plan 2 of 2): 4 occasions")
+        await pilot.press("left")
+        await shown(app, pilot, "Trend of nightly (plan 1 of 2): 5 occasions")
+
+
 @pytest.mark.parametrize("size", SIZES)
 async def test_without_occasions_it_says_what_to_do(tmp_path, size):
     stored(tmp_path / "s.sqlite", [60.0])

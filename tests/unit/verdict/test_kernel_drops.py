@@ -91,6 +91,20 @@ def test_a_full_ring_stands_under_the_end_that_has_not_received_where_no_sender_
     assert label(row("eth1", 1, function=None, reason=None), way[0]) == "kernel.NOT_TOLD"
 
 
+def test_what_was_dropped_inside_a_guest_did_not_come_out_of_it():
+    way = [
+        Place("source_nic", "src1", "", "eth1", "tx_packets"), Place("uut_in", "uut", "", "eth1", "rx_packets"),
+        Place("to_guest", "uut", "", "lx1i", "tx_packets"), Place("from_guest", "uut", "", "lx1o", "rx_packets"),
+    ]  # fmt: skip
+    inside = row("eth0", 1, namespace="first")
+    assert hop_of(inside, way, "uut") is way[3]
+    assert label(inside, way[3]) == "first/eth0.kernel.NETFILTER_DROP@nft_do_chain"
+    assert hop_of(row("eth0", 1, namespace="first", function="veth_xmit"), way, "uut") is way[2]
+    # The sender of what is on its way out is inside, and counts nowhere.
+    assert hop_of(row("lx1o", 1, function="veth_xmit"), way, "uut") is way[3]
+    assert hop_of(inside, way[:3], "uut") is None
+
+
 def test_more_than_was_lost_is_a_doubt(inventory):
     uut_in, _ = ports(inventory)
     run = record(inventory, told(observe(inventory, uut_out=SENT - 5, arrived=SENT - 5), row(uut_in, 6)))

@@ -14,6 +14,7 @@ from labconsole.api.testbed import load_testbed, open_session
 from labconsole.cli.commands.replay.choice import chosen_points, meant
 from labconsole.cli.commands.replay.dry_run import trials_dry_run
 from labconsole.cli.commands.replay.notify import notify, notify_words
+from labconsole.cli.commands.replay.outside import outside_dry_run, tell_all_outside, tell_outside
 from labconsole.cli.commands.replay.searches import searches_dry_run, tell_search, tell_searches
 from labconsole.cli.drive import drive, narrator
 from labconsole.cli.dry_place import dry_place
@@ -61,6 +62,7 @@ def _replay_into(args: argparse.Namespace, place: str | None, *, write: bool) ->
         for plan, only in zip(plans, chosen, strict=True):
             trials_dry_run(plan, only, session, as_json=args.json)
             searches_dry_run(plan, only, session, as_json=args.json)
+            outside_dry_run(plan, only, session, as_json=args.json)
             guests_dry_run(plan, only, session, as_json=args.json, retake=args.retake)
         return 0
     if args.platforms and not args.json and any(plan.set_ups is not None for plan in plans):
@@ -90,6 +92,8 @@ def _replay(
         kind = kind_of(progress.plan)
         if kind is not None:
             tell_trial(kind, progress, as_json=args.json)
+        elif progress.plan.experiments:
+            tell_outside(progress, as_json=args.json)
         else:
             tell_search(progress, as_json=args.json)
 
@@ -121,6 +125,8 @@ def _replay(
                 status = max(status, _tell(screen, execution, outcome, as_json=args.json))
             if execution.plan.search is not None and (outcome.steps.cut or not outcome.stopped):
                 status = max(status, tell_searches(execution.plan, outcome, as_json=args.json))
+            if execution.plan.experiments and (outcome.steps.cut or not outcome.stopped):
+                status = max(status, tell_all_outside(execution.plan, outcome, as_json=args.json))
             kind = kind_of(execution.plan)
             if kind is not None:
                 status = max(status, tell_trials(kind, execution.plan, outcome, as_json=args.json))

@@ -24,7 +24,6 @@ from labconsole.report.captions import caption, mark_of
 from labconsole.report.effect_words import ratio_words
 from labconsole.report.material import Material
 from labconsole.report.points import platform_order
-from labconsole.report.reference import printed_words
 from labconsole.report.tested_on import TESTED_ON, tested_on
 from labconsole.report.words import UNKNOWN, count, number
 
@@ -113,8 +112,8 @@ def times(material: Material) -> Table | None:
                 names[each.key],
                 each.key.start,
                 str(each.guests),
-                _words(mean, 1.0, 3),
-                _words(ready, 1.0, 3),
+                mean_words(mean, 1.0, 3),
+                mean_words(ready, 1.0, 3),
                 UNKNOWN if own is None else number(own.mean, 3),
                 UNKNOWN if each.resolution_s is None else number(each.resolution_s, 4),
                 UNKNOWN if mean is None else str(mean.trials),
@@ -245,7 +244,7 @@ def memory(material: Material) -> Table | None:
         blocks, word = {line.blocks for line in known}, _says(known)
         figures += [min(blocks), word]
         rows.append((each.key.platform, each.key.start, *figures, *tested_on(each.key, summary.testbeds)))
-        cells = [word for line in lines for word in _line_words(line)]
+        cells = [word for line in lines for word in line_words(line)]
         of = f"{min(blocks)}" if len(blocks) == 1 else f"{min(blocks)} to {max(blocks)}"
         shown.append((names[each.key], each.key.start, *cells, of, word))
     if not rows:
@@ -282,72 +281,6 @@ def memory(material: Material) -> Table | None:
     )
 
 
-def beside_paper(material: Material) -> Table | None:
-    """The paper's printed times (figure 2) beside the points with most guests here."""
-    paper, names = material.paper, material.paper_names
-    if paper is None or paper.name != PAPER:
-        return None
-    printed = {
-        (row["platform"], start): (int(row["guests"]), float(row[f"{start}_s"]))
-        for row in paper.tables["startup"]
-        for start in ("cold", "hot")
-    }
-    rows: list[tuple[Cell, ...]] = []
-    shown: list[tuple[str, ...]] = []
-    summary = summary_of(material)
-    most: dict[object, int] = {}
-    for each in summary.points:
-        most[each.key] = max(each.guests, most.get(each.key, 0))
-    for each in summary.points:
-        theirs = printed.get((names.get(each.key.platform, ""), each.key.start))
-        if theirs is None or each.startup_s is None or each.guests != most[each.key]:
-            continue
-        guests, seconds = theirs
-        rows.append((each.key.platform, each.key.start, each.guests, each.startup_s.mean, guests, seconds))
-        own = _words(each.startup_s, 1.0, 3)
-        shown.append((summary.names[each.key], each.key.start, str(each.guests), own, str(guests), number(seconds, 0)))
-    return Table(
-        name="quetier-2-beside",
-        title="Start-up times beside the paper's",
-        columns=("platform", "start", "guests", "startup_s", "paper_guests", "paper_s"),
-        rows=tuple(rows),
-        headings=("platform", "start", "guests", "s", "paper's guests", "paper's s"),
-        shown=tuple(shown),
-        note=f"{paper.cited('figure 2')} Times of different numbers of guests do not compare: of each platform, "
-        "the most guests that were started here stand beside the paper's.",
-        beside_paper=True,
-    )
-
-
-def memory_beside(material: Material) -> Table | None:
-    """What the paper's text prints of memory, whatever platform it is of."""
-    paper = material.paper
-    if paper is None or paper.name != PAPER:
-        return None
-    summary, rows = summary_of(material), list[tuple[str, ...]]()
-    for each in summary.lines:
-        if each.used_bytes is None:
-            continue
-        own, _ = _line_words(each.used_bytes)
-        theirs = material.paper_names.get(each.key.platform, "")
-        for row in paper.tables["numbers"]:
-            if row["topic"] == "memory" and (theirs in row["platform"] or theirs not in paper.platforms):
-                told = (summary.names[each.key], each.key.start, own, row["platform"], printed_words(row), row["where"])
-                rows.append(told)
-    if not rows:
-        return None
-    return Table(
-        name="quetier-memory-beside",
-        title="Memory of guests beside the paper's",
-        columns=("platform", "start", "mib_each", "paper_platform", "paper", "where"),
-        rows=tuple(rows),
-        headings=("platform", "start", "MiB a guest, available", "the paper's", "the paper", "where"),
-        shown=tuple(rows),
-        note=paper.cited(),
-        beside_paper=True,
-    )
-
-
 def method(material: Material) -> MethodNote | None:
     """How the times are taken."""
     if not material.of("boot"):
@@ -364,7 +297,7 @@ def _interval(found: SetUpMean | None) -> tuple[Cell, Cell, Cell]:
     return (None, None, None) if found is None else (found.mean, found.ci_low, found.ci_high)
 
 
-def _words(found: SetUpMean | None, unit: float, places: int) -> str:
+def mean_words(found: SetUpMean | None, unit: float, places: int) -> str:
     if found is None:
         return UNKNOWN
     half = "" if found.half_width is None else f" ± {number(found.half_width / unit, places)}"
@@ -379,7 +312,7 @@ def _says(lines: Sequence[LineInBlocks]) -> str:
     return "no line" if any(line.bent for line in lines) else "a line, as far as can be told"
 
 
-def _line_words(line: LineInBlocks | None) -> tuple[str, str]:
+def line_words(line: LineInBlocks | None) -> tuple[str, str]:
     if line is None:
         return UNKNOWN, UNKNOWN
 
@@ -397,8 +330,6 @@ UNITS = (
     ReportUnit(name="quetier-2-times", place=116, make=times),
     ReportUnit(name="quetier-2-compared", place=117, make=compared, claims=claimed),
     ReportUnit(name="quetier-memory", place=118, make=memory),
-    ReportUnit(name="quetier-2-beside", place=160, paper=(PAPER, "figure 2"), make=beside_paper),
-    ReportUnit(name="quetier-memory-beside", place=161, paper=(PAPER, "section 5.1.2"), make=memory_beside),
     ReportUnit(name="boot-findings", place=115, make=findings),
     ReportUnit(name="boot-words", place=115, make=method),
 )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 
-from labconsole.contracts.report import Figure, Panel, PlottedCurve, ReportUnit
+from labconsole.contracts.report import Figure, Mark, Panel, PlottedCurve, ReportUnit
 from labconsole.measure.statistics.set_ups import set_up_means
 from labconsole.report.captions import MEGA, caption, mark_of, platforms_of, sizes_of
 from labconsole.report.material import Material
@@ -14,18 +15,23 @@ from labconsole.report.words import count, size_words
 
 def of_one_source(material: Material) -> Figure | None:
     """Of trials with one source and no second guest."""
-    return _figure(material.evaluation.points, 1, "figure-3")
+    return _figure(material.evaluation.points, 1, "figure-3", _throttled(material))
 
 
 def of_more_sources(material: Material) -> list[Figure]:
     """The same for every other number of sources that was measured."""
-    points = material.evaluation.points
+    points, throttled = material.evaluation.points, _throttled(material)
     numbers = sorted({point.sources for point in points if point.background == DEDICATED} - {1})
-    figures = [_figure(points, sources, f"figure-3-{sources}-sources") for sources in numbers]
+    figures = [_figure(points, sources, f"figure-3-{sources}-sources", throttled) for sources in numbers]
     return [figure for figure in figures if figure is not None]
 
 
-def _figure(points: Sequence[PointSummary], sources: int, name: str) -> Figure | None:
+def _throttled(material: Material) -> set[str]:
+    """Runs whose sources were held back by pause frames."""
+    return {each.run_id for each in material.digest.throttled}
+
+
+def _figure(points: Sequence[PointSummary], sources: int, name: str, throttled: Collection[str]) -> Figure | None:
     chosen = [p for p in points if p.sources == sources and p.background == DEDICATED]
     panels = []
     for size in sizes_of(chosen):
@@ -34,8 +40,7 @@ def _figure(points: Sequence[PointSummary], sources: int, name: str) -> Figure |
         for platform in platforms_of(chosen):
             own = sorted((p for p in here if p.platform == platform), key=lambda p: p.offered_bps.mean)
             if own:
-                marks = tuple(mark_of(p.offered_bps.mean / MEGA, p.rate_bps, _dots(p)) for p in own)
-                curves.append(PlottedCurve(platform, marks))
+                curves.append(PlottedCurve(platform, tuple(_mark(p, throttled) for p in own)))
         panels.append(Panel(size_words(size), tuple(curves)))
     if not panels:
         return None
@@ -46,8 +51,18 @@ def _figure(points: Sequence[PointSummary], sources: int, name: str) -> Figure |
         x_label="offered bandwidth in Mbit/s on the wire",
         y_label="forwarded Mbit/s on the wire",
         panels=tuple(panels),
-        caption=caption(f"Mean {_rate_words(chosen)} over mean offered bandwidth", panels),
+        caption=caption(f"Mean {_rate_words(chosen)} over mean offered bandwidth{_told(panels)}", panels),
     )
+
+
+def _mark(point: PointSummary, throttled: Collection[str]) -> Mark:
+    mark = mark_of(point.offered_bps.mean / MEGA, point.rate_bps, _dots(point))
+    return replace(mark, word=THROTTLED) if any(each in throttled for each in point.run_ids) else mark
+
+
+def _told(panels: Sequence[Panel]) -> str:
+    marked = any(mark.word for panel in panels for curve in panel.curves for mark in curve.marks)
+    return f"; {THROTTLED}: pause frames held a source back in some of its trials" if marked else ""
 
 
 def _dots(point: PointSummary) -> list[float]:
@@ -61,6 +76,7 @@ def _rate_words(points: Sequence[PointSummary]) -> str:
     return "forwarding rate" + (" (method 1: measured over the sending time)" if methods & {1, None} else "")
 
 
+THROTTLED = "throttled"
 PAPER = ("schlosser", "figure 3")
 UNITS = (
     ReportUnit(name="figure-3", place=10, paper=PAPER, make=of_one_source),

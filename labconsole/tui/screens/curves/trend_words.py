@@ -61,7 +61,7 @@ def _shown(trend: Trend) -> ShownTrend:
         better=trend.steps[-1].better if trend.steps else None,
         found=UNKNOWN if trend.smallest_ratio is None else percent(trend.smallest_ratio, 2),
         figure=next(figures([trend]), None),
-        lines=tuple(_lines(trend)),
+        lines=(*_lines(trend), _occasions(trend)),
     )
 
 
@@ -75,6 +75,13 @@ def _lines(trend: Trend) -> list[str]:
     if not trend.steps:
         return [f"No change is found.{would}"]
     return [line for step in trend.steps for line in _step_lines(trend, step)] + [would.strip()]
+
+
+def _occasions(trend: Trend) -> str:
+    """Which the numbers in the picture are."""
+    first, last = trend.results[0], trend.results[-1]
+    words = [f"{each.occasion} ({each.started_at[:10]})" for each in (first, last)]
+    return f"Occasions 1 to {len(trend.results)}: {words[0]} to {words[1]}."
 
 
 def _step_lines(trend: Trend, step: TrendStep) -> list[str]:

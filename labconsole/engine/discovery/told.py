@@ -1,12 +1,13 @@
-"""What was found of the wiring of machines, as lines and as JSON."""
+"""What was found of the wiring of machines, as lines and as JSON. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Any
 
+from labconsole.engine.discovery.finding import FoundTestbed
 from labconsole.engine.discovery.ports import LeftAlone, Port
+from labconsole.engine.discovery.probing import FRAMES
 from labconsole.engine.discovery.proposal import Proposal
 from labconsole.engine.discovery.wiring import Wire, Wiring
 from labconsole.units import format_rate_bps
@@ -21,6 +22,11 @@ def before(ports: Sequence[Port], alone: Sequence[LeftAlone]) -> list[str]:
     if not ports:
         lines.append("no port is free to be tried")
     return lines
+
+
+def question(ports: Sequence[Port]) -> str:
+    """Before anything is sent."""
+    return f"Send {FRAMES} frames from each of these {len(ports)} ports?"
 
 
 def _port_words(port: Port) -> Iterator[str]:
@@ -83,19 +89,20 @@ def _proposal(proposal: Proposal) -> Iterator[str]:
         yield f"in no stream: {', '.join(map(str, proposal.spare))} (for as many sources as sinks)"
 
 
-def alone_json(alone: Sequence[LeftAlone]) -> dict[str, Any]:
+def alone_json(alone: Sequence[LeftAlone]) -> dict[str, object]:
     """Where no port is free to be tried."""
     return {"ports": [], "left_alone": [{"port": str(each), "why": each.why} for each in alone]}
 
 
-def to_json(ports: Sequence[Port], alone: Sequence[LeftAlone], wiring: Wiring, proposal: Proposal) -> dict[str, Any]:
+def to_json(found: FoundTestbed) -> dict[str, object]:
     """All of it as one object; ports as node/interface."""
+    wiring, proposal = found.wiring, found.proposal
     return {
         "ports": [
             {"port": str(each), "driver": each.driver, "speed_bps": each.speed_bps, "was_up": each.up}
-            for each in ports
+            for each in found.ports
         ],
-        "left_alone": [{"port": str(each), "why": each.why} for each in alone],
+        "left_alone": [{"port": str(each), "why": each.why} for each in found.alone],
         "cables": [
             {
                 "ends": [str(wire.one), str(wire.other)], "lost_frames": wire.lost_frames,
@@ -117,4 +124,5 @@ def to_json(ports: Sequence[Port], alone: Sequence[LeftAlone], wiring: Wiring, p
             for each in proposal.streams
         ],
         "in_no_stream": [str(each) for each in proposal.spare],
+        "not_undone": list(found.not_undone),
     }  # fmt: skip

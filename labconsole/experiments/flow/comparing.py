@@ -1,0 +1,112 @@
+"""What guests send and read beside the bare host as end point, in pairs of blocks, and what may be said of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from labconsole.experiments.flow.figures import BARE_HOST
+from labconsole.experiments.flow.summary import BesideBare, FlowPointKey, FlowsSummary, flow_key, summarize_flows
+from labconsole.measure.statistics.effects import Effect, equivalence_p, word
+from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
+from labconsole.measure.trials_of_guests import Blocks, adjusted, in_order, newest_trials, with_points
+from labconsole.model.record.flow import FlowRecord
+
+WAYS = {"out": "from the guest", "in": "to the guest"}
+FULL_LINE_RATIO = 0.99
+"""From this share of what the link carries on it is the link that decides, and not the platform."""
+
+
+def summarize_compared(records: Iterable[FlowRecord]) -> FlowsSummary:
+    """By point, with what is compared."""
+    every = list(records)
+    return replace(summarize_flows(every), compared=compare_flows(every))
+
+
+def compare_flows(records: Iterable[FlowRecord], family: Sequence[float] = ()) -> tuple[BesideBare, ...]:
+    """Every point that the bare host was asked, too. ``family``: p values of all that is claimed where these are shown;
+    else these are one of their own.
+    """
+    every = sorted(records, key=lambda each: (each.started_at, each.flow_id))
+    newest = newest_trials(every)
+    entered: dict[FlowPointKey, list[FlowRecord]] = {}
+    for key, record in with_points(newest, flow_key):
+        if record.verdict.status == "valid" and record.sum_bps is not None and key.pattern in WAYS:
+            entered.setdefault(key, []).append(record)
+    margins = {each.plan.margin_ratio for each in newest}
+    margin_ratio = margins.pop() if len(margins) == 1 else None
+    bare = sorted((key for key, group in entered.items() if any(map(_is_bare, group))), key=in_order)
+    hosts = {(key.testbed_fingerprint, key.platform) for key in bare}
+    guests = [key for key in entered if (key.testbed_fingerprint, key.platform) not in hosts]
+    pairs = [(key, than) for key in sorted(guests, key=in_order) if (than := _bare_of(key, bare)) is not None]
+    blocks = Blocks(every)
+    effects = [
+        blocks.effect(entered[key], entered[than], _sum_bps, packets=_fewest(entered[key] + entered[than]))
+        for key, than in pairs
+    ]
+    different = adjusted([effect.p for effect in effects], family)
+    equal = adjusted([None if margin_ratio is None else equivalence_p(each, margin_ratio) for each in effects])
+    return tuple(
+        _beside(key, than, entered, effect, (p, equivalent), margin_ratio)
+        for (key, than), effect, p, equivalent in zip(pairs, effects, different, equal, strict=True)
+    )
+
+
+def _beside(
+    key: FlowPointKey, than: FlowPointKey, entered: Mapping[FlowPointKey, Sequence[FlowRecord]], effect: Effect,
+    p_values: tuple[float | None, float | None], margin_ratio: float | None,
+) -> BesideBare:  # fmt: skip
+    sides = entered[key], entered[than]
+    ours, bare = map(_mean_bps, sides)
+    lines = [side[0].line_bps for side in sides]
+    return BesideBare(
+        key=key, bare=than, ours_bps=ours, bare_bps=bare, effect=effect, adjusted_p=p_values[0],
+        equivalent_p=p_values[1], margin_ratio=margin_ratio, word=word(*p_values),
+        both_full=all(mean.mean >= FULL_LINE_RATIO * line for mean, line in zip((ours, bare), lines, strict=True)),
+        trials=tuple(each.flow_id for side in sides for each in side),
+    )  # fmt: skip
+
+
+def _is_bare(record: FlowRecord) -> bool:
+    return record.attestation.get("driver") == BARE_HOST
+
+
+def _bare_of(key: FlowPointKey, bare: Sequence[FlowPointKey]) -> FlowPointKey | None:
+    """The same asked of as many processes there, or else of one that is sent all that the guests are together."""
+    for guests in dict.fromkeys((key.guests, 1)):
+        offered = {key.offered_bps, key.offered_bps * key.guests} if key.pattern == "in" else {key.offered_bps}
+        for than in bare:
+            wanted = key._replace(
+                platform=than.platform, guests=guests, hypervisor=than.hypervisor, memory_mib=than.memory_mib,
+                offered_bps=than.offered_bps,
+            )  # fmt: skip
+            if than == wanted and any(_alike(than.offered_bps, each) for each in offered):
+                return than
+    return None
+
+
+def _alike(one_bps: int, other_bps: int) -> bool:
+    """An equal part of what fits is a whole number of bit/s."""
+    return abs(one_bps - other_bps) <= max(64, 1e-6 * other_bps)
+
+
+def _sum_bps(record: FlowRecord) -> float | None:
+    return record.sum_bps
+
+
+def _mean_bps(records: Sequence[FlowRecord]) -> SetUpMean:
+    values: dict[str, list[float]] = {}
+    for each in records:
+        if each.sum_bps is not None:
+            values.setdefault(each.set_up.id, []).append(each.sum_bps)
+    return mean_over_set_ups(values)
+
+
+def _fewest(records: Sequence[FlowRecord]) -> float | None:
+    """Packets that arrived in a trial."""
+    return min((each for record in records if (each := _packets(record))), default=None)
+
+
+def _packets(record: FlowRecord) -> int:
+    read = [each.udp_packets or 0 for each in record.receivers]
+    return sum(read) if read else sum(each.packets for each in record.senders)

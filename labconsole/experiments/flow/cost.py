@@ -1,0 +1,64 @@
+"""What processors did for what guests sent: seconds for each gigabyte, from what a record says of its machine. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from labconsole.experiments.flow.ring import said_bytes
+from labconsole.model.record.flow import FlowRecord
+
+GIGA = 1e9
+SAID_ERROR = 0.1
+"""Of a ring only iperf says how much was sent all the time: it is believed where the sum of its rates is that of the
+interfaces, up to this share.
+"""
+
+
+def machine_cpu_s_per_gb(record: FlowRecord) -> float | None:
+    """Of the machine that the unit under test runs on, with all else that runs there, other nodes too, while the trial
+    was watched: for 10^9 bytes of payload that arrived. None: not known.
+    """
+    seen, carried_bytes = _processors(record), payload_bytes(record)
+    if seen is None or not carried_bytes:
+        return None
+    busy, cpus, window_s = (seen.get(name) for name in ("busy_ratio", "cpus", "window_s"))
+    if not all(_is_number(each) for each in (busy, cpus, window_s)):
+        return None
+    return float(busy) * float(cpus) * float(window_s) / (carried_bytes / GIGA)  # type: ignore[arg-type]
+
+
+def cpu_s_per_gb(record: FlowRecord) -> float | None:
+    """The same of the unit under test; None also where its machine hosts other nodes: whose time it was is not told."""
+    seen = _processors(record)
+    return machine_cpu_s_per_gb(record) if seen is not None and seen.get("nodes") == [seen.get("node")] else None
+
+
+def payload_bytes(record: FlowRecord) -> float | None:
+    """What arrived in all, or in a ring was sent. None: somebody's is not known."""
+    if record.ring:
+        counts = [said_bytes(each.output) for each in record.ring]
+        rates = [(each.said_bps, each.out_bps) for each in record.ring]
+        if None in counts or any(None in both for both in rates):
+            return None
+        said, seen = (math.fsum(both[place] or 0.0 for both in rates) for place in (0, 1))
+        return float(sum(each or 0 for each in counts)) if abs(said - seen) <= SAID_ERROR * seen else None
+    if record.receivers:
+        read = [one.udp_packets for one in record.receivers if one.udp_packets is not None]
+        return float(sum(read) * record.requested.payload_bytes) if len(read) == len(record.receivers) else None
+    return float(sum(flow.packets for flow in record.flows) * record.requested.payload_bytes) if record.flows else None
+
+
+def _processors(record: FlowRecord) -> Mapping[str, Any] | None:
+    """What is told of the processors of the unit under test's machine."""
+    uut = record.environment.get("uut")
+    for each in record.influences:
+        nodes = each.get("nodes")
+        if each.get("kind") == "cpu" and isinstance(nodes, list) and uut in nodes:
+            return each
+    return None
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0

@@ -1,0 +1,256 @@
+"""The first start: what there is, which machines, what is found of their cables, and the hosts.yaml that follows.
+
+It goes before every session: there is no testbed yet. Nothing stays on a node, whichever way it is left: a discovery
+that is cancelled undoes what it did, and is waited for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from textual import on, work
+from textual.app import ComposeResult
+from textual.containers import Container, Vertical, VerticalScroll
+from textual.widgets import Button, ContentSwitcher
+
+from labconsole.engine.discovery import told
+from labconsole.engine.discovery.blank_hosts import blank_hosts, next_words
+from labconsole.engine.discovery.finding import DiscoveryRequest, FoundTestbed, find
+from labconsole.engine.discovery.hosts_file import write_new
+from labconsole.engine.discovery.ports import LeftAlone, Port
+from labconsole.engine.protocol import SessionLike
+from labconsole.errors import LabError, LeaseHeld
+from labconsole.tui.console.first_start import FirstStart, UnderWay
+from labconsole.tui.parts.action import Action
+from labconsole.tui.parts.confirm import Confirm, take_over_question
+from labconsole.tui.parts.key_bar import KeyBar
+from labconsole.tui.parts.lines import Lines, Span, entitle, field
+from labconsole.tui.parts.screen import ToldScreen
+from labconsole.tui.screens.first.found import FoundText, NodesAtWork
+from labconsole.tui.screens.first.machines import MachinesForm
+from labconsole.tui.screens.first.ways import Ways
+
+INTRODUCTION = "There is no hosts.yaml here, which says what a testbed is made of. What do you have?"
+CANCELLED = "cancelled; what was changed on the machines was undone"
+
+
+class FirstApplication(Protocol):
+    """What it asks of the application that shows it."""
+
+    def begin_on(self, session: Callable[[], SessionLike]) -> None:
+        """There is a testbed: go on with it, and check it."""
+
+    def leave_for(self, afterwards: Callable[[], int]) -> None:
+        """Leave the console, and do this then."""
+
+
+class FirstLine(Lines):
+    """The first line, and what was said last."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__(id=id)
+        self._words, self._tone = "", ""
+
+    def say(self, words: str, tone: str = "") -> None:
+        self._words, self._tone = words, tone
+        self.paint_anew()
+
+    def lines(self, width: int) -> list[list[Span]]:
+        return field("", self._words, width, self._tone, rows=5, label_cells=0) if self._words else []
+
+
+class FirstScreen(ToldScreen):
+    """Its pages are ways, machines, found."""
+
+    CSS_PATH = "screen.tcss"
+    ACTIONS = (
+        Action("ctrl+r", "discover", "Discover", "Log in to the machines and find out how they are wired.",
+               id="first-discover", priority=True),
+        Action("w", "write", "Write", "Write hosts.yaml as proposed, after asking, and check the testbed.",
+               id="first-write"),
+        Action("escape", "back", "Back", "Go back; a discovery that runs is cancelled, and undone on the machines.",
+               id="first-back"),
+    )  # fmt: skip
+    title_in_help = "First start"
+
+    def __init__(self, app: FirstApplication, means: FirstStart) -> None:
+        super().__init__()
+        self._app, self._means = app, means
+        self._under_way: UnderWay | None = None
+        self._finding: FoundTestbed | None = None
+        self._leaving = False
+
+    def compose(self) -> ComposeResult:
+        yield FirstLine(id="first-line")
+        with ContentSwitcher(initial="ways-page"):
+            with Vertical(id="ways-page"):
+                yield FirstLine(id="introduction")
+                yield Ways()
+            yield MachinesForm()
+            with Container(id="found"):
+                with VerticalScroll(id="work-box", can_focus=True):
+                    yield NodesAtWork()
+                with VerticalScroll(id="cables-box", can_focus=True):
+                    yield FoundText("cables")
+                with VerticalScroll(id="file-box", can_focus=True) as file:
+                    entitle(file, "hosts.yaml, as it would be written")
+                    yield FoundText("file")
+        yield FirstLine(id="first-said")
+        yield KeyBar()
+
+    def on_mount(self) -> None:
+        self.query_one("#first-line", FirstLine).say("labconsole   first start", "accent")
+        self.query_one("#introduction", FirstLine).say(INTRODUCTION)
+        self.set_focus(self.query_one(Ways))
+
+    @property
+    def page(self) -> str:
+        """The one in sight."""
+        return self.query_one(ContentSwitcher).current or ""
+
+    def _go(self, page: str, said: str = "", tone: str = "") -> None:
+        self.query_one(ContentSwitcher).current = page
+        self._say(said, tone)
+        to = {"ways-page": self.query_one(Ways), "machines": self.query_one(MachinesForm).first_field()}
+        self.set_focus(to.get(page, self.query_one("#cables-box")))
+        self.refresh_bindings()
+
+    def _say(self, words: str, tone: str = "") -> None:
+        self.query_one("#first-said", FirstLine).say(words, tone)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if not self.is_mounted:
+            return False
+        pages = {"discover": self.page == "machines", "write": self._finding is not None, "back": True}
+        return pages.get(action, True) and not (action == "back" and self.page == "ways-page")
+
+    @on(Ways.Taken)
+    def take(self, event: Ways.Taken) -> None:
+        if event.way == "machines":
+            self._go("machines")
+        elif event.way == "demo":
+            self._app.leave_for(self._means.demo)
+        else:
+            self._blank()
+
+    @work(group="first-file")
+    async def _blank(self) -> None:
+        hosts = self._means.hosts
+        try:
+            await asyncio.to_thread(write_new, hosts, blank_hosts())
+        except LabError as exc:
+            self._say(str(exc), "bad")
+            return
+
+        def say_next() -> int:
+            print(*next_words(hosts), sep="\n")
+            return 0
+
+        self._app.leave_for(say_next)
+
+    @on(Button.Pressed, "#discover")
+    def action_discover(self) -> None:
+        try:
+            request = self.query_one(MachinesForm).request()
+        except LabError as exc:
+            self._say(str(exc), "bad")
+            return
+        self._discover(request)
+
+    @work(group="discover")
+    async def _discover(self, request: DiscoveryRequest) -> None:
+        """Do it; only what it is about itself ends it, and not who waits for it."""
+        if self._under_way is not None:
+            return
+        self._finding = None
+        nodes = self.query_one(NodesAtWork)
+        nodes.begin(request.asked)
+        self._show([], [])
+        self._go("found", "logging in …")
+        run = self._under_way = UnderWay(find(request, self._means.hold, self._agreed, nodes.tell))
+        await run.ended()
+        self._under_way = None
+        if self._leaving:
+            return
+        try:
+            finding = run.result()
+        except LeaseHeld as exc:
+            if not request.take_over and await self.app.push_screen_wait(take_over_question(exc)):
+                self._discover(self.query_one(MachinesForm).request(take_over=True))
+            else:
+                self._say(str(exc), "bad")
+            return
+        except LabError as exc:
+            self._say(str(exc), "bad")
+            return
+        if finding is None:
+            self._go("machines", CANCELLED if run.cancelled else "nothing was sent")
+        else:
+            self._show_finding(finding)
+
+    async def _agreed(self, ports: Sequence[Port], alone: Sequence[LeftAlone]) -> bool:
+        self._show(told.before(ports, alone), [])
+        if not ports:
+            return False
+        consequence = "Ports that are down are set up for that, and down again. Nothing stays on the machines."
+        if not await self.app.push_screen_wait(Confirm(told.question(ports), consequence)):
+            return False
+        self._say("trying the ports …")
+        return True
+
+    def _show(self, cables: Sequence[str], file: Sequence[str], finding: FoundTestbed | None = None) -> None:
+        streams = () if finding is None else finding.proposal.streams
+        self.query_one("#cables", FoundText).show(cables, streams)
+        self.query_one("#file", FoundText).show(file)
+        entitle(self.query_one("#cables-box"), "Ports" if finding is None else "Cables")
+        self.query_one("#found").set_class(finding is not None, "-found")
+
+    def _show_finding(self, finding: FoundTestbed) -> None:
+        said, tone = "found, and everything is undone; this file can be written now", ""
+        try:
+            text = finding.hosts_text(self.query_one(MachinesForm).testbed)
+            self._finding = finding
+        except LabError as exc:
+            text, said, tone = "", str(exc), "bad"
+        if finding.not_undone:
+            said, tone = f"not put back: {'; '.join(finding.not_undone)}", "bad"
+        self._show(told.after(finding.wiring, finding.proposal), text.splitlines(), finding)
+        self._say(said, tone)
+        self.refresh_bindings()
+
+    @work(group="first-file", exclusive=True)
+    async def action_write(self) -> None:
+        """Ask, write, and go on with it."""
+        finding, hosts = self._finding, self._means.hosts
+        if finding is None:
+            return
+        question = Confirm(f"Write {hosts}?", "The testbed is checked then, and the console opens on it.")
+        if not await self.app.push_screen_wait(question):
+            return
+        try:
+            await asyncio.to_thread(write_new, hosts, finding.hosts_text(self.query_one(MachinesForm).testbed))
+            session = await asyncio.to_thread(self._means.session, hosts)
+        except LabError as exc:
+            self._say(str(exc), "bad")
+            return
+        self._app.begin_on(lambda: session)
+
+    @work(group="first-back")
+    async def action_back(self) -> None:
+        if self._under_way is not None:
+            self._say("cancelling, and undoing what was changed …", "warn")
+            await self._under_way.cancel()
+        elif self.page == "found":
+            self._finding = None
+            self._go("machines")
+        else:
+            self._go("ways-page")
+
+    async def give_up(self) -> None:
+        """The console is being left: first everything is undone."""
+        self._leaving = True
+        if self._under_way is not None:
+            self._say("undoing what was changed on the machines …", "warn")
+            await self._under_way.cancel()

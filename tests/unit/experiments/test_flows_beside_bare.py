@@ -1,0 +1,73 @@
+"""Guests as end points beside the bare host: which trials are compared, and what may be said."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from labconsole.cli.text.flows import summary_lines
+from labconsole.experiments.flow.comparing import compare_flows, summarize_compared
+from labconsole.model.record.flow import FlowRecord
+from support.flow_records import flow_record
+
+LINE_PACKETS = 8127
+
+
+def beside(
+    platform: str, packets: list[int], block: int, *, margin_ratio: float | None = 0.02, **changes: Any
+) -> FlowRecord:
+    turn = 1 + (block % 2 if platform == "raw" else (block + 1) % 2)
+    record = flow_record(
+        [[each] * 6 for each in packets], platform=platform, block=block, attestation={"driver": platform},
+        flow_id=f"20260101T0000{block:02d}{platform}{len(packets)}", **changes,
+    )  # fmt: skip
+    plan = record.plan.model_copy(update={"margin_ratio": margin_ratio, "hash": f"{record.plan.hash}{platform}"})
+    return record.model_copy(update={"plan": plan, "started_at": f"2026-01-01T00:{block:02d}:0{turn}.000000Z"})
+
+
+def trials(share: float, *, guests: int = 1, processes: int = 1, **changes: Any) -> list[FlowRecord]:
+    draw, found = random.Random(7), []
+    for block in range(1, 9):
+        for platform, part, number in (("raw", 0.8, processes), ("lxc", share, guests)):
+            each = round(LINE_PACKETS * part * draw.gauss(1, 0.002) / number)
+            found.append(beside(platform, [each] * number, block, **changes))
+    return found
+
+
+def test_a_guest_that_sends_less_than_the_bare_host_is_different_and_one_that_does_not_is_equivalent() -> None:
+    (less,), (same,) = compare_flows(trials(0.6)), compare_flows(trials(0.8))
+    assert (less.key.platform, less.bare.platform, less.word) == ("lxc", "raw", "different")
+    assert less.effect.change == pytest.approx(-0.25, abs=0.01)
+    assert (same.word, same.both_full) == ("equivalent", False)
+    assert len(same.trials) == 16
+
+
+def test_without_a_margin_nothing_is_equivalent() -> None:
+    (same,) = compare_flows(trials(0.8, margin_ratio=None))
+    assert same.word in ("inconclusive", "different") and same.equivalent_p is None
+
+
+def test_as_many_processes_are_compared_with_or_else_one() -> None:
+    (alike,), (one,) = compare_flows(trials(0.6, guests=2, processes=2)), compare_flows(trials(0.6, guests=2))
+    assert (alike.key.guests, alike.bare.guests) == (2, 2)
+    assert (one.key.guests, one.bare.guests) == (2, 1)
+
+
+def test_what_the_bare_host_was_not_asked_is_not_compared() -> None:
+    other = [beside("lxc", [4000], block, limits_bps=(30_000_000,)) for block in range(1, 9)]
+    bare = [each for each in trials(0.8) if each.requested.platform == "raw"]
+    assert compare_flows([*bare, *other]) == ()
+
+
+def test_where_both_fill_the_link_that_is_said() -> None:
+    draw = random.Random(2)
+    full = [
+        beside(platform, [LINE_PACKETS - draw.randrange(3)], block)
+        for block in range(1, 9) for platform in ("raw", "lxc")
+    ]  # fmt: skip
+    (found,) = compare_flows(full)
+    assert (found.said, found.both_full) == ("equivalent, both fill the link", True)
+    said = summary_lines(summarize_compared(full))
+    assert said[-1].endswith("8 blocks: equivalent, both fill the link") and "beside the bare host" in said[-2]
