@@ -42,6 +42,21 @@ def test_a_lease_says_who_since_when_until_when_and_what_for(start: Start) -> No
     assert second.ok("lease.read")["holder"] is None
 
 
+def test_started_guests_of_who_lost_a_node_are_asked_to_stop_all_at_once(start: Start, tmp_path: Path) -> None:
+    """However many they are: each may take its time."""
+    asked = tmp_path / "asked"
+    asked.mkdir()
+    first, second = start(), start()
+    take(first)
+    names = {f"guest{number}" for number in range(50)}
+    for name in names:
+        ask = ["sh", "-c", f"touch {asked}/{name}; sleep 2"]
+        first.ok("guest.promise_stop", guest=name, ask=ask, kill=["true"], limit_s=5)
+    assert take(second, "ben@b", take_over=True)["taken_from"]["owner"] == "anna@a"
+    eventually(lambda: {each.name for each in asked.iterdir()} == names, "all were asked")
+    first.ok("ping")
+
+
 def test_the_loser_of_a_lease_is_told_and_its_changes_are_undone_before_the_taker_has_it(
     net: Net, start: Start
 ) -> None:

@@ -35,12 +35,17 @@ if TYPE_CHECKING:
     from labconsole.agent.reading.packet_times import PacketTimer
 
 
+LOOK_S = 10.0
+"""Between two questions to what counts only, which has room for 2**32 packets: no link carries them in that time."""
+
+
 class Timing:
     """The timing of a session, at the node's own ports."""
 
     def __init__(self) -> None:
         self._timers: List[PacketTimer] = []
         self._counters: List[PacketCounter] = []
+        self._looking: Optional[asyncio.TimerHandle] = None
         self._offset: Optional[ClockOffset] = None
         self._using = asyncio.Lock()
         self._closed = 0
@@ -85,7 +90,18 @@ class Timing:
         except OSError as exc:
             _close(self._counters)
             raise WireError("not_supported", "a raw socket does not count: %s" % exc.strerror) from None
+        self._look()
         return PacketCountStarted()
+
+    def _look(self) -> None:
+        for each in self._counters:
+            each.packets()
+        self._looking = asyncio.get_running_loop().call_later(LOOK_S, self._look)
+
+    def _close_counters(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+        _close(self._counters)
 
     @answers(StopPacketCount)
     async def stop_count(self, request: StopPacketCount) -> CountedPackets:
@@ -95,7 +111,7 @@ class Timing:
             counted = [PortCount(interface=each.interface, packets=each.packets()) for each in self._counters]
             return CountedPackets(ports=counted)
         finally:
-            _close(self._counters)
+            self._close_counters()
 
     @answers(ReadPacketTimes)
     async def read(self, request: ReadPacketTimes) -> DelaysRead:
@@ -134,7 +150,7 @@ class Timing:
         """Time no more, and forget what was seen."""
         self._closed += 1
         _close(self._timers)
-        _close(self._counters)
+        self._close_counters()
 
 
 def _check(ports: Sequence[TimedPort]) -> None:

@@ -45,6 +45,7 @@ class PacketCounter:
     def __init__(self, interface: str, streams: Sequence[StreamToTime]) -> None:
         self.interface = interface
         self._sockets: List[socket.socket] = []
+        self._counted = [0] * len(streams)
         try:
             for stream in streams:
                 tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
@@ -61,8 +62,12 @@ class PacketCounter:
             raise
 
     def packets(self) -> List[int]:
-        """Of each stream, in order. May be asked once: the kernel begins at zero again."""
-        return [struct.unpack("=II", tap.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8))[0] for tap in self._sockets]
+        """Of each stream so far, in order. The kernel begins at zero again each time, and after 2**32 packets: a fast
+        link's in minutes, so that it has to be asked meanwhile.
+        """
+        for place, tap in enumerate(self._sockets):
+            self._counted[place] += struct.unpack("=II", tap.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8))[0]
+        return list(self._counted)
 
     def close(self) -> None:
         """Leave nothing."""
