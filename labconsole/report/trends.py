@@ -29,7 +29,7 @@ SOME_CARRIED: Final = "on some occasions all that was offered was forwarded: the
 NOTHING_FORWARDED: Final = "nothing was forwarded on one occasion at least"
 ALL_FULL: Final = "nothing was lost of all that could be offered each time"
 SOME_FULL: Final = "on some occasions nothing was lost of all that could be offered"
-NOTHING_MEASURED: Final = "it was 0 on one occasion at least"
+NOTHING_MEASURED: Final = "it was 0 or less on one occasion at least"
 TOO_FEW: Final = f"fewer than {MINIMUM_RESULTS} occasions"
 
 RUN: Final = "run"

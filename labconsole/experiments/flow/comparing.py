@@ -38,7 +38,10 @@ def compare_flows(records: Iterable[FlowRecord], family: Sequence[float] = ()) -
     bare = sorted((key for key, group in entered.items() if any(map(_is_bare, group))), key=in_order)
     hosts = {(key.testbed_fingerprint, key.platform) for key in bare}
     guests = [key for key in entered if (key.testbed_fingerprint, key.platform) not in hosts]
-    pairs = [(key, than) for key in sorted(guests, key=in_order) if (than := _bare_of(key, bare)) is not None]
+    pairs = [
+        (key, than) for key in sorted(guests, key=in_order)
+        if (than := _bare_of(key, bare, entered[key][0].line_bps)) is not None
+    ]  # fmt: skip
     blocks = Blocks(every)
     effects = [
         blocks.effect(entered[key], entered[than], _sum_bps, packets=_fewest(entered[key] + entered[than]))
@@ -71,10 +74,14 @@ def _is_bare(record: FlowRecord) -> bool:
     return record.attestation.get("driver") == BARE_HOST
 
 
-def _bare_of(key: FlowPointKey, bare: Sequence[FlowPointKey]) -> FlowPointKey | None:
-    """The same asked of as many processes there, or else of one that is sent all that the guests are together."""
+def _bare_of(key: FlowPointKey, bare: Sequence[FlowPointKey], line_bps: float) -> FlowPointKey | None:
+    """The same asked of as many processes there, or else of one that sends, or is sent, all that the guests do
+    together; of what fills the link by itself more is no more.
+    """
     for guests in dict.fromkeys((key.guests, 1)):
-        offered = {key.offered_bps, key.offered_bps * key.guests} if key.pattern == "in" else {key.offered_bps}
+        offered = {key.offered_bps} if guests == key.guests else {key.offered_bps * key.guests}
+        if key.offered_bps >= FULL_LINE_RATIO * line_bps:
+            offered.add(key.offered_bps)
         for than in bare:
             wanted = key._replace(
                 platform=than.platform, guests=guests, hypervisor=than.hypervisor, memory_mib=than.memory_mib,

@@ -55,6 +55,18 @@ def test_as_many_processes_are_compared_with_or_else_one() -> None:
     assert (one.key.guests, one.bare.guests) == (2, 1)
 
 
+def test_one_process_that_was_asked_for_half_of_what_two_guests_were_is_not_compared_with_them() -> None:
+    """Each sends all of its 30 Mbit/s: twice as much of two guests is no finding about the platform."""
+    sent = [
+        beside(platform, [2500] * number, block)
+        for block in range(1, 9) for platform, number in (("raw", 1), ("lxc", 2))
+    ]  # fmt: skip
+    for pattern in ("out", "in"):
+        asked = {"offered_bps": 30_000_000, "pattern": pattern}
+        same = [each.model_copy(update={"requested": each.requested.model_copy(update=asked)}) for each in sent]
+        assert compare_flows(same) == ()
+
+
 def test_what_the_bare_host_was_not_asked_is_not_compared() -> None:
     other = [beside("lxc", [4000], block, limits_bps=(30_000_000,)) for block in range(1, 9)]
     bare = [each for each in trials(0.8) if each.requested.platform == "raw"]

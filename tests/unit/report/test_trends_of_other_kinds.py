@@ -159,6 +159,17 @@ def test_what_is_no_result_of_the_machine_has_no_changes(tmp_path, capsys):
     assert main(["trend", "--store", str(tmp_path / "none"), "nightly"]) == 0
 
 
+def test_memory_that_became_free_while_guests_started_is_not_called_zero(tmp_path, capsys):
+    """What a start uses is a difference of two looks, which may be below 0."""
+    records = on_days("boot", [1.0] * 4)
+    memory = records[0].memory.model_copy(update={"used_bytes": -(2**20)})
+    days = [each.model_copy(update={"memory": memory}) if each.plan.name == "nightly@01" else each for each in records]
+    keep(tmp_path / "s", days)
+    (found,) = [each for each in trend(tmp_path / "s", capsys) if each["quantity"] == "memory used"]
+    assert found["results"][0]["value"] == -(2**20)
+    assert (found["why"], found["changes"]) == ("it was 0 or less on one occasion at least", [])
+
+
 def test_other_programs_in_the_guests_are_no_change_of_the_machine(tmp_path, capsys):
     records = on_days("job", [1.0] * 4 + [1.1] * 4)
     other = records[0].program.model_copy(update={"sha256": ("b" * 64,)})
