@@ -11,6 +11,9 @@ from labconsole.wire.rules import Amount, Count, Most, Name, Rule, Sentence, Wor
 MAX_WAIT_S = 1800
 """The longest published start of guests took 1400 s (Quétier et al., figure 2: fifty of VMware, cold)."""
 
+MAX_STOP_S = 3600
+"""As long as hosts.yaml may give a guest to shut down."""
+
 MAX_WORK_S = 86400
 MAX_GUESTS = 256
 TOGETHER_S = 60.0
@@ -158,7 +161,7 @@ class PromiseStop(Request[Done], op="guest.promise_stop"):
     guest: Word
     ask: Optional[Words]
     kill: Words
-    limit_s: Wait
+    limit_s: Annotated[float, Rule(above(0, MAX_STOP_S))]
     runs: Optional[Words] = None
 
 

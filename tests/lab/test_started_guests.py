@@ -69,7 +69,7 @@ def made(lab_home: Path) -> Iterator[Path]:
     lab.down(name)
 
 
-def testbed_of(made: Path, tmp_path: Path, driver: str, tool: str, program: str, **options: Any) -> tuple[Path, Path]:
+def installed_on(made: Path, tmp_path: Path, driver: str, tool: str, program: str, **options: Any) -> tuple[Path, Path]:
     """The lab with a platform of such a program's guest: its directory on the UUT, and hosts.yaml. Its way in leads
     nowhere.
     """
@@ -97,7 +97,7 @@ def testbed_of(made: Path, tmp_path: Path, driver: str, tool: str, program: str,
 def test_a_node_that_cannot_do_its_part_shows_in_the_exit_status_whatever_else_was_taken(
     made: Path, tmp_path: Path
 ) -> None:
-    place, hosts = testbed_of(made, tmp_path, "libvirt", "virsh", VIRSH)
+    place, hosts = installed_on(made, tmp_path, "libvirt", "virsh", VIRSH)
     (place / "state").write_text("paused\n")
     argv = ["experiment", "job", "--platforms", "raw,installed", "--jobs", "wait", "--size", "1", "--json"]
     done = labconsole(*argv, hosts=hosts, store=tmp_path / "store.sqlite")
@@ -120,7 +120,7 @@ def test_a_console_that_is_killed_leaves_no_guest_running_that_it_has_started(
     made: Path, tmp_path: Path, kind: str, driver: str, tool: str, program: str, options: dict[str, Any], last: str
 ) -> None:
     """The console waits for its way in when it is killed."""
-    place, hosts = testbed_of(made, tmp_path, driver, tool, program, **options)
+    place, hosts = installed_on(made, tmp_path, driver, tool, program, **options)
     asked, state = place / "asked", place / "state"
     argv = {"boot": ["--start", "hot"], "job": ["--jobs", "wait", "--size", "1"]}[kind]
     store, said = str(tmp_path / "store.sqlite"), tmp_path / "said"

@@ -15,7 +15,7 @@ from labconsole.errors import NodeError, NodeLost
 from labconsole.platforms.base.guest import HypervisorGuest, Pinning, State, UnknownGuest, listed, same_cpus
 from labconsole.platforms.base.hypervisor import Hypervisor
 from labconsole.platforms.base.shell import Answer, Shell
-from labconsole.wire.guests import MAX_WAIT_S, PromiseStop, StopKept
+from labconsole.wire.guests import PromiseStop, StopKept
 
 POLL_S = 0.5
 KILL_S = 60.0
@@ -87,7 +87,7 @@ class Lifecycle(Hypervisor):
                 guest=name,
                 ask=shell.sent(words.ask) if graceful_s > 0 else None,
                 kill=shell.sent(words.kill),
-                limit_s=min(MAX_WAIT_S, max(1.0, graceful_s)),
+                limit_s=max(1.0, graceful_s),
                 runs=None if words.runs is None else shell.sent(words.runs),
             )
         )
