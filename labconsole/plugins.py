@@ -84,7 +84,7 @@ def load(package: str, name: str) -> ModuleType:
     origin = f"plug-in {name}" if point.dist is None else f"plug-in {name} of package {point.dist.name}"
     try:
         module = point.load()
-    except Exception as exc:  # whatever a stranger's module does, it must not take the others along
+    except (Exception, SystemExit) as exc:  # whatever a stranger's module does, it must not take the others along
         raise PluginError(f"{origin} cannot be loaded: {type(exc).__name__}: {exc}") from exc
     if not isinstance(module, ModuleType):
         raise PluginError(f"{origin} cannot be used: {point.value} is not a module")

@@ -204,7 +204,7 @@ def _read(name: str, node: str) -> bytes:
     """The one file of a module, which is found and not imported."""
     try:
         spec = find_spec(node)
-    except Exception as exc:  # it imports the packages above the module, which are a stranger's
+    except (Exception, SystemExit) as exc:  # it imports the packages above the module, which are a stranger's
         raise _unusable(name, f"its node code {node} is not found: {type(exc).__name__}: {exc}") from exc
     if spec is None or spec.origin is None or not spec.origin.endswith(".py") or spec.submodule_search_locations:
         raise _unusable(name, f"its node code {node} is not one file of Python")

@@ -242,6 +242,8 @@ class Inventory(StrictModel):
             meaning["background_stream"] = self.defaults.background_stream
         if self.injected is not None:
             meaning["injected"] = self.injected
+        if self.generators:
+            meaning["generators"] = self.generators
         return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -74,6 +74,7 @@ def test_a_package_of_others_adds_a_driver_and_takes_none_of_ours(tmp_path: Path
     [
         (BROKEN, "of package toys cannot be loaded: ModuleNotFoundError: No module named 'a_library_that_nobody_has'"),
         ("raise RuntimeError('no')\n", "of package toys cannot be loaded: RuntimeError: no"),
+        ("raise SystemExit(3)\n", "of package toys cannot be loaded: SystemExit: 3"),
         ("DRIVER = print\n", "cannot be used: its DRIVER is not a driver with the name bad"),
         (TOY, "cannot be used: its DRIVER is not a driver with the name bad"),
     ],

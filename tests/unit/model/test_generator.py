@@ -77,6 +77,8 @@ def test_it_is_chosen_by_its_name_and_shipped(tmp_path: Path) -> None:
         plan = load_plan(tmp_path / "plan.yaml", inventory)
         check_request(plan.points[0].request, inventory)
         assert plan.points[0].request.generator == "toy"
+        told = make_inventory(defaults={"generator": "toy"}, generators={"toy": {"burst_packets": 8}})
+        assert told.fingerprint() != inventory.fingerprint()
         assert shipped() == {"labconsole_generators/__init__.py", "labconsole_generators/toy.py"}
     with pytest.raises(ConfigError, match="plan.yaml:6: generator: is not one of the known words, got 'toy'"):
         load_plan(tmp_path / "plan.yaml")
