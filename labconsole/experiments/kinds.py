@@ -69,7 +69,7 @@ class OutsideStep:
 
     def durations_s(self, inventory: Inventory) -> Sequence[float]:
         """As the step says."""
-        return _asked(self._name, lambda: self.inner.durations_s(inventory))
+        return _asked(self._name, lambda: [float(each) for each in self.inner.durations_s(inventory)])
 
     async def take(self, bench: Bench) -> StepRecord:
         """As the step does."""
