@@ -31,7 +31,7 @@ async def held_nodes(request: DiscoveryRequest, tell: Tell) -> AsyncIterator[dic
     leases = Leases(operator_name())
 
     async def dial(name: str) -> None:
-        tell(name, "is logged in to")
+        tell(name, "is being connected")
         try:
             links[name] = await connect(name, inventory, lambda node, event: None)
         except LabError as exc:

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from labconsole import experiments, plugins
-from labconsole.contracts.experiment import Experiment, Stage, Step, StepRecord
+from labconsole.contracts.experiment import Bench, Experiment, Stage, Step, StepRecord
+from labconsole.contracts.picture import StepPicture
 from labconsole.errors import ConfigError, LabError
+from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.outside import PACKAGE, asked_of, load_experiment
 from labconsole.model.plan.plan import Plan
@@ -40,36 +42,80 @@ def _failed(name: str, exc: Exception) -> ConfigError:
     return ConfigError(f"plug-in {name} failed: {type(exc).__name__}: {exc}")
 
 
+def _asked(name: str, question: Callable[[], T]) -> T:
+    """What another package answers. Raises LabError, whatever it raises."""
+    try:
+        return question()
+    except LabError:
+        raise
+    except Exception as exc:
+        raise _failed(name, exc) from exc
+
+
+class OutsideStep:
+    """A step of another package's kind: what it raises ends this step, and neither the plan nor who looks at it."""
+
+    def __init__(self, name: str, inner: Step) -> None:
+        self._name, self.inner = name, inner
+        self.request: DesignPoint = _asked(name, lambda: inner.request)
+        self.hash: str = _asked(name, lambda: inner.hash)
+
+    def describe(self) -> str:
+        """As the step says, or why it does not."""
+        try:
+            return _asked(self._name, self.inner.describe)
+        except LabError as exc:
+            return str(exc)
+
+    def durations_s(self, inventory: Inventory) -> Sequence[float]:
+        """As the step says."""
+        return _asked(self._name, lambda: [float(each) for each in self.inner.durations_s(inventory)])
+
+    async def take(self, bench: Bench) -> StepRecord:
+        """As the step does."""
+        try:
+            return await self.inner.take(bench)
+        except LabError:
+            raise
+        except Exception as exc:
+            raise _failed(self._name, exc) from exc
+
+    def picture(self, record: StepRecord) -> StepPicture:
+        """As the step says, or why it does not."""
+        try:
+            return _asked(self._name, lambda: self.inner.picture(record))
+        except LabError as exc:
+            return StepPicture(found=(str(exc),))
+
+
 class OutsideExperiment:
     """A kind of another package: asked only about plans that ask for it, and what it raises is said as its own."""
 
     def __init__(self, name: str, inner: Experiment) -> None:
         self._name, self._inner = name, inner
 
-    def _asked(self, question: Callable[[], T]) -> T:
-        try:
-            return question()
-        except LabError:
-            raise
-        except Exception as exc:
-            raise _failed(self._name, exc) from exc
-
     def steps(self, plan: Plan, only: frozenset[int] | None = None, salt: str = "") -> Sequence[Step]:
         """None of a plan that does not ask for it."""
-        return () if asked_of(plan, self._name) is None else self._asked(lambda: self._inner.steps(plan, only, salt))
+        if asked_of(plan, self._name) is None:
+            return ()
+        steps = _asked(self._name, lambda: list(self._inner.steps(plan, only, salt)))
+        return [OutsideStep(self._name, each) for each in steps]
 
     def stored(self, steps: Sequence[Any], testbed_fingerprint: str) -> Mapping[str, StepRecord]:
         """As the kind says."""
-        return self._asked(lambda: self._inner.stored(steps, testbed_fingerprint)) if steps else {}
+        own = [each.inner for each in steps]
+        return _asked(self._name, lambda: self._inner.stored(own, testbed_fingerprint)) if own else {}
 
     def earlier(self, testbed_fingerprint: str) -> Sequence[tuple[Step, StepRecord]]:
         """As the kind says; nothing where it fails, so that others are shown."""
         try:
-            return self._asked(lambda: self._inner.earlier(testbed_fingerprint))
+            found = _asked(self._name, lambda: list(self._inner.earlier(testbed_fingerprint)))
+            return [(OutsideStep(self._name, step), record) for step, record in found]
         except LabError as exc:
             log.warning("%s", exc)
             return ()
 
     def refuse(self, steps: Sequence[Any], plan: Plan, inventory: Inventory, stage: Stage) -> Mapping[str, ConfigError]:
         """As the kind says."""
-        return self._asked(lambda: self._inner.refuse(steps, plan, inventory, stage)) if steps else {}
+        own = [each.inner for each in steps]
+        return _asked(self._name, lambda: self._inner.refuse(own, plan, inventory, stage)) if own else {}

@@ -17,6 +17,6 @@ def write_new(path: Path, text: str, *, key: str | None = None) -> None:
         with path.open("x", encoding="utf-8") as stream:
             stream.write(text)
     except FileExistsError:
-        raise refused("already exists, and is not overwritten; choose another name") from None
+        raise refused("already exists, and is not overwritten; move it away, or choose another name") from None
     except (OSError, ValueError) as exc:
         raise refused(f"cannot be written: {getattr(exc, 'strerror', None) or exc}") from None

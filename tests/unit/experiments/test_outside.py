@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from pathlib import Path
 from typing import Any
@@ -26,12 +27,31 @@ class Factors(BaseModel):
     often: int = 1
 
 
+class Step:
+    request = None
+
+    def __init__(self, often):
+        self.hash = f"toy-{often}"
+
+    def describe(self):
+        raise KeyError("no words")
+
+    def durations_s(self, inventory):
+        return None
+
+    def picture(self, record):
+        return record.nothing
+
+    async def take(self, bench):
+        raise ValueError("nothing came")
+
+
 class Toy:
     def __init__(self, store):
         pass
 
     def steps(self, plan, only=None, salt=""):
-        return [dict(plan.experiments)["toy"].often]
+        return [Step(dict(plan.experiments)["toy"].often)]
 
     def earlier(self, testbed_fingerprint):
         raise RuntimeError("nothing is remembered")
@@ -65,7 +85,7 @@ def test_a_plan_asks_it_by_its_own_factors_and_means_the_same_points(tmp_path: P
     with plugged_in(tmp_path / "site", GROUP, {"toy": TOY}):
         plan = load_plan(tmp_path / "plan.yaml")
         (made,) = outside_of(kinds(None))
-        assert list(made.steps(plan)) == [3]
+        assert [each.hash for each in made.steps(plan)] == ["toy-3"]
         assert list(made.steps(other)) == []
         assert recompute_of("toy") is not None
         assert plan.grid and plan.step_count == 1
@@ -122,7 +142,21 @@ def test_a_broken_one_is_named_and_takes_no_other_along(
         assert outside_of(found)[0].earlier("f") == ()
         assert "plug-in toy failed: RuntimeError: nothing is remembered" in caplog.text
         (tmp_path / "plan.yaml").write_text(PLAN)
-        assert list(outside_of(found)[0].steps(load_plan(tmp_path / "plan.yaml"))) == [3]
+        assert [each.hash for each in outside_of(found)[0].steps(load_plan(tmp_path / "plan.yaml"))] == ["toy-3"]
+
+
+def test_what_a_step_raises_is_said_as_its_own_and_ends_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "plan.yaml").write_text(PLAN)
+    nothing: Any = None
+    with plugged_in(tmp_path / "site", GROUP, {"toy": TOY}):
+        (step,) = outside_of(kinds(None))[0].steps(load_plan(tmp_path / "plan.yaml"))
+        assert step.describe() == "plug-in toy failed: KeyError: 'no words'"
+        (found,) = step.picture(nothing).found
+        assert found.startswith("plug-in toy failed: AttributeError: ")
+        with pytest.raises(ConfigError, match="plug-in toy failed: TypeError: "):
+            step.durations_s(nothing)
+        with pytest.raises(ConfigError, match="plug-in toy failed: ValueError: nothing came"):
+            asyncio.run(step.take(nothing))
 
 
 def test_nobody_stands_in_for_one_of_ours(tmp_path: Path) -> None:

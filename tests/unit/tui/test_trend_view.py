@@ -14,6 +14,7 @@ from textual.pilot import Pilot
 
 from labconsole.api.trends import read_trends
 from labconsole.cli.main import main
+from labconsole.errors import ConfigError
 from labconsole.store.open import open_store
 from labconsole.tui.app import ConsoleApp
 from labconsole.tui.parts.filter_line import FilterInput
@@ -128,6 +129,31 @@ async def test_the_store_is_read_in_a_thread_and_one_that_cannot_be_is_told(tmp_
         await pilot.press("T")
         await shown(app, pilot, "cannot be told", "a fault in what is stored")
         assert threads and threading.main_thread() not in threads
+
+
+async def test_of_a_plan_that_cannot_be_told_nothing_is_exported_as_if_it_were_the_one_before(tmp_path, monkeypatch):
+    stored(tmp_path / "s.sqlite", [60.0] * 5)
+    stored(tmp_path / "s.sqlite", [60.0] * 4, plan="weekly")
+    async with console() as (app, _, pilot):
+        view = await opened(app, pilot, tmp_path / "s.sqlite")
+        await shown(app, pilot, "Trend of nightly (plan 1 of 2): 5 occasions")
+        read = view._read
+
+        def refused(plan: str | None) -> Any:
+            if plan == "weekly":
+                raise ConfigError("no run of such a plan matches", value=plan)
+            return read(plan)
+
+        view._read = refused
+        await pilot.press("right")
+        await shown(app, pilot, "Trend of weekly (plan 2 of 2)", "no run of such a plan matches")
+        told: list[str] = []
+        monkeypatch.setattr(app, "tell", lambda words, *_: told.append(words))
+        await pilot.press("x")
+        await until(pilot, lambda: bool(told))
+        assert told == ["There is nothing to export."] and app.screen is view
+        await pilot.press("right")
+        await shown(app, pilot, "Trend of nightly (plan 1 of 2): 5 occasions")
 
 
 async def test_what_was_measured_is_exported_result_by_result(tmp_path, monkeypatch):

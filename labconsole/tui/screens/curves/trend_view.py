@@ -9,6 +9,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on, work
@@ -156,12 +157,14 @@ class TrendView(HasActions, ModalScreen[None]):
         except Exception as exc:  # a plan may run on this console: a fault in what is stored does not end it
             _log.exception("the trend of plan %s", plan)
             problem = f"The trend of this plan cannot be told: {exc!r}"
+        if found is None and self._found is not None:  # what is known of the plan before is not this one's
+            self._found = replace(self._found, plan=plan, trends=(), told=())
         if found is not None:
             self._found, self._plan = found, found.plan
             problem = "" if rows else "No occasion is complete." if found.plan else NO_OCCASIONS
         table.nothing = "nothing to show"
         table.show(rows)
-        entitle(table, self._title(found))
+        entitle(table, self._title(self._found))
         self._tell(problem)
 
     def _title(self, found: PlanTrends | None) -> str:
