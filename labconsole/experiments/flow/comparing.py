@@ -61,11 +61,11 @@ def _beside(
 ) -> BesideBare:  # fmt: skip
     sides = entered[key], entered[than]
     ours, bare = map(_mean_bps, sides)
-    lines = [side[0].line_bps for side in sides]
+    full = [mean.mean >= FULL_LINE_RATIO * side[0].line_bps for mean, side in zip((ours, bare), sides, strict=True)]
     return BesideBare(
         key=key, bare=than, ours_bps=ours, bare_bps=bare, effect=effect, adjusted_p=p_values[0],
         equivalent_p=p_values[1], margin_ratio=margin_ratio, word=word(*p_values),
-        both_full=all(mean.mean >= FULL_LINE_RATIO * line for mean, line in zip((ours, bare), lines, strict=True)),
+        both_full=all(full), one_full=any(full) and not all(full),
         trials=tuple(each.flow_id for side in sides for each in side),
     )  # fmt: skip
 

@@ -148,7 +148,8 @@ class BesideBare:
     """By what the payload of all guests at a point (``key``) differs from the bare host's (``bare``), with as many
     processes where that was measured, or else with one. ``adjusted_p``: by Holm over all that is compared;
     ``equivalent_p``: of two one-sided tests, by Holm over these, within the margin. ``both_full``: both fill the link,
-    so that no more than this can be seen. ``trials``: those that entered, of both sides.
+    so that no more than this can be seen; ``one_full``: one of them does, and might be faster over another.
+    ``trials``: those that entered, of both sides.
     """
 
     key: FlowPointKey
@@ -161,12 +162,16 @@ class BesideBare:
     margin_ratio: float | None
     word: Word
     both_full: bool
+    one_full: bool
     trials: tuple[str, ...]
 
     @property
     def said(self) -> str:
         """The word, and that it may be the link's."""
-        return f"{self.word}, both fill the link" if self.both_full else self.word
+        if self.both_full:
+            return f"{self.word}, both fill the link"
+        bounded = self.word in ("equivalent", "different, within the margin")
+        return f"{self.word}, one of them fills the link" if self.one_full and bounded else self.word
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

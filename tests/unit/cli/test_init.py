@@ -59,7 +59,7 @@ def test_every_key_is_in_it_and_what_is_optional_shows_what_is_assumed(blank):
 
 
 def test_optional_lines_are_read_as_well_without_their_mark(blank):
-    """But for the default stream of a second guest and the jump host, which are of testbeds that have them."""
+    """But for a second guest's default stream, the jump host and a UUT's host, which are of testbeds that have them."""
     text = blank.read_text()
     for key, value in FILLED.items():
         name = key.rpartition(".")[2]
@@ -67,7 +67,9 @@ def test_optional_lines_are_read_as_well_without_their_mark(blank):
     marked = re.compile(r"^( *)# ([a-z_]+: (?!labconsole)\S[^\n]*)$", re.MULTILINE)
     keys = {name for model in (Inventory, Node, Stream, Defaults) for name in model.model_fields}
     text = marked.sub(
-        lambda each: f"{each[1]}{each[2]}" if each[2].partition(":")[0] in keys - {"background_stream"} else each[0],
+        lambda each: (
+            f"{each[1]}{each[2]}" if each[2].partition(":")[0] in keys - {"background_stream", "carries"} else each[0]
+        ),
         text,
     )
     blank.write_text(text)

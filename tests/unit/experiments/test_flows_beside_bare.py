@@ -83,3 +83,14 @@ def test_where_both_fill_the_link_that_is_said() -> None:
     assert (found.said, found.both_full) == ("equivalent, both fill the link", True)
     said = summary_lines(summarize_compared(full))
     assert said[-1].endswith("8 blocks: equivalent, both fill the link") and "beside the bare host" in said[-2]
+
+
+def test_that_one_of_two_within_the_margin_fills_the_link_is_said() -> None:
+    """It might be faster over another link, by more than the margin."""
+    near = [
+        beside(platform, [round(LINE_PACKETS * share) - block % 3], block)
+        for block in range(1, 9) for platform, share in (("raw", 0.998), ("lxc", 0.985))
+    ]  # fmt: skip
+    (found,) = compare_flows(near)
+    assert (found.word, found.both_full) == ("different, within the margin", False)
+    assert found.said == "different, within the margin, one of them fills the link"
