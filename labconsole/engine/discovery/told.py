@@ -26,7 +26,8 @@ def before(ports: Sequence[Port], alone: Sequence[LeftAlone]) -> list[str]:
 
 def question(ports: Sequence[Port]) -> str:
     """Before anything is sent."""
-    return f"Send {FRAMES} frames from each of these {len(ports)} ports?"
+    where = "this port" if len(ports) == 1 else f"each of these {len(ports)} ports"
+    return f"Send {FRAMES} frames from {where}?"
 
 
 def _port_words(port: Port) -> Iterator[str]:
