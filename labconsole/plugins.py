@@ -65,6 +65,12 @@ def outside(package: str) -> list[str]:
     return sorted(_entry_points(package))
 
 
+def hidden(package: str) -> list[tuple[str, str]]:
+    """Name and package of those that are not used, as there is one of ours with their name."""
+    points = entry_points(group=f"{GROUP}.{package.rpartition('.')[2]}")
+    return sorted({(point.name, _package(point)) for point in points if point.name in _files(package)})
+
+
 def names(package: str) -> list[str]:
     """What there is in a package such as ``platforms.drivers``, in the order of the alphabet. Imports none of it."""
     return sorted({*_files(package), *_entry_points(package)})

@@ -30,6 +30,8 @@ def discover(args: argparse.Namespace) -> int:
         )
     if args.out.exists():
         raise ConfigError("already exists; name another with --out", key="--out", value=str(args.out))
+    if not args.out.absolute().parent.is_dir():
+        raise ConfigError("cannot be written: its directory does not exist", key="--out", value=str(args.out))
     if not args.yes and not sys.stdin.isatty():
         raise ConfigError("needs --yes: nobody can be asked", key="discover")
     if args.json and not args.yes:

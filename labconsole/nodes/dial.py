@@ -258,7 +258,7 @@ def _sentence(name: str, inventory: Inventory, hop: JumpHost, witness: Witness, 
     if isinstance(exc, socket.gaierror):
         return f"{hop}: the name {hop.host} is not known ({exc.strerror})"
     if isinstance(exc, OSError):
-        return f"{hop} cannot be reached: {clean(exc.strerror or exc)}"
+        return f"{hop} cannot be reached: {os.strerror(exc.errno) if exc.errno else clean(exc)}"
     return f"{hop}: {type(exc).__name__}: {clean(exc)}"
 
 

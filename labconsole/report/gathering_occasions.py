@@ -69,7 +69,9 @@ def gather_occasions(
     if not meant and not meant_of_trials:
         known = [*(run.plan_name for run in stored), *(trial.plan_name for trial in every)]
         names = sorted({base_name(name) for name in known if name})
-        raise ConfigError("no run of such a plan matches", value=plan, allowed=", ".join(names) or "none is saved")
+        if plan in names:
+            raise ConfigError("no run of this plan matches the filter", value=plan)
+        raise ConfigError("no run of such a plan is saved", value=plan, allowed=", ".join(names) or "none is saved")
     of_runs = list(_of_runs(meant, stored, store, on_unreadable, tell))
     whole: dict[int, Side] = {}
     places = {id(side): where for side, where in of_runs}

@@ -48,6 +48,8 @@ def run(args: argparse.Namespace) -> int:
     from labconsole.store.open import open_store
 
     _refuse_strays(args)
+    if args.action == "set":
+        open_store(args.store, write=False).close()  # one that is not there has no runs, and is not made
     with open_store(args.store, write=args.action == "set") as store:
         if args.action == "set":
             _tell([_set(store, args)], args)

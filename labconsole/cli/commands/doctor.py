@@ -74,6 +74,9 @@ def _plugins() -> Iterator[Looked]:
     from labconsole import plugins
 
     for package, try_it in _tried_by().items():
+        for name, whose in plugins.hidden(package):
+            why = f"that of package {whose} is not used: labconsole has one of this name"
+            yield Looked(f"plug-in {name}", "failed", why, "rename or uninstall it; all others work")
         for name in plugins.outside(package):
             try:
                 try_it(name)

@@ -109,7 +109,7 @@ def _list(store: RunStore, args: argparse.Namespace) -> None:
 
     chosen = _chosen(store, args, limit=args.limit)
     if not args.json:
-        plain_lines(*runs_table(chosen))
+        plain_lines(*(runs_table(chosen) if chosen or args.where is None else ["no saved run matches"]))
         return
     for summary in chosen:
         try:
@@ -198,6 +198,8 @@ def _export(store: RunStore, args: argparse.Namespace) -> None:
     from labconsole.store.exporting import ChosenRuns
 
     chosen = None if args.where is None else _chosen(store, args)
+    if chosen == []:
+        complain("no saved run matches, so none is exported")
     exporters.export(ChosenRuns(store, chosen, _left_out), args.format, args.out)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
+from labconsole.api.file_kinds import is_plan
 from labconsole.cli.commands import About
 from labconsole.cli.options import add_common
 from labconsole.cli.output import complain, json_line, plain_lines
@@ -21,7 +23,7 @@ about = About(
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Its options."""
     add_common(parser, "--store", "--json")
-    parser.add_argument("plan", help="name of the plan, without an occasion")
+    parser.add_argument("plan", help="name of the plan, without an occasion, or its file")
     parser.add_argument("filter", nargs="*", metavar="FILTER", help="use only runs that match all of these words")
     parser.add_argument("--markdown", action="store_true", help="print Markdown")
 
@@ -35,9 +37,13 @@ def run(args: argparse.Namespace) -> int:
 
     if args.json and args.markdown:
         raise ConfigError("use either --json or --markdown")
-    query = parse_filter(args.filter)
+    query, plan = parse_filter(args.filter), args.plan
+    if is_plan(plan):
+        from labconsole.model.plan.loader import load_plan
+
+        plan = load_plan(Path(plan)).name
     with open_store(args.store, write=False) as store:
-        trends = trends_of(args.plan, query, store, on_unreadable=complain, tell=complain)
+        trends = trends_of(plan, query, store, on_unreadable=complain, tell=complain)
     if args.json:
         for each in trends:
             json_line(to_object(each))

@@ -39,7 +39,7 @@ def names() -> list[str]:
 def export(runs: ChosenRuns, wanted: str | None, out: Path | None) -> None:
     """Write runs to a file or to stdout: in the wanted format, else by the file's name, else in the default one.
 
-    The file is there with all of it or as it was before. Raises ConfigError.
+    The file is there with all of it or as it was before; a device or a pipe is written to. Raises ConfigError.
     """
     suffix = out.suffix.removeprefix(".") if out is not None else ""
     name = wanted or (suffix if suffix in names() else DEFAULT)
@@ -67,15 +67,20 @@ def load(name: str) -> Exporter:
 
 
 def _write(out: Path, parts: Iterator[str] | Iterator[bytes]) -> None:
-    partial = out.with_name(f".{out.name}.{os.urandom(4).hex()}")
+    data = (part.encode() if isinstance(part, str) else part for part in parts)
     try:
+        if out.exists() and not out.is_file():
+            with out.open("wb") as stream:
+                stream.writelines(data)
+            return
+        target = Path(os.path.realpath(out))  # of a link, what it names
+        partial = target.with_name(f".{target.name}.{os.urandom(4).hex()}")
         try:
             with partial.open("xb") as stream:
-                for part in parts:
-                    stream.write(part.encode() if isinstance(part, str) else part)
+                stream.writelines(data)
                 stream.flush()
                 os.fsync(stream.fileno())
-            partial.replace(out)
+            partial.replace(target)
         except BaseException:
             partial.unlink(missing_ok=True)
             raise

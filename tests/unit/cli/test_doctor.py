@@ -5,6 +5,7 @@ import json
 import pytest
 
 from labconsole.cli.main import main
+from support.plugged_in import plugged_in
 
 
 def looked(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, dict[str, str]]:
@@ -45,3 +46,10 @@ def test_optional_packages_are_told_by_the_name_that_pip_takes(monkeypatch, caps
     found = looked(capsys)
     assert found["for parquet"]["hint"] == "pip install 'labconsole[parquet]' (pipx inject labconsole pyarrow)"
     assert found["for report"]["status"] == "ok"
+
+
+def test_a_plug_in_whose_name_is_ours_is_said_not_to_be_used(tmp_path, capsys):
+    with plugged_in(tmp_path, "labconsole.drivers", {"raw": ""}):
+        found = looked(capsys)["plug-in raw"]
+    assert found["status"] == "failed"
+    assert found["evidence"] == "that of package toys is not used: labconsole has one of this name"

@@ -135,6 +135,13 @@ def test_a_baseline_is_moved_on_purpose_and_says_by_whom(lab, capsys, monkeypatc
     assert lab.gate(capsys, "--occasion", "tomorrow")[0] == 0
 
 
+def test_a_store_that_is_not_there_is_not_made_for_a_baseline(tmp_path, capsys):
+    store = tmp_path / "none.sqlite"
+    assert main(["baseline", "set", "main", "nightly", "--store", str(store)]) == 2
+    assert "none.sqlite" in capsys.readouterr().err
+    assert not store.exists()
+
+
 def test_what_was_measured_after_a_baseline_was_set_is_not_of_it(lab, capsys):
     with open_store(str(lab.store)) as store:
         before = store.baselines()[0]

@@ -111,9 +111,9 @@ def test_three_occasions_are_too_few(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (["weekly"], "no run of such a plan matches"),
+        (["weekly"], "no run of such a plan is saved"),
         (["nightly", "loss>1%"], "by outcome"),
-        (["nightly", "platform=xen"], "no run of such a plan matches"),
+        (["nightly", "platform=xen"], "no run of this plan matches the filter"),
         (["nightly", "--json", "--markdown"], "either --json or --markdown"),
     ],
 )

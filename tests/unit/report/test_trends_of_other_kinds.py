@@ -188,7 +188,7 @@ def test_an_occasion_that_lacks_trials_is_left_out_whatever_the_filter(tmp_path,
     main(["trend", "--store", str(tmp_path / "s"), "--json", "nightly"])
     assert "nightly@05 is left out: 1 of its 8 trials are missing" in capsys.readouterr().err
     assert main(["trend", "--store", str(tmp_path / "s"), "--json", "nightly", "platform=none"]) == 2
-    assert "no run of such a plan matches" in capsys.readouterr().err
+    assert "no run of this plan matches the filter" in capsys.readouterr().err
 
 
 def test_runs_and_trials_of_one_plan_stand_side_by_side(tmp_path, capsys):

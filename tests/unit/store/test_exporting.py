@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pandas as pd
@@ -121,6 +123,27 @@ def test_a_file_is_written_whole_or_left_as_it_was(url, tmp_path, monkeypatch, c
     assert main(["runs", "export", "--store", url, "--out", str(out)]) == 0
     assert len(out.read_text().splitlines()) == 3
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []
+
+
+def test_a_pipe_is_written_to_and_of_a_link_what_it_names(url, tmp_path):
+    pipe, link, file = tmp_path / "pipe", tmp_path / "link", tmp_path / "file.jsonl"
+    os.mkfifo(pipe)
+    link.symlink_to(file.name)
+    with ThreadPoolExecutor() as pool:
+        read = pool.submit(pipe.read_text)
+        assert main(["runs", "export", "--store", url, "--out", str(pipe)]) == 0
+        assert len(read.result(timeout=10).splitlines()) == 3
+    assert pipe.is_fifo()
+    assert main(["runs", "export", "--store", url, "--out", str(link)]) == 0
+    assert link.is_symlink() and len(file.read_text().splitlines()) == 3
+
+
+def test_that_nothing_matches_is_said(url, tmp_path, capsys):
+    assert main(["runs", "list", "--store", url, "--where", "platform=nowhere"]) == 0
+    assert capsys.readouterr().out == "no saved run matches\n"
+    out = ["--out", str(tmp_path / "none.jsonl")]
+    assert main(["runs", "export", "--store", url, "--where", "platform=nowhere", *out]) == 0
+    assert "no saved run matches, so none is exported" in capsys.readouterr().err
 
 
 def test_without_pyarrow_the_extra_is_named(url, tmp_path):

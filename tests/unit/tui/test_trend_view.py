@@ -141,12 +141,12 @@ async def test_of_a_plan_that_cannot_be_told_nothing_is_exported_as_if_it_were_t
 
         def refused(plan: str | None) -> Any:
             if plan == "weekly":
-                raise ConfigError("no run of such a plan matches", value=plan)
+                raise ConfigError("no run of such a plan is saved", value=plan)
             return read(plan)
 
         view._read = refused
         await pilot.press("right")
-        await shown(app, pilot, "Trend of weekly (plan 2 of 2)", "no run of such a plan matches")
+        await shown(app, pilot, "Trend of weekly (plan 2 of 2)", "no run of such a plan is saved")
         told: list[str] = []
         monkeypatch.setattr(app, "tell", lambda words, *_: told.append(words))
         await pilot.press("x")
