@@ -96,7 +96,7 @@ def reservations(changes: Changes) -> Iterator[str]:
             "boots a side, or both in the blocks of one plan, tell them apart."
         )
     if not changes.differences:
-        yield "Nothing else that is known of runs, nodes and platforms differs; of kernel parameters and queues not all is."
+        yield "Nothing else that is known of runs, nodes and platforms differs (not all kernel parameters are known)."
     for side, name in ((changes.before, "before"), (changes.after, "after")):
         yield from _reservations(side, name)
         yield from quantity_tables.reservations(side, name)
