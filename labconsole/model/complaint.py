@@ -12,7 +12,7 @@ def complaint(problem: ErrorDetails) -> tuple[str, str | None]:
     if problem["type"] in LISTS:
         return "is empty" if problem["input"] is None else "is not a list", "a list in brackets, such as [a, b]"
     if problem["input"] is None and problem["msg"].startswith("Input should be "):
-        return "is empty", problem["msg"].removeprefix("Input should be ")
+        return "is empty", problem["msg"].removeprefix("Input should be ").replace("a valid string", "text")
     text = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
     message, _, allowed = text.partition(" | allowed: ")
     return message, allowed or None

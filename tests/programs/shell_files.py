@@ -27,6 +27,7 @@ def shell_files() -> dict[str, str]:
 def man_page() -> str:
     """Without a date and a version: it changes when a word of the help does."""
     about = {"manual_title": "User commands", "project_name": "labconsole", "date": "labconsole"}
+    about["description"] = "measure how well a machine forwards packets when it is virtualized"
     return str(Manpage(build_parser(), about)).rstrip() + "\n"
 
 

@@ -67,7 +67,7 @@ def read_words(words: Sequence[str]) -> list[AskedMachine]:
         machine.node(False)
         found.append(machine)
     if len({(each.address, each.port) for each in found}) < len(found):
-        raise ConfigError("names a machine twice", value=" ".join(words))
+        raise ConfigError("the same machine is named twice", value=" ".join(words))
     uuts = [each for each in found if "uut" in each.roles]
     if len(uuts) != 1:
         raise ConfigError(

@@ -95,7 +95,10 @@ class Caller:
         if self._state.watch.seen(wall_s) is None:
             return None
         digest = self._state.watch.digest(wall_s)
-        return None if digest.nothing else digest
+        if digest.nothing:
+            self._state.watch.read()  # there is nothing to read: the next absence is one by itself
+            return None
+        return digest
 
     def read(self) -> AwayDigest:
         """The digest is read now: what had been kept in sight for that is no news any more."""

@@ -550,7 +550,7 @@ def test_libvirt_under_lxc_and_xen_declare_what_they_can() -> None:
 @pytest.mark.parametrize(
     ("driver", "options", "key", "words"),
     [
-        ("libvirt", {"guest": None}, "guest", "valid string"),
+        ("libvirt", {"guest": None}, "guest", "text"),
         ("libvirt", {"guest": "--all"}, "guest", "is not the name of a guest"),
         ("libvirt", {"uri": "-c"}, "uri", "cannot be used on a command line"),
         ("libvirt", {"disk": "x"}, "disk", "unknown option of driver libvirt"),

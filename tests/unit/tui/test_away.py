@@ -10,7 +10,8 @@ from labconsole.engine.live.events import NodeChanged, NodeState, Notice
 from labconsole.tui.console import clock
 from labconsole.tui.console.attention import Attention
 from labconsole.tui.console.away import AWAY_AFTER_S, Happening, Watch
-from labconsole.tui.console.state import PlanOver
+from labconsole.tui.console.caller import Caller
+from labconsole.tui.console.state import ConsoleState, PlanOver
 from support.driven_console import SIZES, console, text, until
 from support.fake_session import make_record
 
@@ -111,6 +112,20 @@ def wall(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [1_772_442_900.0]
     monkeypatch.setattr(clock, "wall_s", lambda: now[0])
     return now
+
+
+def test_an_absence_without_news_is_not_counted_with_the_next(wall: list[float]) -> None:
+    begun, state = wall[0], ConsoleState()
+    state.watch = Watch(begun)
+    caller = Caller(state, attention()[0], "lab")
+    for minutes in (3, 6):
+        wall[0] = begun + 60 * minutes
+        assert caller.seen() is None
+    state.watch.tell(Happening(wall[0] + 60, "plan", "error", "plan night failed"))
+    wall[0] += 180
+    digest = caller.seen()
+    assert digest is not None
+    assert digest.until_wall_s - digest.from_wall_s == 180
 
 
 @pytest.mark.asyncio
