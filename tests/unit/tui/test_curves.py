@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -186,6 +187,13 @@ def test_a_feed_takes_in_only_what_is_new_until_the_filter_or_the_runs_change() 
     assert feed.curves(runs, query, 0, CurveSpec()) == grown
     assert feed.curves(runs, parse_query("platform=container"), 0, CurveSpec()).runs == 18
     assert feed.curves(runs[:3], parse_query("platform=container"), 1, CurveSpec()).runs == 0
+
+
+def test_runs_of_several_occasions_are_said_to_be_mixed() -> None:
+    runs, query = session_with_runs().store.list(), parse_query("")
+    nights = [replace(run, plan_name=f"nightly@{number % 2}") for number, run in enumerate(runs)]
+    assert "occasions" not in CurveFeed().curves(runs, query, 0, CurveSpec()).pooled
+    assert CurveFeed().curves(nights, query, 0, CurveSpec()).pooled["occasions"] == ("nightly@0", "nightly@1")
 
 
 def test_a_chart_of_curves_has_exactly_the_lines_asked_for_and_a_glyph_and_number_for_each() -> None:

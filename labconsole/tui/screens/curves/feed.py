@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from labconsole.measure.curves import CurveData, Curves, CurveSpec
+from labconsole.model.plan.occasions import AT
 from labconsole.model.query import Query
 from labconsole.model.record.summary import RunSummary
 
@@ -13,13 +16,19 @@ class CurveFeed:
     def __init__(self) -> None:
         self._data = CurveData()
         self._taken: set[str] = set()
+        self._occasions: set[str] = set()
         self._of: tuple[str, int] | None = None
 
     def curves(self, runs: list[RunSummary], query: Query, epoch: int, spec: CurveSpec) -> Curves:
         """The curves of these runs; of the same filter as before only what is new is taken in."""
         if self._of != (query.text, epoch) or len(self._taken) > len(runs):
-            self._data, self._taken, self._of = CurveData(), set(), (query.text, epoch)
+            self._data, self._taken, self._occasions, self._of = CurveData(), set(), set(), (query.text, epoch)
         fresh = [run for run in runs if run.run_id not in self._taken]
-        self._data.add(query.select(fresh))
+        chosen = query.select(fresh)
+        self._data.add(chosen)
         self._taken.update(run.run_id for run in fresh)
-        return self._data.curves(spec)
+        self._occasions.update(run.plan_name for run in chosen if run.plan_name and AT in run.plan_name)
+        made = self._data.curves(spec)
+        if len(self._occasions) < 2:
+            return made
+        return replace(made, pooled={**made.pooled, "occasions": tuple(sorted(self._occasions))})
