@@ -84,7 +84,7 @@ class Generator:
 
 def known_generator(name: str) -> str:
     """The name, for a field that holds one. Raises ValueError for one that nobody has, in the words of such a field."""
-    if name in generator_names() or (_TAKEN.get() and _WORD.match(name)):
+    if name in BUILT_IN or name in generator_names() or (_TAKEN.get() and _WORD.match(name)):
         return name
     raise ValueError(f"is not one of the known words | allowed: {', '.join(generator_names())}")
 

@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from labconsole.engine.discovery.finding import FoundTestbed, HoldNodes
 from labconsole.engine.protocol import SessionLike
+
+if TYPE_CHECKING:  # who has a testbed needs no discovery, and sees the bench sooner
+    from labconsole.engine.discovery.finding import FoundTestbed, HoldNodes
 
 
 @dataclass(frozen=True, slots=True)
