@@ -103,7 +103,7 @@ def _judge(
     if change is None:
         return ("undecided", NOT_IN_BASELINE) if alone else ("not measured", NONE_ENTERS)
     if change.why == NOTHING_LOST:
-        return _carried(change, margin_ratio)
+        return _carried(change, taken, margin_ratio)
     dead = sum(not mean for mean in set_up_means(change.after.values_bps).values())
     if dead and all(set_up_means(change.before.values_bps).values()):
         return "worse", f"nothing was forwarded in {dead} of {count(change.after.set_ups, 'set-up')}"
@@ -136,8 +136,12 @@ def _lacking(taken: Coverage | None) -> str | None:
     return None
 
 
-def _carried(change: Change, margin_ratio: float) -> tuple[Outcome, str]:
-    """Both forwarded all that they were offered: as good, where that was as much."""
+def _carried(change: Change, taken: Coverage | None, margin_ratio: float) -> tuple[Outcome, str]:
+    """Both forwarded all that they were offered: as good, where that was as much, and where every trial shows it: the
+    others may have lost packets just where they could not be counted.
+    """
+    if taken is not None and taken.missing:
+        return "undecided", f"{NOTHING_LOST} in {count(taken.entered, 'trial')}, and {taken.missing} enter no mean"
     before, after = change.before.rate_bps.mean, change.after.rate_bps.mean
     if after >= before / (1 + margin_ratio):
         return "passed", NOTHING_LOST

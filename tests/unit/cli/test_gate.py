@@ -40,10 +40,10 @@ class Lab:
     def measure(
         self, occasion: str | None, mbps: Sequence[float], *, seed: int = 1, set_ups: int = 8,
         offered_mbps: Sequence[float] | None = None, fingerprint: str | None = None,
-        said: Sequence[int] | None = None, **how: Any,
+        said: Sequence[int] | None = None, suspect: int = 0, **how: Any,
     ) -> None:  # fmt: skip
         """Saturated points of these rates, four times of which is offered; ``offered_mbps``: all of it arrives at most.
-        ``said``: how many set-ups the plan asked for by then, block by block.
+        ``suspect``: of the first blocks. ``said``: how many set-ups the plan asked for by then, block by block.
         """
         plan = plan_on(self.plan, occasion, None)
         rng = np.random.default_rng(seed)
@@ -60,6 +60,9 @@ class Lab:
                 )  # fmt: skip
                 if fingerprint is not None:
                     record["testbed_fingerprint"] = fingerprint
+                if block <= suspect:
+                    reason = {"code": "lost_at_source", "detail": "d", "evidence": None, "follows": None}
+                    record["verdict"] = {"status": "suspect", "reasons": [reason]}
                 record["plan"]["name"] = plan.name
                 records.append(record)
         with open_store(str(self.store)) as store:
@@ -113,6 +116,16 @@ def test_what_is_shown_neither_way_is_no_pass_unless_that_is_asked_for(lab, caps
         told = lab.gate(capsys, "--occasion", "today", "--undecided", str(status))
         assert told[0] == status
         assert "undecided" in outcomes(told[1])
+
+
+@pytest.mark.parametrize(("suspect", "outcome"), [(0, "passed"), (4, "undecided")])
+def test_what_forwarded_all_passes_only_where_every_trial_shows_it(lab, capsys, suspect, outcome):
+    for occasion, doubted in (("before", 0), ("today", suspect)):
+        lab.measure(occasion, [50, 100], offered_mbps=[50, 100], suspect=doubted)
+    assert lab("baseline", "set", "full", "nightly@before") == 0
+    capsys.readouterr()
+    lab("gate", "--json", str(lab.plan), "--baseline", "full", "--occasion", "today")
+    assert outcomes(json.loads(capsys.readouterr().out)) == [outcome, outcome]
 
 
 def test_half_a_measurement_is_not_judged(lab, capsys):
