@@ -17,7 +17,7 @@ from labconsole.measure.statistics.effects import fall_p, holm
 from labconsole.measure.statistics.set_ups import set_up_means
 from labconsole.report.change_tables import design_words
 from labconsole.report.changes import Change, Changes
-from labconsole.report.compared_effect import NOTHING_LOST, OFFERED_LESS
+from labconsole.report.compared_effect import NOTHING_LOST
 from labconsole.report.gating_quantities import AskedTrials, falls_of_quantities, judge_quantities
 from labconsole.report.judged_points import (
     NONE_ENTERS,
@@ -26,6 +26,7 @@ from labconsole.report.judged_points import (
     JudgedPoint,
     Outcome,
     judged_by_fall,
+    judged_full,
     unfinished_words,
 )
 from labconsole.report.points import PointSummary
@@ -98,16 +99,19 @@ def _judge(
     alone: bool,
 ) -> tuple[Outcome, str]:
     lacking = _lacking(taken)
-    if lacking is not None:
-        return "not measured", lacking
+    if lacking is not None or taken is None:
+        return "not measured", lacking or UNMEASURED
+    missing = taken.missing or 0
     if change is None:
         return ("undecided", NOT_IN_BASELINE) if alone else ("not measured", NONE_ENTERS)
     if change.why == NOTHING_LOST:
-        return _carried(change, taken, margin_ratio)
+        before, after = change.before.rate_bps.mean, change.after.rate_bps.mean
+        return judged_full(taken.entered, missing, as_much=after >= before / (1 + margin_ratio))
     dead = sum(not mean for mean in set_up_means(change.after.values_bps).values())
     if dead and all(set_up_means(change.before.values_bps).values()):
         return "worse", f"nothing was forwarded in {dead} of {count(change.after.set_ups, 'set-up')}"
-    return judged_by_fall(change, fall, worse_p, margin_ratio, baseline_full=_carries_all(change.before))
+    full = _carries_all(change.before)
+    return judged_by_fall(change, fall, worse_p, margin_ratio, baseline_full=full, missing=missing)
 
 
 def _carries_all(point: PointSummary) -> bool:
@@ -134,15 +138,3 @@ def _lacking(taken: Coverage | None) -> str | None:
     if taken.planned is not None and places < taken.planned:
         return unfinished_words(places, taken.planned)
     return None
-
-
-def _carried(change: Change, taken: Coverage | None, margin_ratio: float) -> tuple[Outcome, str]:
-    """Both forwarded all that they were offered: as good, where that was as much, and where every trial shows it: the
-    others may have lost packets just where they could not be counted.
-    """
-    if taken is not None and taken.missing:
-        return "undecided", f"{NOTHING_LOST} in {count(taken.entered, 'trial')}, and {taken.missing} enter no mean"
-    before, after = change.before.rate_bps.mean, change.after.rate_bps.mean
-    if after >= before / (1 + margin_ratio):
-        return "passed", NOTHING_LOST
-    return "undecided", OFFERED_LESS

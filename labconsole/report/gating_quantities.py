@@ -13,7 +13,7 @@ from labconsole.contracts.measured import MeasuredTrial
 from labconsole.measure.statistics.effects import fall_p
 from labconsole.model.plan.plan import Plan
 from labconsole.report.changes import Changes
-from labconsole.report.compared_effect import NOTHING_LOST, OFFERED_LESS
+from labconsole.report.compared_effect import NOTHING_LOST
 from labconsole.report.judged_points import (
     NONE_ENTERS,
     NOT_IN_BASELINE,
@@ -21,6 +21,7 @@ from labconsole.report.judged_points import (
     JudgedPoint,
     Outcome,
     judged_by_fall,
+    judged_full,
     unfinished_words,
 )
 from labconsole.report.measured_points import MeasuredPoint, QuantityKey
@@ -90,7 +91,7 @@ def judge_quantities(
             judged.append(JudgedPoint(point=point.words, outcome="not measured", detail=lacking))
             continue
         factors = tuple(sorted(own[0].factors.items(), key=lambda factor: factor[0]))
-        judged += _judged(changes, (point.kind, factors), falls, worse_p, margin_ratio)
+        judged += _judged(changes, (point.kind, factors), falls, worse_p, margin_ratio, own)
     return judged
 
 
@@ -100,6 +101,7 @@ def _judged(
     falls: Falls,
     worse_p: Mapping[QuantityKey, float],
     margin_ratio: float,
+    own: Sequence[MeasuredTrial],
 ) -> Iterator[JudgedPoint]:
     """Every quantity of one point, those of the baseline alone as well."""
 
@@ -108,7 +110,8 @@ def _judged(
 
     for change in changes.quantities.changes:
         if here(change.key):
-            outcome, detail = _outcome(change, falls.get(change.key), worse_p.get(change.key), margin_ratio)
+            missing = sum(change.key.quantity not in trial.values for trial in own)
+            outcome, detail = _outcome(change, falls.get(change.key), worse_p.get(change.key), margin_ratio, missing)
             yield JudgedPoint(point=_words(change.after), outcome=outcome, detail=detail, change=change)
     for alone in changes.quantities.only_after:
         if here(alone.key):
@@ -131,7 +134,7 @@ def _lacking(own: Sequence[MeasuredTrial], point: AskedTrials) -> str | None:
 
 
 def _outcome(
-    change: QuantityChange, fall: tuple[float, float] | None, worse_p: float | None, margin_ratio: float
+    change: QuantityChange, fall: tuple[float, float] | None, worse_p: float | None, margin_ratio: float, missing: int
 ) -> tuple[Outcome, str]:
     before, after = change.before, change.after
     if "none" in after.bounds and "none" not in before.bounds:
@@ -139,5 +142,6 @@ def _outcome(
         return "worse", f"not even the lowest load met the goal in {dead} of {len(after.values)} searches"
     if change.why == NOTHING_LOST and before.mean is not None and after.mean is not None:
         as_much = after.mean.mean >= before.mean.mean / (1 + margin_ratio)
-        return ("passed", NOTHING_LOST) if as_much else ("undecided", OFFERED_LESS)
-    return judged_by_fall(change, fall, worse_p, margin_ratio, baseline_full=before.bounds == {"at least"})
+        return judged_full(len(after.values), missing, as_much=as_much)
+    full = before.bounds == {"at least"}
+    return judged_by_fall(change, fall, worse_p, margin_ratio, baseline_full=full, missing=missing)

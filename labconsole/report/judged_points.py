@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from labconsole.measure.statistics.effects import SIGNIFICANCE
-from labconsole.report.compared_effect import ComparedEffect
-from labconsole.report.words import percent
+from labconsole.report.compared_effect import NOTHING_LOST, OFFERED_LESS, ComparedEffect
+from labconsole.report.words import count, percent
 
 Outcome = Literal["passed", "worse", "undecided", "not measured"]
 
@@ -33,19 +33,36 @@ def judged_by_fall(
     margin_ratio: float,
     *,
     baseline_full: bool,
+    missing: int,
 ) -> tuple[Outcome, str]:
     """By the p values that it is worse by more than the margin (adjusted: ``worse_p``), and that it is not.
 
-    ``baseline_full``: the baseline lost nothing of all that was offered.
+    ``baseline_full``: the baseline lost nothing of all that was offered. ``missing``: trials that enter no mean.
     """
     if change.why is not None or worse_p is None or fall is None:
         return "undecided", change.why or "nothing can be tested"
-    figures = _figures(change, margin_ratio)
+    figures = _figures(change, margin_ratio) + (f"; {missing_words(missing)}" if missing else "")
     if worse_p <= SIGNIFICANCE:
         return "worse", figures
     if change.bound and baseline_full:
         return "undecided", f"{figures}: the baseline lost nothing here, and may have had more to give"
+    if change.bound and missing:
+        return "undecided", figures
     return ("passed" if fall[1] <= SIGNIFICANCE else "undecided"), figures
+
+
+def judged_full(entered: int, missing: int, *, as_much: bool) -> tuple[Outcome, str]:
+    """Both forwarded all that they were offered: as good, where that was as much, and where every trial shows it: the
+    others may have lost packets just where they could not be counted.
+    """
+    if missing:
+        return "undecided", f"{NOTHING_LOST} in {count(entered, 'trial')}; {missing_words(missing)}"
+    return ("passed", NOTHING_LOST) if as_much else ("undecided", OFFERED_LESS)
+
+
+def missing_words(missing: int) -> str:
+    """Of trials that are there and were not judged by."""
+    return f"{count(missing, 'trial')} {'enters' if missing == 1 else 'enter'} no mean"
 
 
 def unfinished_words(taken: int, planned: int) -> str:

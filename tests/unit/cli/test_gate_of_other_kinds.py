@@ -15,7 +15,7 @@ from labconsole.cli.main import main
 from labconsole.model.plan.plan import Plan
 from support.boot_records import started
 from support.job_records import taken
-from support.measured_sides import around, keep, of_side, searches
+from support.measured_sides import around, goal, keep, of_side, searches
 
 JOBS = """
 plan: nightly
@@ -182,6 +182,20 @@ def test_searches_are_judged_by_the_load_that_they_find(
     found.searches("today", [None] * 8 if mean is None else around(mean, 2), limited_by=limit)
     told, judged = found.gate(capsys, "today")
     assert (told, [each for each, _ in judged]) == (status, [outcome])
+
+
+@pytest.mark.parametrize(("limit", "outcome"), [("uut", "passed"), ("line_rate", "undecided")])
+def test_what_forwarded_all_passes_only_where_every_search_shows_it(
+    found: Nightly, capsys: Any, limit: str, outcome: str
+) -> None:
+    found.searches("before", around(30_000.0, 1), limited_by=limit)
+    assert found("baseline", "set", "main", str(found.plan), "--occasion", "before") == 0
+    broken = {"goals": (goal(30_000.0, limited_by=limit, complete=False),)}
+    values = around(30_000.0, 2)
+    found.searches("today", values, limited_by=limit, changes=lambda number: broken if number > 6 else {})
+    status, judged = found.gate(capsys, "today")
+    assert (status, judged[0][0]) == (int(outcome != "passed"), outcome)
+    assert "2 trials enter no mean" in judged[0][1]
 
 
 def test_searches_that_were_not_made_or_did_not_end_are_told(found: Nightly, capsys: Any) -> None:
