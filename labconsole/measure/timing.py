@@ -25,11 +25,17 @@ def clock_bound_ns(source: dict[str, Any], sink: dict[str, Any]) -> int | None:
     boots = [node.get("facts", {}).get("boot_id") for node in (source, sink)]
     if boots[0] is not None and boots[0] == boots[1]:
         return 0
+    apart = clocks_apart_ns(source, sink)
+    return None if apart is None else sum(apart)
+
+
+def clocks_apart_ns(source: dict[str, Any], sink: dict[str, Any]) -> tuple[int, int] | None:
+    """(how far two nodes' clocks are apart by their comparison with ours, by how much that may be wrong)."""
     figures = [node.get(key) for node in (source, sink) for key in ("clock_offset_ns", "clock_error_ns")]
     if not all(isinstance(figure, int) for figure in figures):
         return None
     source_offset_ns, source_error_ns, sink_offset_ns, sink_error_ns = (int(figure or 0) for figure in figures)
-    return abs(sink_offset_ns - source_offset_ns) + source_error_ns + sink_error_ns
+    return abs(sink_offset_ns - source_offset_ns), source_error_ns + sink_error_ns
 
 
 def build_delay(counted: CountedDelay | None, *, clocks_ns: int | None, stamp_lead_ns: int) -> Delay | None:

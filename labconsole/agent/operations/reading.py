@@ -12,6 +12,7 @@ from labconsole.agent.reading import facts
 from labconsole.agent.reading.foreign import PortTaps
 from labconsole.agent.reading.links import Links
 from labconsole.wire.changes import NetworkState, ReadNetwork
+from labconsole.wire.clocks import KeptClock, ReadClockKeeper
 from labconsole.wire.codec import WireError
 from labconsole.wire.drops import DropCounters, ReadDrops
 from labconsole.wire.facts import NodeFacts, ReadFacts
@@ -49,6 +50,12 @@ class Reading:
     @answers(ReadFacts)
     async def facts(self, request: ReadFacts) -> NodeFacts:
         return NodeFacts(**await facts.read())
+
+    @answers(ReadClockKeeper)
+    async def clock_keeper(self, request: ReadClockKeeper) -> KeptClock:
+        from labconsole.agent.reading import clock_keeper
+
+        return await clock_keeper.read(request.keeper)
 
     @answers(ReadLinks)
     async def links(self, request: ReadLinks) -> NodeLinks:

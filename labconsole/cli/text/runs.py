@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from labconsole.measure.clocks import clock_sentence
 from labconsole.measure.drop_causes import cause_of, elsewhere_words, is_kernels, kernel_doubt
 from labconsole.measure.ledger_picture import ledger_rows
 from labconsole.measure.packet_times import number_words, packet_times, quantiles_of, refusal, times_by_word
@@ -80,6 +81,8 @@ def run_lines(record: RunRecord, *, saved: bool, details: bool = False) -> list[
             lines += ["    " + "".join(text for text, _ in row).rstrip() for row in rows]
             if stream.delay is not None:
                 lines.append(f"  {stream.name}: {delay_text(stream.delay)}")
+            if (clocks := clock_sentence(stream)) is not None:
+                lines.append(f"  {stream.name}: {plain(clocks)}")
             lines += [f"  {stream.name}: {text}" for text in packet_times_texts(stream)]
         if record.influences:
             lines.append("  other activity during the trial")
