@@ -88,7 +88,8 @@ class Node(StrictModel):
 
     ``carries``: of the host of a UUT that is a virtual machine, by which of the host's interfaces each of its NICs is
     reached. ``clock_error_ns``: how far its wall clock may be from the time that the nodes share, as the operator
-    declares. ``clock_keeper``: the program on it that is asked for that instead.
+    declares. ``clock_keeper``: the program on it that is asked for that instead. ``capture_stamps``: what stamps the
+    frames that a sink captures.
     """
 
     address: Login
@@ -104,6 +105,7 @@ class Node(StrictModel):
     carries: dict[Interface, tuple[Interface, ...]] | None = None
     clock_error_ns: int | None = Field(default=None, ge=0, le=10**9)
     clock_keeper: ClockKeeper | None = None
+    capture_stamps: Literal["kernel", "nic"] = "kernel"
 
 
 class Endpoint(BaseModel):
@@ -244,6 +246,8 @@ class Inventory(StrictModel):
         # What is at its default stays out, so that testbeds described before it was known keep their fingerprint.
         if self.defaults.background_stream is not None:
             meaning["background_stream"] = self.defaults.background_stream
+        if stamping := sorted(name for name, node in self.nodes.items() if node.capture_stamps == "nic"):
+            meaning["capture_stamps_nic"] = stamping
         if self.injected is not None:
             meaning["injected"] = self.injected
         if self.generators:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from labconsole.wire.message import Message, Request
-from labconsole.wire.rules import Count, Name, Rule, bad
+from labconsole.wire.rules import Count, Name, Rule, Signed, Word, bad
 
 KEEPERS = ("chrony", "ptp4l")
 
@@ -29,3 +29,17 @@ class ReadClockKeeper(Request[KeptClock], op="clock.keeper"):
     """Ask the program that keeps the clock (``chrony``, ``ptp4l``) how far it may be off: starts chronyc or pmc."""
 
     keeper: Annotated[str, Rule(_keeper)]
+
+
+class NicClock(Message):
+    """A NIC's clock: what it shows, how far that is ahead of the node's wall clock, by how much this may be wrong."""
+
+    at_ns: Signed
+    ahead_ns: Signed
+    error_ns: Count
+
+
+class ReadNicClock(Request[NicClock], op="clock.nic"):
+    """Ask what the clock of a port's NIC shows."""
+
+    interface: Word

@@ -7,6 +7,8 @@ from typing import Any
 
 from labconsole.measure.recompute.discrepancy import Discrepancy, against
 from labconsole.measure.recompute.extensions import of_version, readable
+from labconsole.model.record.capture_stamps import EXTENSION as STAMPS
+from labconsole.model.record.capture_stamps import VERSION as STAMPS_VERSION
 from labconsole.model.record.clocks import EXTENSION, STATED, VERSION, ClockAgreement
 from labconsole.model.record.run import RunRecord, StreamRecord
 
@@ -14,6 +16,11 @@ from labconsole.model.record.run import RunRecord, StreamRecord
 def known(told: Any) -> bool:
     """Whether this version can judge it."""
     return of_version(told, VERSION)
+
+
+def known_stamps(told: Any) -> bool:
+    """Whether this version can judge them."""
+    return of_version(told, STAMPS_VERSION)
 
 
 def least_bound_ns(stream: StreamRecord, record: RunRecord) -> int | None:
@@ -31,6 +38,17 @@ def least_bound_ns(stream: StreamRecord, record: RunRecord) -> int | None:
         return stated
     least, most = apart
     return most if stated is None or stated < least else min(stated, most)
+
+
+def stamps_bound_ns(stream: StreamRecord) -> int | None:
+    """How far the clock that stamped the capture may be from the sink's: 0 where that is the sink's own. None: nobody
+    knows.
+    """
+    told = stream.extensions.get(STAMPS)
+    if told is None or not known_stamps(told):
+        return 0
+    bound = told.get("clock_bound_ns")
+    return bound if type(bound) is int else None
 
 
 def contradicting_clocks(where: str, stream: StreamRecord, record: RunRecord) -> Iterator[Discrepancy]:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from labconsole.measure.recompute.clocks import contradicting_clocks, least_bound_ns
+from labconsole.measure.recompute.clocks import contradicting_clocks, least_bound_ns, stamps_bound_ns
 from labconsole.measure.recompute.discrepancy import Discrepancy, against, ordered
 from labconsole.measure.recompute.packet_times import contradicting_times
 from labconsole.model.record.clocks import EXTENSION as CLOCKS
@@ -233,9 +233,11 @@ def _clock_bound(where: str, delay: Delay, stream: StreamRecord, record: RunReco
         off = "by an unknown amount" if bound is None else f"by {bound} ns"
         says = f"a median of {one_way.p50} ns is told, and the two clocks may be off {off}"
         yield against(f"{where}.clock_bound_ns", says, bound)
-    least = least_bound_ns(stream, record)
+    least, stamps = least_bound_ns(stream, record), stamps_bound_ns(stream)
+    if stamps is None and bound is not None:
+        yield against(f"{where}.clock_bound_ns", "is told, and how far the NIC's clock may be off is not", bound)
     if least is not None and record.format > 1:
-        least += STAMP_NS
+        least += STAMP_NS + (stamps or 0)
     if bound is not None and least is not None and bound < least:
         says = f"is {bound} ns; by the clocks in the environment they may be {least} ns off"
         yield against(f"{where}.clock_bound_ns", says, bound)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from labconsole.engine.trial.setup import TrialSettings
 from labconsole.errors import ConfigError
 from labconsole.lab.spec import LabSpec
 from labconsole.model.design_point import DesignPoint, FrameSize
@@ -57,6 +58,13 @@ def test_what_is_stated_of_clocks_is_by_one_word_and_decides_no_result(tmp_path:
     for wrong in ("clock_error_ns: -1", "clock_error_ns: 2000000000", "clock_keeper: ntpd"):
         with pytest.raises(ConfigError, match=r"nodes\.snk1\.clock_"):
             load(tmp_path, GOOD.replace("[sink]", f"[sink], {wrong}"))
+
+
+def test_stamps_of_a_nic_make_another_testbed_of_it(tmp_path: Path):
+    kernel = load(tmp_path, GOOD.replace("[sink]", "[sink], capture_stamps: kernel"))
+    nic = load(tmp_path, GOOD.replace("[sink]", "[sink], capture_stamps: nic"))
+    assert kernel.fingerprint() == load(tmp_path, GOOD).fingerprint() != nic.fingerprint()
+    assert (TrialSettings.of(kernel).nic_stamps, TrialSettings.of(nic).nic_stamps) == (frozenset(), frozenset({"snk1"}))
 
 
 HOST = "  below: {address: below.lab, roles: [host], carries: {eth1: [vnet0, br0], eth5: [vnet1]}}\nstreams:"

@@ -16,8 +16,10 @@ from labconsole.measure.recompute.record import unjudged
 from labconsole.model.inventory import Inventory
 from labconsole.model.record.clocks import EXTENSION, ClockAgreement, ClockStatement
 from labconsole.model.record.run import RunRecord
-from labconsole.verdict.observed import TimedStream
-from support.observed_trials import SENT, codes, observe, record
+from labconsole.verdict.observed import NicClockSeen, TimedStream
+from labconsole.wire.capture import CountedDelay
+from labconsole.wire.clocks import NicClock
+from support.observed_trials import SENT, bent, codes, counted, observe, record, recounted
 from support.timed_packets import stream_times
 
 ENDS = ("src1", "snk1")
@@ -177,3 +179,53 @@ def test_what_another_program_wrote_of_clocks_is_told_as_text(inventory: Invento
     assert clock_sentence(run.streams[0]) == (
         "how far the clocks agree is not known; what is stated does not count: no word"
     )
+
+
+TAI_NS = 37 * 10**9
+
+
+def captured(inventory: Inventory, sink: dict[str, Any], *, ahead_ns: int, refused: str | None = None) -> RunRecord:
+    """A capture with stamps of the NIC, by whose clock 20 µs are 37 s and 20 µs."""
+    seen = observe(inventory)
+    began_ns = 10**18
+
+    def reading(after_s: int) -> NicClock:
+        return NicClock(at_ns=began_ns + ahead_ns + after_s * 10**9, ahead_ns=ahead_ns, error_ns=50)
+
+    raw = {"p50": 20_000, "p99": 30_000, "p999": 30_000, "max": 31_000, "min": 19_000}
+    varied = {name: value - raw["min"] for name, value in raw.items() if name != "min"}
+    delay = CountedDelay.parse({
+        "packets": 100, "pair_every_packets": 1, "pdv_ns": varied, "ipdv_ns": None,
+        "raw_ns": {name: value + TAI_NS for name, value in raw.items()} | {"mean": 21_000.0 + TAI_NS},
+    })  # fmt: skip
+    recounted(seen, bent(counted(SENT), delay=delay))
+    seen.streams[0].nic_clock = NicClockSeen([reading(-1), reading(3)], refused)
+    return record(inventory, seen, environment={"nodes": {"src1": node(0, 50_000, "a"), "snk1": sink}})
+
+
+def test_delays_by_the_stamps_of_a_nic_are_without_the_seconds_of_its_time_scale(inventory: Inventory) -> None:
+    run = captured(inventory, node(0, 50_000, "a"), ahead_ns=TAI_NS + 100)
+    delay = run.streams[0].delay
+    assert delay is not None and delay.one_way_ns is not None
+    assert (delay.clock_bound_ns, delay.one_way_ns.min, delay.one_way_ns.mean) == (1150, 19_000, 21_000.0)
+    told = run.streams[0].extensions["capture_stamps"]
+    assert (told["by"], told["seconds_ahead"], told["clock_bound_ns"]) == ("nic", 37, 150)
+    line = "  s1: captured frames are stamped by the sink's NIC, to 150 ns by the sink's clock, 37 s ahead"
+    assert line in run_lines(run, saved=True, details=True)
+    assert wrong(run) == [] and not [each for each in unjudged(run) if "extension" in each]
+    tighter = copy.deepcopy(run)
+    tighter.streams[0].extensions["capture_stamps"]["clock_bound_ns"] = 151
+    assert wrong(tighter) == ["streams[0].delay.clock_bound_ns"]
+
+
+def test_by_stamps_of_a_clock_that_is_not_known_only_variation_is_told(inventory: Inventory) -> None:
+    run = captured(inventory, node(0, 50_000, "a"), ahead_ns=TAI_NS, refused="eth1: this port's NIC has no clock")
+    delay = run.streams[0].delay
+    assert delay is not None and delay.one_way_ns is None and delay.clock_bound_ns is None
+    assert delay.reason == "the sink's NIC stamped what was captured: eth1: this port's NIC has no clock"
+    assert delay.pdv_ns.p50 == 1000 and wrong(run) == []
+    free = captured(inventory, node(0, 50_000, "a"), ahead_ns=TAI_NS + 400_000_000).streams[0].delay
+    assert free is not None and free.one_way_ns is None and "too coarse" in (free.reason or "")
+    invented = copy.deepcopy(run)
+    object.__setattr__(invented.streams[0].delay, "clock_bound_ns", 1000)
+    assert "streams[0].delay.clock_bound_ns" in wrong(invented)
