@@ -67,6 +67,8 @@ def _stated(names: Ends, nodes: tuple[Mapping[str, Any], Mapping[str, Any]]) -> 
         total_ns += said.error_ns
         if said.reference is not None:
             references[name] = said.reference
+    if total_ns == 0:
+        return None, "both are stated to be exact, which no two clocks are"
     if len(set(references.values())) > 1:
         return None, "their references differ: " + ", ".join(f"{name} {what}" for name, what in references.items())
     return total_ns, None

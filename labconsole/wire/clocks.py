@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from labconsole.wire.message import Message, Request
-from labconsole.wire.rules import Count, Name, Rule, Signed, Word, bad
+from labconsole.wire.rules import Count, Name, Rule, Signed, Word, bad, whole
 
 KEEPERS = ("chrony", "ptp4l")
+MOST_ERROR_NS = 10**15
 
 
 def _keeper(value: Any, where: str) -> str:
@@ -21,7 +22,7 @@ class KeptClock(Message):
     it follows, in the program's words: equal ones are one clock.
     """
 
-    error_ns: Count
+    error_ns: Annotated[int, Rule(whole(0, MOST_ERROR_NS))]
     reference: Name
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -66,14 +67,14 @@ def test_what_is_stated_of_clocks_is_in_the_run_and_counts_for_nothing_under_one
 
 def test_a_sink_whose_nic_stamps_nothing_is_refused_before_anything_is_sent(testbed, tmp_path: Path):
     store = tmp_path / "s.sqlite"
-    hosts, before = with_keys(testbed, sink="capture_stamps: nic"), lab_state(testbed.name)
+    hosts, before = with_keys(testbed, sink="capture_stamps: nic"), lab_state(testbed.spec.name)
     done = labconsole(*RUN, hosts=hosts, store=store)
     assert done.returncode != 0
     assert "the NIC of eth1 stamps no frames: Operation not supported" in done.stderr
     assert labconsole("runs", "--json", store=store).stdout == ""
     checked = labconsole("check", hosts=hosts)
     assert "eth1 by the kernel only" in checked.stdout and checked.returncode != 0
-    assert lab_state(testbed.name) == before
+    assert lab_state(testbed.spec.name) == before
 
 
 def wrapped(directory: Path, name: str, *words: str) -> None:
@@ -126,21 +127,21 @@ def test_a_real_ptp4l_says_what_bounds_its_offset(tmp_path: Path, monkeypatch: p
             ptp4l = shutil.which("ptp4l", path=PATH)
             stack.enter_context(running(*net.prefix, str(ptp4l), "-2", "-S", "-i", name, "-f", str(path)))
         monkeypatch.setattr(children, "SEARCH_PATH", str(tmp_path))
-        found = {}
-        for name in ("b0", "a0"):
-            wrapped(tmp_path, "pmc", "-s", f"{tmp_path / name}.sock")
-            found[name] = answer("ptp4l") if name == "a0" else follower()
-    assert found["a0"][0] == 0, "it is the grandmaster"
-    assert found["b0"][1] == found["a0"][1]
-    assert 0 < found["b0"][0] < 10**9
-
-
-def follower() -> tuple[int, str]:
-    """Until it follows the other one it is its own grandmaster."""
-    until_s = time.monotonic() + 40
-    while (told := answer("ptp4l"))[0] == 0 and time.monotonic() < until_s:
-        time.sleep(0.5)
-    return told
+        wrapped(tmp_path, "pmc", "-s", f"{tmp_path}/a0.sock")
+        error_ns, grandmaster = answer("ptp4l")
+        assert error_ns == 0, "it is the grandmaster"
+        wrapped(tmp_path, "pmc", "-s", f"{tmp_path}/b0.sock")
+        said, until_s = "", time.monotonic() + 40
+        while "meanPathDelay    0.0" in said or not re.search(r"stepsRemoved +1", said):
+            assert time.monotonic() < until_s, said
+            time.sleep(0.5)
+            said = subprocess.run(["pmc", *clock_keeper._PTP4L[1:]], capture_output=True, text=True, check=True,
+                                  env={"PATH": f"{tmp_path}:/bin:/usr/bin"}).stdout  # fmt: skip
+        with pytest.raises(WireError, match="no port of ptp4l follows a master: UNCALIBRATED"):
+            asyncio.run(clock_keeper.read("ptp4l"))  # it sets no clock here, so that it never follows
+    followed = clock_keeper.ptp4l(said.replace("UNCALIBRATED", "SLAVE"))
+    assert followed.reference == grandmaster
+    assert 0 < followed.error_ns < 10**9
 
 
 def test_a_real_chronyd_that_follows_nothing_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -16,7 +16,7 @@ from typing import Dict, List, Tuple
 
 from labconsole.agent.processes import children
 from labconsole.agent.reading.nic_clock import offset_ns
-from labconsole.wire.clocks import KeptClock
+from labconsole.wire.clocks import MOST_ERROR_NS, KeptClock
 from labconsole.wire.codec import WireError
 
 TIMEOUT_S = 5.0
@@ -31,6 +31,12 @@ _NUMBER = re.compile(r"[+-]?\d{1,18}(?:\.\d{1,12})?\Z")
 
 def _refused(what: str) -> WireError:
     return WireError("not_told", what)
+
+
+def _kept(error_ns: float, reference: str) -> KeptClock:
+    if error_ns > MOST_ERROR_NS:
+        raise _refused("the clock may be off by %d s" % (error_ns / 1e9))
+    return KeptClock(error_ns=math.ceil(error_ns), reference=reference)
 
 
 def _number(text: str, what: str) -> float:
@@ -51,7 +57,7 @@ def chrony(said: str) -> KeptClock:
         raise _refused("chronyd follows no server but %s, which another node need not have" % own)
     offset_s, delay_s, spread_s = (_number(fields[place], "chronyc") for place in (4, 10, 11))
     error_s = abs(offset_s) + abs(delay_s) / 2 + abs(spread_s)
-    return KeptClock(error_ns=math.ceil(error_s * 1e9), reference="%s %s" % (fields[0][:16], fields[1][:80]))
+    return _kept(error_s * 1e9, "%s %s" % (fields[0][:16], fields[1][:80]))
 
 
 def sections(said: str) -> List[Tuple[str, Dict[str, str]]]:
@@ -89,7 +95,7 @@ def ptp4l(said: str) -> KeptClock:
         ahead_s = scale.get("currentUtcOffset", "") if scale.get("ptpTimescale") == "1" else "0"
         nic_ns, wrong_ns = offset_ns(port.get("interface", ""))
         error_ns += abs(nic_ns - round(_number(ahead_s, "currentUtcOffset") * 1e9)) + wrong_ns
-    return KeptClock(error_ns=math.ceil(error_ns), reference=status.get("gmIdentity", "")[:80])
+    return _kept(error_ns, status.get("gmIdentity", "")[:80])
 
 
 async def read(keeper: str) -> KeptClock:

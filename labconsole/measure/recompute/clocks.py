@@ -88,11 +88,11 @@ def _apart_ns(ends: list[dict[str, Any]]) -> tuple[int, int] | None:
 
 
 def _stated_ns(ends: list[dict[str, Any]]) -> int | None:
-    """The sum of what is stated of both; None: of one of them nothing is, or they follow different references."""
+    """The sum of what is stated of both; None: of one of them nothing is, both are 0, or references differ."""
     said = [_part(node, STATED) for node in ends]
     errors = [error for each in said if type(error := each.get("error_ns")) is int]
     references = {str(each["reference"]) for each in said if each.get("reference") is not None}
-    return None if len(references) > 1 or len(errors) < len(ends) else sum(errors)
+    return None if len(references) > 1 or len(errors) < len(ends) else sum(errors) or None
 
 
 def _part(node: dict[str, Any], key: str) -> dict[str, Any]:

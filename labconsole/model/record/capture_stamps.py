@@ -24,5 +24,5 @@ class CaptureStamps(StrictModel):
     version: Literal[1] = VERSION
     by: Literal["nic"] = "nic"
     seconds_ahead: Annotated[int, Field(strict=True, ge=-(2**34), le=2**34)] | None
-    clock_bound_ns: Annotated[int, Field(strict=True, ge=0, lt=2**63)] | None
+    clock_bound_ns: Annotated[int, Field(strict=True, ge=0, lt=2**66)] | None
     reason: str | None = None

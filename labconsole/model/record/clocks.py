@@ -17,7 +17,8 @@ VERSION: Final = 1
 STATED = "clock_stated"
 """The key of a node's statement in ``environment.nodes``."""
 
-Span = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
+Span = Annotated[int, Field(strict=True, ge=0, lt=2**66)]
+"""The sum of what two nodes say, whose clocks may show anything."""
 
 
 class ClockStatement(StrictModel):

@@ -1,7 +1,7 @@
 """What chronyc and pmc print of a clock's error, and what bounds nothing.
 
-The words of pmc are those of Red Hat's Deployment Guide (RHEL 6, section 23.4, its spelling included), of linuxptp
-3.1.1 and its sources; chronyc's local reference was printed by chrony 4.3.
+The words of pmc are those of Red Hat's Deployment Guide (RHEL 6, section 23.4, its spelling included) and of linuxptp
+3.1.1 between two namespaces of one machine (FOLLOWER); chronyc's local reference was printed by chrony 4.3.
 """
 
 from __future__ import annotations
@@ -63,6 +63,39 @@ sending: GET PORT_PROPERTIES_NP
 """
 
 
+FOLLOWER = """\
+sending: GET CURRENT_DATA_SET
+sending: GET TIME_STATUS_NP
+	127e05.fffe.200c0f-0 seq 0 RESPONSE MANAGEMENT CURRENT_DATA_SET
+		stepsRemoved     1
+		offsetFromMaster 148.0
+		meanPathDelay    2005.0
+sending: GET TIME_PROPERTIES_DATA_SET
+sending: GET PORT_PROPERTIES_NP
+	127e05.fffe.200c0f-0 seq 1 RESPONSE MANAGEMENT TIME_STATUS_NP
+		master_offset              148
+		ingress_time               1795848804604629653
+		gmPresent                  true
+		gmIdentity                 22c129.fffe.ef954d
+	127e05.fffe.200c0f-0 seq 2 RESPONSE MANAGEMENT TIME_PROPERTIES_DATA_SET
+		currentUtcOffset      37
+		ptpTimescale          0
+	127e05.fffe.200c0f-1 seq 3 RESPONSE MANAGEMENT PORT_PROPERTIES_NP
+		portIdentity            127e05.fffe.200c0f-1
+		portState               UNCALIBRATED
+		timestamping            SOFTWARE
+		interface               b0
+"""
+"""Of one that measures, and sets no clock (free_running)."""
+
+
+def test_what_is_measured_and_not_followed_bounds_nothing() -> None:
+    with pytest.raises(WireError, match="no port of ptp4l follows a master: UNCALIBRATED"):
+        clock_keeper.ptp4l(FOLLOWER)
+    followed = clock_keeper.ptp4l(FOLLOWER.replace("UNCALIBRATED", "SLAVE"))
+    assert (followed.error_ns, followed.reference) == (148 + 2005, "22c129.fffe.ef954d")
+
+
 def test_chronys_bound_is_offset_dispersion_and_half_the_delay() -> None:
     told = clock_keeper.chrony(TRACKING)
     assert (told.error_ns, told.reference) == (1234 + 17301 + 20501, "C0000201 192.0.2.1")
@@ -77,6 +110,7 @@ def test_chronys_bound_is_offset_dispersion_and_half_the_delay() -> None:
         (TRACKING.replace("Normal", "Not synchronised"), "chronyd is not synchronised"),
         ("506 Cannot talk to daemon\n", "chronyc: 506 Cannot talk to daemon"),
         ("", "chronyc: no answer"),
+        (TRACKING.replace("-0.000001234", "-2000000.5"), "the clock may be off by 2000000 s"),
         (TRACKING.replace("0.000041002", "nan"), "nan is not a number"),
         (TRACKING.replace("0.000041002", "1e300"), "is not a number"),
     ],

@@ -68,6 +68,7 @@ def test_nodes_of_one_kernel_need_no_statement() -> None:
     [
         (node(0, 9000, **declared(500)), node(0, 9000), "the clock of snk1: nothing is stated of it"),
         (node(0, 9000, by="chrony", refused="506 Cannot talk"), node(0, 9000, **ptp(9)), "src1: 506 Cannot talk"),
+        (node(0, 9000, **declared(0)), node(0, 9000, **declared(0)), "both are stated to be exact"),
         (node(0, 9000, **ptp(9, "a")), node(0, 9000, **ptp(9, "b")), "their references differ: src1 a, snk1 b"),
     ],
 )
@@ -229,3 +230,9 @@ def test_by_stamps_of_a_clock_that_is_not_known_only_variation_is_told(inventory
     invented = copy.deepcopy(run)
     object.__setattr__(invented.streams[0].delay, "clock_bound_ns", 1000)
     assert "streams[0].delay.clock_bound_ns" in wrong(invented)
+
+
+def test_a_clock_that_shows_anything_is_no_end_of_a_trial(inventory: Inventory) -> None:
+    source, sink = node(2**63 - 1, 2**61, **declared(300)), node(-(2**63), 2**61, **declared(300))
+    run = record(inventory, observe(inventory), environment={"nodes": {"src1": source, "snk1": sink}})
+    assert run.streams[0].extensions[EXTENSION]["contradicted"] and wrong(run) == []
