@@ -32,6 +32,7 @@ SPACE_RESERVE_BYTES = 16 * 1024 * 1024
 RECORD_HEADER_BYTES = 16
 MAX_FILTER_CHARACTERS = 4000
 
+_NO_STAMPS = re.compile(r"WARNING: .*time ?stamp", re.IGNORECASE)
 _FILTER = re.compile(r"[\x20-\x7e]*\Z")
 _COUNT = re.compile(r"(?<!\d)(\d{1,20}) packets? (captured|received by filter|dropped by kernel|dropped by interface)")
 _ERRORS = (
@@ -131,6 +132,8 @@ class RunningCapture:
             raise WireError("capture_failed", "tcpdump was not listening after %g s" % LISTEN_TIMEOUT_S) from None
         if self._ended:
             raise error_of(self._said, self.process.returncode)
+        if "-j" in argv and _NO_STAMPS.search(self._said):  # it only warns, and takes the kernel's
+            raise WireError("not_supported", "tcpdump gets no stamps of this port's NIC")
 
     async def count(self) -> int:
         """Count what is on file so far. Not before the traffic has ended: it would take the CPU from the capture."""
@@ -261,6 +264,8 @@ def tcpdump_argv(program: str, request: StartCapture) -> List[str]:
     argv += ["-B", str(request.buffer_kib), "-s", str(request.snap_bytes), "-Q", "in"]
     if request.immediate:
         argv.append("--immediate-mode")
+    if request.nic_stamps:
+        argv += ["-j", "adapter_unsynced"]
     argv += ["--time-stamp-precision=nano", "-w", "-"]
     if os.geteuid() == 0:
         # tcpdump gives root up by default, and a change of credentials cancels its death with the agent.

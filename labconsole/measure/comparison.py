@@ -22,6 +22,7 @@ VOLATILE = frozenset(
         "uptime_s",
         "clock_error_ns",
         "clock_offset_ns",
+        "clock_stated",
         "round_trip_s",
         "network_namespace",
         "boot_id",

@@ -25,30 +25,39 @@ def clock_bound_ns(source: dict[str, Any], sink: dict[str, Any]) -> int | None:
     boots = [node.get("facts", {}).get("boot_id") for node in (source, sink)]
     if boots[0] is not None and boots[0] == boots[1]:
         return 0
+    apart = clocks_apart_ns(source, sink)
+    return None if apart is None else sum(apart)
+
+
+def clocks_apart_ns(source: dict[str, Any], sink: dict[str, Any]) -> tuple[int, int] | None:
+    """(how far two nodes' clocks are apart by their comparison with ours, by how much that may be wrong)."""
     figures = [node.get(key) for node in (source, sink) for key in ("clock_offset_ns", "clock_error_ns")]
     if not all(isinstance(figure, int) for figure in figures):
         return None
     source_offset_ns, source_error_ns, sink_offset_ns, sink_error_ns = (int(figure or 0) for figure in figures)
-    return abs(sink_offset_ns - source_offset_ns) + source_error_ns + sink_error_ns
+    return abs(sink_offset_ns - source_offset_ns), source_error_ns + sink_error_ns
 
 
-def build_delay(counted: CountedDelay | None, *, clocks_ns: int | None, stamp_lead_ns: int) -> Delay | None:
+def build_delay(
+    counted: CountedDelay | None, *, clocks_ns: int | None, stamp_lead_ns: int, ahead_ns: int = 0
+) -> Delay | None:
     """A stream's delay from the count of its capture; None when the frames carry no time stamps.
 
     ``clocks_ns``: how far sender's and capture's clock may be apart (0: one clock; None: not known). ``stamp_lead_ns``:
-    how long before it is sent a frame may have been stamped.
+    how long before it is sent a frame may have been stamped. ``ahead_ns``: by how much the capture's stamps are ahead
+    because they are of another time scale.
     """
     if counted is None:
         return None
-    raw = counted.raw_ns
-    bound_ns, reason = one_way_doubt(clocks_ns, stamp_lead_ns, raw.p50)
+    raw = {name: getattr(counted.raw_ns, name) - ahead_ns for name in OneWay.model_fields}
+    bound_ns, reason = one_way_doubt(clocks_ns, stamp_lead_ns, raw["p50"])
     return Delay(
         packets=counted.packets,
         pair_every_packets=counted.pair_every_packets,
         one_way=reason is None,
         reason=reason,
         clock_bound_ns=bound_ns,
-        one_way_ns=None if reason is not None else _kept(OneWay, raw),
+        one_way_ns=None if reason is not None else OneWay(**raw),
         pdv_ns=_kept(Quantiles, counted.pdv_ns),
         ipdv_ns=None if counted.ipdv_ns is None else _kept(Variation, counted.ipdv_ns),
         sampling="random",

@@ -23,6 +23,7 @@ from labconsole.units import parse_rate_bps
 Role = Literal["source", "uut", "sink", "host"]
 DropReasons = Literal["auto", "on", "off"]
 OnOrOff = Literal["on", "off"]
+ClockKeeper = Literal["chrony", "ptp4l"]
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
 INTERFACE = re.compile(r"[^\s/:\x00-\x1f\x7f]{1,15}\Z")
 NO_LOGIN = frozenset(" '`\"$\\;&<>|(){}")
@@ -86,7 +87,9 @@ class Node(StrictModel):
     """One machine. What SSH needs beyond the address comes from ~/.ssh/config unless given here.
 
     ``carries``: of the host of a UUT that is a virtual machine, by which of the host's interfaces each of its NICs is
-    reached.
+    reached. ``clock_error_ns``: how far its wall clock may be from the time that the nodes share, as the operator
+    declares. ``clock_keeper``: the program on it that is asked for that instead. ``capture_stamps``: what stamps the
+    frames that a sink captures.
     """
 
     address: Login
@@ -100,6 +103,9 @@ class Node(StrictModel):
     capture_dir: RemotePath | None = None
     generator_cpus: tuple[int, ...] | None = None
     carries: dict[Interface, tuple[Interface, ...]] | None = None
+    clock_error_ns: int | None = Field(default=None, ge=0, le=10**9)
+    clock_keeper: ClockKeeper | None = None
+    capture_stamps: Literal["kernel", "nic"] = "kernel"
 
 
 class Endpoint(BaseModel):
@@ -240,6 +246,8 @@ class Inventory(StrictModel):
         # What is at its default stays out, so that testbeds described before it was known keep their fingerprint.
         if self.defaults.background_stream is not None:
             meaning["background_stream"] = self.defaults.background_stream
+        if stamping := sorted(name for name, node in self.nodes.items() if node.capture_stamps == "nic"):
+            meaning["capture_stamps_nic"] = stamping
         if self.injected is not None:
             meaning["injected"] = self.injected
         if self.generators:
@@ -273,6 +281,9 @@ def _check_references(inventory: Inventory) -> None:
         fail(("nodes",), "exactly one node must have the role uut", ", ".join(uuts) or "none")
     _check_host(inventory, fail)
     for name, node in inventory.nodes.items():
+        if node.clock_error_ns is not None and node.clock_keeper is not None:
+            told = "is declared, and clock_keeper is to tell it"
+            fail(("nodes", name, "clock_error_ns"), told, node.clock_error_ns, "one of the two")
         if node.jump is not None and node.jump not in inventory.nodes and "@" not in node.jump and "." not in node.jump:
             fail(
                 ("nodes", name, "jump"), "is neither a node nor a valid host", node.jump, "a node's name or host[:port]"

@@ -34,7 +34,9 @@ MANY = 8
 LONG_TABLE = 60
 """Rows beyond which a table is folded away."""
 
-ENTERS_NO_FACTS = frozenset({"clock_offset_ns", "clock_error_ns", "round_trip_s", "load", "uptime_s", "logins"})
+ENTERS_NO_FACTS = frozenset(
+    {"clock_offset_ns", "clock_error_ns", "clock_stated", "round_trip_s", "load", "uptime_s", "logins"}
+)
 """Other at every look: the record of a run has them, a description of the testbed needs none."""
 
 

@@ -9,6 +9,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from labconsole.measure.packet_times import numbers_doubt, timed_all
+from labconsole.model.record.clocks import EXTENSION as CLOCKS
+from labconsole.model.record.clocks import ClockAgreement
+from labconsole.model.record.extension import read_extension
 from labconsole.model.record.run import Figures, Reason, StreamRecord
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.changes import settings_changes
@@ -57,6 +60,12 @@ def influences(seen: TrialObservations, streams: tuple[StreamRecord, ...], uut: 
             )
             figures = {"stream": record.name, "dropped_packets": record.capture.dropped_packets}
             found.append(_entry(raw.stream.sink.node, "capture_incomplete", told, **figures))
+        clocks = read_extension(record.extensions, CLOCKS, ClockAgreement)
+        if clocks is not None and clocks.contradicted:
+            figures = {"stream": record.name, "stated_ns": clocks.stated_ns, "measured_ns": clocks.measured_ns}
+            found.append(
+                _entry(raw.stream.sink.node, "clocks_contradicted", f"{record.name}: {clocks.unused}", **figures)
+            )
         late = held_back(record)
         if late is not None:
             found.append(_entry(raw.stream.sink.node, "buffered", f"{record.name}: {late.sentence}", **late.figures))

@@ -11,6 +11,7 @@ from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Stream
 from labconsole.model.record.run import Background, Failure, Figures, Reason
 from labconsole.wire.capture import CaptureResult
+from labconsole.wire.clocks import NicClock
 from labconsole.wire.counters import InterfaceCounters
 from labconsole.wire.drops import DropCounters
 from labconsole.wire.generator import PreparedStream, SentStream
@@ -80,6 +81,14 @@ class UntimedStream:
 
 
 @dataclass(slots=True)
+class NicClockSeen:
+    """The clock of the NIC that stamped a capture, before and after; ``refused``: why it was not read."""
+
+    readings: list[NicClock] = field(default_factory=list)
+    refused: str | None = None
+
+
+@dataclass(slots=True)
 class StreamObservations:
     """One stream: what its generator, its capture and the counters on its way said. None: it did not say."""
 
@@ -90,6 +99,9 @@ class StreamObservations:
     capture: CaptureResult | None = None
     sink_samples: Sequence[tuple[int, int]] = ()
     """(monotonic ns, received packets) of the sink's NIC while the trial ran."""
+
+    nic_clock: NicClockSeen | None = None
+    """None: the kernel stamped what was captured."""
 
     times: TimedStream | UntimedStream | None = None
     """None: its packets were not to be timed."""

@@ -2,34 +2,66 @@
 
 from __future__ import annotations
 
+from labconsole.measure.capture_stamps import SECOND_NS, nic_stamps, with_nics_clock
+from labconsole.measure.clocks import agreement, is_stated
 from labconsole.measure.packet_times import build_packet_times
-from labconsole.measure.timing import build_delay, build_spacing, clock_bound_ns
+from labconsole.measure.timing import build_delay, build_spacing
+from labconsole.model.record.capture_stamps import EXTENSION as STAMPS
+from labconsole.model.record.capture_stamps import CaptureStamps
+from labconsole.model.record.clocks import EXTENSION as CLOCKS
 from labconsole.model.record.packet_times import EXTENSION, PacketTimes, PacketTimesRefused, WhyNotTimed
 from labconsole.model.record.run import Environment, Figures, StreamRecord
+from labconsole.model.record.timing import Delay
 from labconsole.verdict.observed import StreamObservations, TimedStream, UntimedStream
+from labconsole.wire.capture import CapturedStream
 
 
 def with_timing(
     record: StreamRecord, raw: StreamObservations, environment: Environment, source_moved_ns: int
 ) -> StreamRecord:
-    """The record with ``delay`` and ``spacing``, which stay None where the capture does not hold just this stream, and
-    with what the sink's kernel told of every packet. ``source_moved_ns``: by how much the source's wall clock was set
-    meanwhile, as far as that is known.
+    """The record with ``delay`` and ``spacing``, which stay None where the capture does not hold just this stream, with
+    what the sink's kernel told of every packet, and how far the clocks agree where anything is stated of them.
+    ``source_moved_ns``: by how much the source's wall clock was set meanwhile, as far as that is known.
     """
     nodes = environment.get("nodes", {})
-    source, sink = nodes.get(raw.stream.source.node), nodes.get(raw.stream.sink.node)
-    clocks_ns = clock_bound_ns(source, sink) if source is not None and sink is not None else None
+    ends = raw.stream.source.node, raw.stream.sink.node
+    source, sink = nodes.get(ends[0]), nodes.get(ends[1])
+    clocks = agreement(ends, source, sink)
+    clocks_ns = clocks.bound_ns
     # pktgen builds and stamps a frame, then waits for its turn; ours fills a burst when all of it is due.
     stamp_lead_ns = record.delay_ns if record.generator == "pktgen" else 0
     found: Figures = {}
+    extensions = dict(record.extensions)
+    if is_stated(source, sink):
+        extensions[CLOCKS] = clocks.model_dump(mode="json")
     counted = raw.capture.analysis.streams if raw.capture is not None else []
+    stamps = None
+    if raw.nic_clock is not None and raw.capture is not None:
+        capture = raw.capture.analysis
+        ends_ns = capture.first_at_ns, capture.last_at_ns
+        stamps = nic_stamps(raw.nic_clock.readings, raw.nic_clock.refused, ends_ns)
+        extensions[STAMPS] = stamps.model_dump(mode="json")
     if len(counted) == 1:
-        found["delay"] = build_delay(counted[0].delay, clocks_ns=clocks_ns, stamp_lead_ns=stamp_lead_ns)
+        found["delay"] = _delay(counted[0], stamps, clocks_ns, stamp_lead_ns)
         found["spacing"] = build_spacing(counted[0].spacing, counted[0].pps)
     if raw.times is not None:
         told = _told(raw.times, clocks_ns, stamp_lead_ns, source_moved_ns)
-        found["extensions"] = {**record.extensions, EXTENSION: told.model_dump(mode="json")}
-    return record.model_copy(update=found)
+        extensions[EXTENSION] = told.model_dump(mode="json")
+    return record.model_copy(update={**found, "extensions": extensions})
+
+
+def _delay(
+    counted: CapturedStream, stamps: CaptureStamps | None, clocks_ns: int | None, stamp_lead_ns: int
+) -> Delay | None:
+    delay = build_delay(
+        counted.delay,
+        clocks_ns=with_nics_clock(clocks_ns, stamps),
+        stamp_lead_ns=stamp_lead_ns,
+        ahead_ns=0 if stamps is None else (stamps.seconds_ahead or 0) * SECOND_NS,
+    )
+    if delay is None or stamps is None or stamps.reason is None:
+        return delay
+    return delay.model_copy(update={"reason": f"the sink's NIC stamped what was captured: {stamps.reason}"})
 
 
 def _told(

@@ -192,6 +192,7 @@ class StartCapture(Request[CaptureStarted], op="capture.start"):
 
     ``spacing_gap_ns``: also measure spacing, relative to this gap; 0: to the median gap. ``sampling_seed``: chooses
     the frames whose delay is measured; 0 when left out. ``directory`` defaults to the node's $TMPDIR or /var/tmp.
+    ``nic_stamps``: frames keep the stamps of the port's NIC, by the NIC's own clock.
     ``flow_bin_ns``: count flows instead of streams, in at most ``flow_bins`` bins of that length.
     """
 
@@ -209,6 +210,7 @@ class StartCapture(Request[CaptureStarted], op="capture.start"):
     sampling_seed: Optional[Signed] = None
     flow_bin_ns: Optional[FlowBin] = None
     flow_bins: Optional[Annotated[int, Rule(whole(1, MAX_BINS))]] = None
+    nic_stamps: Optional[bool] = None
 
 
 class CountedSoFar(Message):

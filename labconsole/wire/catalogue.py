@@ -7,6 +7,7 @@ from typing import Any, Dict, Iterator, Type
 from labconsole.wire import (
     capture,
     changes,
+    clocks,
     counters,
     drops,
     execution,
@@ -32,7 +33,7 @@ from labconsole.wire import (
 from labconsole.wire.message import AgentEvent
 
 _TOPICS = (
-    session, facts, links, settings, survey, lease, counters, processors, processor_work, drops, kernel_drops,
+    session, facts, clocks, links, settings, survey, lease, counters, processors, processor_work, drops, kernel_drops,
     surroundings, generator, capture, packet_times, foreign, marks, changes, queues, guests, usage, memory, execution,
 )  # fmt: skip
 

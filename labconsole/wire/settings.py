@@ -7,7 +7,7 @@ from typing import Annotated, Dict, List, Optional
 from labconsole.wire.facts import Governors
 from labconsole.wire.links import MAX_INTERFACES, Pause
 from labconsole.wire.message import Message, Request
-from labconsole.wire.rules import Count, Most, Name, Rule, Sentence, Word, run_length, whole
+from labconsole.wire.rules import Count, Index, Most, Name, Rule, Sentence, Word, run_length, whole
 
 MAX_SETTINGS = 10_000
 MAX_FEATURES = 100
@@ -58,6 +58,13 @@ class Bus(Message):
     numa_node: Optional[Annotated[int, Rule(whole(-1, 2**31))]]
 
 
+class NicStamping(Message):
+    """``all_received``: whether the NIC can stamp every frame as it comes. ``clock``: the number of its own clock."""
+
+    all_received: bool
+    clock: Optional[Index]
+
+
 class InterfaceSettings(Message):
     """Of one interface; None is unknown. ``irqs``: the processors that each interrupt may go to."""
 
@@ -78,6 +85,7 @@ class InterfaceSettings(Message):
     rings: Optional[Rings]
     coalesce: Optional[Coalesce]
     queues: Optional[Queues]
+    stamps: Optional[NicStamping] = None
     bus: Optional[Bus]
     irqs: Annotated[Dict[str, Optional[Sentence]], Most(MAX_IRQS, run_length)]
     sysctls: Sysctls

@@ -72,6 +72,28 @@ def test_a_capture_to_keep_gets_its_name_when_it_is_complete(net: Net, agent: Ag
     assert list(spool.iterdir()) == []
 
 
+def test_a_port_whose_nic_stamps_nothing_says_so_and_is_not_captured_by_the_kernels_stamps(
+    net: Net, agent: AgentProcess, tmp_path: Path
+) -> None:
+    require("tcpdump")
+    net.pair("a0", "b0")
+    assert agent.ok("settings")["interfaces"]["b0"]["stamps"] == {"all_received": False, "clock": None}
+    refused = agent.error("capture.start", **agent.capture("b0", directory=str(tmp_path), nic_stamps=True))
+    assert (refused["code"], refused["message"]) == ("not_supported", "tcpdump gets no stamps of this port's NIC")
+    assert list(tmp_path.iterdir()) == []
+    change = {"do": "nic_stamps", "interface": "b0"}
+    refused = agent.error("net.apply", token="t", changes=[change])
+    assert refused["message"] == "the NIC of b0 stamps no frames: Operation not supported"
+    assert agent.error("clock.nic", interface="b0")["message"] == "b0: this port's NIC has no clock of its own"
+    assert "-j" not in agent.ok("capture.start", **agent.capture("b0"))["argv"]
+
+
+def test_a_clock_that_nothing_keeps_is_no_statement(agent: AgentProcess) -> None:
+    for keeper in ("chrony", "ptp4l"):
+        assert agent.error("clock.keeper", keeper=keeper)["code"] == "not_told"
+    assert agent.error("clock.keeper", keeper="ntpd")["message"].endswith("is not one of chrony, ptp4l")
+
+
 def test_a_capture_that_cannot_be_says_why(net: Net, agent: AgentProcess, tmp_path: Path) -> None:
     require("tcpdump")
     net.pair("a0", "b0")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any, Callable, Optional, TypeVar
 
 from labconsole.agent.operations.answering import answers
@@ -12,6 +13,7 @@ from labconsole.agent.reading import facts
 from labconsole.agent.reading.foreign import PortTaps
 from labconsole.agent.reading.links import Links
 from labconsole.wire.changes import NetworkState, ReadNetwork
+from labconsole.wire.clocks import KeptClock, NicClock, ReadClockKeeper, ReadNicClock
 from labconsole.wire.codec import WireError
 from labconsole.wire.drops import DropCounters, ReadDrops
 from labconsole.wire.facts import NodeFacts, ReadFacts
@@ -49,6 +51,22 @@ class Reading:
     @answers(ReadFacts)
     async def facts(self, request: ReadFacts) -> NodeFacts:
         return NodeFacts(**await facts.read())
+
+    @answers(ReadClockKeeper)
+    async def clock_keeper(self, request: ReadClockKeeper) -> KeptClock:
+        from labconsole.agent.reading import clock_keeper
+
+        return await clock_keeper.read(request.keeper)
+
+    @answers(ReadNicClock)
+    async def nic_clock(self, request: ReadNicClock) -> NicClock:
+        from labconsole.agent.reading import nic_clock
+
+        def read() -> NicClock:
+            ahead_ns, error_ns = nic_clock.offset_ns(request.interface)
+            return NicClock(at_ns=time.time_ns() + ahead_ns, ahead_ns=ahead_ns, error_ns=error_ns)
+
+        return await self.in_namespace(None, read)
 
     @answers(ReadLinks)
     async def links(self, request: ReadLinks) -> NodeLinks:

@@ -1,27 +1,35 @@
-"""How far a node's wall clock is ahead of its monotonic one, and by how much it was set meanwhile."""
+"""How far one clock of a node is ahead of another, and by how much its wall clock was set meanwhile."""
 
 from __future__ import annotations
 
 import time
-from typing import List, Tuple
+from typing import Callable, List, Tuple
+
+READINGS = 20
+
+
+def closest(outer: Callable[[], int], inner: Callable[[], int]) -> Tuple[int, int]:
+    """(how far the inner clock is ahead of the outer one, by how much that may be wrong), by the closest of some
+    readings, each between two of the outer clock.
+    """
+    readings: List[Tuple[int, int]] = []
+    for _ in range(READINGS):
+        before_ns = outer()
+        at_ns = inner()
+        after_ns = outer()
+        readings.append((after_ns - before_ns, at_ns - (before_ns + after_ns) // 2))
+    width_ns, ahead_ns = min(readings)
+    return ahead_ns, (width_ns + 1) // 2
 
 
 class ClockOffset:
-    """How far the wall clock is ahead of the monotonic one, by the closest of some readings."""
-
-    READINGS = 20
+    """How far the wall clock is ahead of the monotonic one."""
 
     def __init__(self) -> None:
         self.ns = self._read()
 
     def _read(self) -> int:
-        readings: List[Tuple[int, int]] = []
-        for _ in range(self.READINGS):
-            before_ns = time.monotonic_ns()
-            wall_ns = time.time_ns()
-            after_ns = time.monotonic_ns()
-            readings.append((after_ns - before_ns, wall_ns - (before_ns + after_ns) // 2))
-        return min(readings)[1]
+        return closest(time.monotonic_ns, time.time_ns)[0]
 
     def moved_ns(self) -> int:
         """By how much it was set since."""

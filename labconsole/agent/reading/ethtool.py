@@ -12,7 +12,14 @@ from labconsole.network.ethtool import asked
 GET_SETTINGS = 0x01
 GET_DRIVER = 0x03
 GET_PAUSE = 0x12
+GET_TIME_STAMPS = 0x41
 UNKNOWN_SPEEDS = (0, 0xFFFF, 0xFFFFFFFF)
+RX_HARDWARE, RAW_HARDWARE = 1 << 2, 1 << 6
+"""Of SOF_TIMESTAMPING: stamps by the NIC as frames come, in the time of its own clock."""
+
+FILTER_ALL = 1 << 1
+"""Of HWTSTAMP_FILTER: every frame, and not those of PTP alone."""
+
 UNANSWERED = (errno.EOPNOTSUPP, errno.ENODEV, errno.EPERM, errno.EINVAL)
 
 
@@ -68,3 +75,15 @@ class Ethtool:
         """Flow control as set: the netlink library has no call for it."""
         values = self.numbers(name, GET_PAUSE, 3)
         return None if values is None else dict(zip(("autoneg", "rx", "tx"), map(bool, values)))
+
+    def time_stamps(self, name: str) -> Optional[Dict[str, Any]]:
+        """Whether the NIC stamps every frame as it comes, and the number of its clock; None: it does not say."""
+        values = self.numbers(name, GET_TIME_STAMPS, 10)
+        if values is None:
+            return None
+        flags, index, filters = values[0], values[1], values[6]
+        whole = RX_HARDWARE | RAW_HARDWARE
+        return {
+            "all_received": flags & whole == whole and bool(filters & FILTER_ALL),
+            "clock": index if index < 1 << 31 else None,
+        }

@@ -105,6 +105,7 @@ def _interface(tool: Ethtool, message: Any) -> Dict[str, Any]:
             tool.numbers(name, GET_COALESCE, 22),
             {"rx_usecs": 0, "rx_frames": 1, "tx_usecs": 4, "tx_frames": 5, "adaptive_rx": 9, "adaptive_tx": 10},
         ),
+        "stamps": tool.time_stamps(name),
         "queues": _named(tool.numbers(name, GET_CHANNELS, 8), {"rx": 4, "tx": 5, "combined": 7}),
         "bus": bus_of(name),
         "irqs": irqs_of(name),

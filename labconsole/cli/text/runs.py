@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from labconsole.measure.capture_stamps import stamps_sentence
+from labconsole.measure.clocks import clock_sentence
 from labconsole.measure.drop_causes import cause_of, elsewhere_words, is_kernels, kernel_doubt
 from labconsole.measure.ledger_picture import ledger_rows
 from labconsole.measure.packet_times import number_words, packet_times, quantiles_of, refusal, times_by_word
@@ -80,6 +82,8 @@ def run_lines(record: RunRecord, *, saved: bool, details: bool = False) -> list[
             lines += ["    " + "".join(text for text, _ in row).rstrip() for row in rows]
             if stream.delay is not None:
                 lines.append(f"  {stream.name}: {delay_text(stream.delay)}")
+            said = (stamps_sentence(stream), clock_sentence(stream))
+            lines += [f"  {stream.name}: {plain(each)}" for each in said if each is not None]
             lines += [f"  {stream.name}: {text}" for text in packet_times_texts(stream)]
         if record.influences:
             lines.append("  other activity during the trial")

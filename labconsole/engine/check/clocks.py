@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from labconsole.engine.check.context import CheckContext, check
 from labconsole.engine.check.result import CheckFinding, Values, failed, passed, skipped, warned
+from labconsole.engine.trial.clock_statements import stated_clocks
+from labconsole.engine.trial.saving import node_facts
+from labconsole.measure.clocks import agreement
+from labconsole.model.record.clocks import STATED
 
 OFFSET_S = 0.05
 """Beyond this, records of different nodes cannot be laid side by side by their wall clocks."""
@@ -43,6 +47,28 @@ async def discipline(bench: CheckContext, node: str) -> CheckFinding:
         f"synchronised by NTP or PTP, off by at most {clock.max_error_us / 1000:.1f} ms as it reports",
         **clock.to_wire(),
     )
+
+
+@check("clock.stated", "stated clock errors", roles=("source", "sink"))
+async def stated(bench: CheckContext, node: str) -> CheckFinding:
+    """What is stated of the node's clock in hosts.yaml or by what keeps it; at a sink, beside what is measured."""
+    asked = bench.inventory.nodes[node]
+    if asked.clock_error_ns is None and asked.clock_keeper is None:
+        return skipped("nothing is: labconsole compares the clocks itself (clock_error_ns, clock_keeper)")
+    sources = {stream.source.node for stream in bench.streams() if stream.sink.node == node}
+    links = {node: bench.link(node), **{name: link for name, link in bench.links.items() if name in sources}}
+    said = await stated_clocks(bench.inventory, links)
+    told = said[node]
+    values: Values = {STATED: told.model_dump()}
+    if told.error_ns is None:
+        return warned(f"{told.by} tells nothing: {told.refused}", "correct clock_keeper in hosts.yaml", **values)
+    nodes = node_facts(links, {name: await bench.facts(name) for name in links}, said)
+    pairs = [(name, agreement((name, node), nodes[name], nodes[node])) for name in sorted(sources & set(links))]
+    false = [f"{name}: {each.unused}" for name, each in pairs if each.contradicted]
+    if false:
+        return warned("; ".join(false), f"state a larger error, or find out what sets the clock of {node}", **values)
+    words = [f"to {name}'s {each.bound_ns} ns ({each.bound_by})" for name, each in pairs]
+    return passed(f"off by at most {told.error_ns} ns ({told.by}); {', '.join(words)}".rstrip("; "), **values)
 
 
 @check("clock.source", "clock source")

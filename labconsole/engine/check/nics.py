@@ -206,6 +206,17 @@ async def driver(bench: CheckContext, node: str) -> CheckFinding:
     return passed(alike(words)) if words else skipped("none of its data ports exists")
 
 
+@check("nic.stamps", "time stamps", roles=("sink",))
+async def stamps(bench: CheckContext, node: str) -> CheckFinding:
+    """What can stamp the frames that a sink captures: the kernel, and with some NICs the NIC."""
+    ports = await _settings(bench, node)
+    able = {name: port.stamps is not None and port.stamps.all_received for name, port in ports.items()}
+    words = alike({name: "by the NIC, too" if each else "by the kernel only" for name, each in able.items()})
+    if bench.inventory.nodes[node].capture_stamps == "nic" and not all(able.values()):
+        return failed(words, f"take capture_stamps of {node} out of hosts.yaml, or use a NIC that stamps every frame")
+    return passed(words) if words else skipped("none of its data ports exists")
+
+
 def slot_bps(speed: str | None, width: int) -> float | None:
     """What a PCIe slot carries one way: transfers times lanes, less the line code's share."""
     found = _GENERATION.search(speed or "")

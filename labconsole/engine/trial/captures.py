@@ -10,10 +10,14 @@ from labconsole.contracts.ports import AgentLink
 from labconsole.engine.gather import together
 from labconsole.engine.trial.setup import Flow, TrialSettings, capture_request
 from labconsole.errors import NodeError
-from labconsole.verdict.observed import StreamObservations, TrialObservations
+from labconsole.network.nic_stamps import NicStamps
+from labconsole.verdict.observed import NicClockSeen, StreamObservations, TrialObservations
 from labconsole.wire.capture import DrainCapture, StopCapture
+from labconsole.wire.changes import ApplyChanges, UndoChanges
+from labconsole.wire.clocks import ReadNicClock
 from labconsole.wire.message import Request
 
+CLOCK_S = 10.0
 CLOSE_S = 120.0
 """How long a sink may take to count what its capture still holds."""
 
@@ -37,6 +41,13 @@ class TrialCaptures:
 
         async def open_one(flow: Flow, seen: StreamObservations) -> None:
             stream, node = seen.stream, seen.stream.sink.node
+            by_nic = node in self._settings.nic_stamps
+            if by_nic:
+                token, change = f"stamps-{stream.name}", NicStamps(interface=stream.sink.interface)
+                stack.push_async_callback(self._let_go, node, UndoChanges(token=token))
+                await self._links[node].ask(ApplyChanges(token=token, changes=[change]))
+                seen.nic_clock = NicClockSeen()
+                await self._read_clock(seen)
             stack.push_async_callback(self._let_go, node, StopCapture(capture=stream.name))
             wish = capture_request(
                 flow,
@@ -46,6 +57,7 @@ class TrialCaptures:
                 directory=self._settings.capture_directories.get(node),
                 run_id=self._seen.run_id,
                 spacing=self._settings.spacing,
+                nic_stamps=by_nic,
             )
             await self._links[node].ask(wish)
 
@@ -67,8 +79,19 @@ class TrialCaptures:
                 seen.capture = await self._links[seen.stream.sink.node].ask(wish, timeout_s=CLOSE_S)
             except NodeError as exc:
                 self._seen.notes.append({"node": exc.node, "kind": "capture_failed", "detail": exc.message})
+            await self._read_clock(seen)
 
         await together(close_one(seen) for seen in self._seen.flows)
+
+    async def _read_clock(self, seen: StreamObservations) -> None:
+        """Of the NIC that stamps the capture; nothing where the kernel does. That it cannot be read ends nothing."""
+        if seen.nic_clock is None:
+            return
+        try:
+            asked = ReadNicClock(interface=seen.stream.sink.interface)
+            seen.nic_clock.readings.append(await self._links[seen.stream.sink.node].ask(asked, timeout_s=CLOCK_S))
+        except NodeError as exc:
+            seen.nic_clock.refused = exc.message
 
 
 def _sending_ns(seen: StreamObservations) -> int | None:

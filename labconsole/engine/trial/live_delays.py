@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from labconsole.engine.live.telemetry import LiveDelays
 from labconsole.engine.trial.setup import Flow
+from labconsole.measure.clocks import agreement
 from labconsole.measure.packet_times import CLOCK_SET_NS
 from labconsole.measure.time_histogram import TimeHistogram
-from labconsole.measure.timing import clock_bound_ns, one_way_doubt
+from labconsole.measure.timing import one_way_doubt
 from labconsole.model.record.run import Environment
 from labconsole.verdict.observed import StreamObservations
 from labconsole.wire.packet_times import DelaysSoFar
@@ -20,8 +21,8 @@ def live_delays(
     """
     if not told.delay or told.negative_packets or abs(clock_moved_ns) > CLOCK_SET_NS:
         return None
-    source, sink = nodes.get(flow.stream.source.node), nodes.get(flow.stream.sink.node)
-    clocks_ns = clock_bound_ns(source, sink) if source is not None and sink is not None else None
+    ends = flow.stream.source.node, flow.stream.sink.node
+    clocks_ns = agreement(ends, nodes.get(ends[0]), nodes.get(ends[1])).bound_ns
     paced = seen.prepared is not None and seen.prepared.generator == "pktgen"
     delays = TimeHistogram.of(told.delay)
     median_ns = delays.quantile_ns(0.5)

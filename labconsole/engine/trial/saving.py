@@ -8,8 +8,10 @@ from collections.abc import Callable, Mapping
 from labconsole.contracts.ports import AgentLink, RunSink
 from labconsole.engine.live.events import Event, Notice, Phase, PhaseChanged, TrialFinished
 from labconsole.engine.live.samples import LiveStreams
+from labconsole.engine.trial.clock_statements import Statements
 from labconsole.engine.trial.forwarding_proof import ForwardingProof
 from labconsole.errors import StoreError
+from labconsole.model.record.clocks import STATED, ClockStatement
 from labconsole.model.record.run import Environment, RunRecord
 from labconsole.wire.facts import NodeFacts
 
@@ -17,26 +19,31 @@ from labconsole.wire.facts import NodeFacts
 def environment(
     links: dict[str, AgentLink],
     facts: dict[str, NodeFacts],
+    stated: Statements,
     forwarding_proof: ForwardingProof | None,
     live: LiveStreams,
 ) -> Environment:
     """Facts and clock of each node of the trial, how the platform learned, what the series hold."""
     return {
-        "nodes": node_facts(links, facts),
+        "nodes": node_facts(links, facts, stated),
         "learning": forwarding_proof.to_json() if forwarding_proof is not None else None,
         "series_interfaces": live.interface_names,
         "series_rows_not_kept": live.rows_not_kept,
     }
 
 
-def node_facts(links: Mapping[str, AgentLink], facts: Mapping[str, NodeFacts]) -> Environment:
-    """Of each node what it says of itself, and how its clocks stand to ours."""
+def node_facts(
+    links: Mapping[str, AgentLink], facts: Mapping[str, NodeFacts], stated: Mapping[str, ClockStatement] | None = None
+) -> Environment:
+    """Of each node what it says of itself, how its clocks stand to ours, and what is ``stated`` of them."""
+    said = {name: {STATED: each.model_dump()} for name, each in (stated or {}).items()}
     return {
         name: {
             "facts": facts[name].to_wire() if name in facts else {},
             "round_trip_s": link.round_trip_s,
             "clock_offset_ns": link.clock_offset_ns,
             "clock_error_ns": link.clock_error_ns,
+            **said.get(name, {}),
         }
         for name, link in links.items()
     }

@@ -37,6 +37,9 @@ class TrialSettings:
     sample_interval_s: float
     capture_buffer_kib: int
     capture_directories: dict[str, str | None] = field(default_factory=dict)
+    nic_stamps: frozenset[str] = frozenset()
+    """Sinks whose NICs stamp what is captured."""
+
     drop_reasons: DropReasons = "off"
     """Whether the unit under test's kernel is asked why it drops packets; auto: as far as it costs next to nothing."""
 
@@ -59,6 +62,7 @@ class TrialSettings:
             sample_interval_s=defaults.sample_interval_s,
             capture_buffer_kib=defaults.capture_buffer_kib,
             capture_directories={name: node.capture_dir for name, node in inventory.nodes.items()},
+            nic_stamps=frozenset(name for name, node in inventory.nodes.items() if node.capture_stamps == "nic"),
             drop_reasons=drops or defaults.drop_reasons,
             packet_times=(times or defaults.packet_times) == "on",
         )
@@ -148,6 +152,7 @@ def capture_request(
     directory: str | None,
     run_id: str,
     spacing: bool = False,
+    nic_stamps: bool = False,
 ) -> StartCapture:
     """Capture the flow's stream at its sink. ``spacing``: look at how evenly frames arrive, too.
 
@@ -164,4 +169,5 @@ def capture_request(
         expected_packets=request.intended_packets or most_packets(request, stream, generator),
         spacing_gap_ns=(0 if request.paced_bps is None else request.delay_ns) if spacing else None,
         sampling_seed=zlib.crc32(f"{run_id} {stream.name}".encode()),
+        nic_stamps=nic_stamps or None,
     )

@@ -14,6 +14,7 @@ from labconsole.engine.links import LinkPool
 from labconsole.engine.live.events import Event, Phase, PhaseChanged, TrialFinished, TrialStarted
 from labconsole.engine.live.samples import LiveStreams
 from labconsole.engine.live.telemetry import Telemetry
+from labconsole.engine.trial.clock_statements import stated_clocks, worse
 from labconsole.engine.trial.order import TrialOrder
 from labconsole.engine.trial.platform import UutPlatform, breaks
 from labconsole.engine.trial.saving import environment, node_facts, save
@@ -84,6 +85,7 @@ class TrialTaker:
         prepared = await self.platform.require(request, links, run_id, second_guest=second_guest)
         set_up = self.platform.begin_trial()
         await self.links.measure_clocks(links.values())
+        stated = await stated_clocks(self.inventory, links)
         settings = (order.settings or TrialSettings.of(self.inventory)).of_role(order.role)
         limits = order.tolerances or self.tolerances
         offsets_ns = {name: link.monotonic_offset_ns for name, link in links.items()}
@@ -97,12 +99,15 @@ class TrialTaker:
             settings=settings,
             live=live,
             emit=self.emit,
-            nodes=node_facts(links, self.links.facts),
+            nodes=node_facts(links, self.links.facts, stated),
             guests=self.guest_processes(),
             second_guest=second_guest,
         )
         trial.seen.notes += self.leases.influences
         seen = await self._execute(trial, quiet=request.observe == "quiet")
+        if stated:
+            stated = worse(stated, await stated_clocks(self.inventory, links))
+        surroundings = environment(links, self.links.facts, stated, self.platform.forwarding_proof, live)
         versions = self.links.versions(self.inventory.streams[: request.sources])
         envelope, calibration = held_against(self.envelope, self.inventory, versions, datetime.now(UTC))
         record = build_record(
@@ -111,7 +116,7 @@ class TrialTaker:
             request=request,
             operator=self.operator,
             plan=order.plan,
-            environment={**environment(links, self.links.facts, self.platform.forwarding_proof, live), **calibration},
+            environment={**surroundings, **calibration},
             finished_at=utc_now(),
             tolerances=limits,
             envelope=envelope,

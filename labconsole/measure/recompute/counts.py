@@ -11,8 +11,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from labconsole.measure.recompute.clocks import contradicting_clocks, least_bound_ns, stamps_bound_ns
 from labconsole.measure.recompute.discrepancy import Discrepancy, against, ordered
 from labconsole.measure.recompute.packet_times import contradicting_times
+from labconsole.model.record.clocks import EXTENSION as CLOCKS
 from labconsole.model.record.run import Arrivals, CaptureCounts, LedgerHop, RunRecord, StreamRecord
 from labconsole.model.record.timing import Delay, Quantiles
 
@@ -60,7 +62,8 @@ def contradicting_counts(record: RunRecord) -> Iterator[Discrepancy]:
             yield from _sequence(where, stream)
         if stream.delay is not None:
             yield from _delay(f"{where}.delay", stream.delay, stream, record)
-        least = _least_bound_ns(stream, record)
+        least = least_bound_ns(stream, record)
+        yield from contradicting_clocks(f"{where}.extensions.{CLOCKS}", stream, record)
         yield from contradicting_times(where, stream, None if least is None else least + STAMP_NS)
         yield from _arrivals(where, stream, record)
 
@@ -230,33 +233,14 @@ def _clock_bound(where: str, delay: Delay, stream: StreamRecord, record: RunReco
         off = "by an unknown amount" if bound is None else f"by {bound} ns"
         says = f"a median of {one_way.p50} ns is told, and the two clocks may be off {off}"
         yield against(f"{where}.clock_bound_ns", says, bound)
-    least = _least_bound_ns(stream, record)
+    least, stamps = least_bound_ns(stream, record), stamps_bound_ns(stream)
+    if stamps is None and bound is not None:
+        yield against(f"{where}.clock_bound_ns", "is told, and how far the NIC's clock may be off is not", bound)
     if least is not None and record.format > 1:
-        least += STAMP_NS
+        least += STAMP_NS + (stamps or 0)
     if bound is not None and least is not None and bound < least:
         says = f"is {bound} ns; by the clocks in the environment they may be {least} ns off"
         yield against(f"{where}.clock_bound_ns", says, bound)
-
-
-def _least_bound_ns(stream: StreamRecord, record: RunRecord) -> int | None:
-    """Offsets' distance plus both errors; 0 under one kernel. None: the environment does not say."""
-    ends = [next((hop.node for hop in stream.ledger if hop.hop == name), None) for name in ("source_nic", "sink_nic")]
-    nodes = record.environment.get("nodes")
-    found = [nodes.get(end) for end in ends] if isinstance(nodes, dict) else []
-    if len(found) != 2 or not all(isinstance(node, dict) for node in found):
-        return None
-    boots = [_facts(node).get("boot_id") for node in found]
-    if boots[0] is not None and boots[0] == boots[1]:
-        return 0
-    offsets, errors = ([node.get(key) for node in found if node] for key in ("clock_offset_ns", "clock_error_ns"))
-    if not all(type(value) is int for value in (*offsets, *errors)):
-        return None
-    return abs(int(offsets[1]) - int(offsets[0])) + int(errors[0]) + int(errors[1])
-
-
-def _facts(node: Any) -> dict[str, Any]:
-    facts = node.get("facts")
-    return facts if isinstance(facts, dict) else {}
 
 
 def _arrivals(where: str, stream: StreamRecord, record: RunRecord) -> Iterator[Discrepancy]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from labconsole.measure.recompute import kernel_drops, packet_times, telemetry
+from labconsole.measure.recompute import clocks, kernel_drops, packet_times, telemetry
 from labconsole.measure.recompute.counts import contradicting_counts, flows
 from labconsole.measure.recompute.derived import recompute
 from labconsole.measure.recompute.discrepancy import Discrepancy, against
@@ -14,6 +14,8 @@ from labconsole.measure.recompute.setting import contradicting_setting
 from labconsole.measure.recompute.telemetry import contradicting_telemetry
 from labconsole.measure.recompute.verdict import Weights, rejudge
 from labconsole.measure.recompute.verdict import unjudged as unjudged_verdict
+from labconsole.model.record.capture_stamps import EXTENSION as STAMPS
+from labconsole.model.record.clocks import EXTENSION as CLOCKS
 from labconsole.model.record.kernel_drops import EXTENSION as KERNEL_DROPS
 from labconsole.model.record.kernel_drops import HOST_EXTENSION as HOST_KERNEL_DROPS
 from labconsole.model.record.packet_times import EXTENSION as PACKET_TIMES
@@ -23,7 +25,7 @@ from labconsole.model.record.telemetry import EXTENSION as TELEMETRY
 Known = dict[str, Callable[[Any], bool]]
 """Extensions whose meaning this version knows, with what says so of one."""
 
-OF_STREAMS: Known = {PACKET_TIMES: packet_times.known}
+OF_STREAMS: Known = {CLOCKS: clocks.known, STAMPS: clocks.known_stamps, PACKET_TIMES: packet_times.known}
 OF_RUNS: Known = {
     TELEMETRY: telemetry.known,
     KERNEL_DROPS: kernel_drops.known,

@@ -180,7 +180,9 @@ class Bench:
         self.leased: list[str] = []
         self.role = role
         self.inventory = SimpleNamespace(
-            emulated=False, nodes={"n": SimpleNamespace(generator_cpus=None, become=None)}, defaults=Defaults()
+            emulated=False,
+            nodes={"n": SimpleNamespace(generator_cpus=None, become=None, capture_stamps="kernel")},
+            defaults=Defaults(),
         )
         self.stream = SimpleNamespace(name="s1", link_speed_bps=10**9)
 
@@ -232,6 +234,10 @@ ALIEN = {"pid": 7, "kind": "sniffer", "name": "tcpdump", "command": "tcpdump -i 
         (nics.speed, "uut", ports_with(bus=None), "pass", "virtual, 1 Gbit/s by hosts.yaml"),
         (nics.driver, "uut", ports_with(), "pass", "rx ring 512 of 4096, PCIe x8 at 5.0 GT/s PCIe"),
         (nics.driver, "uut", ports_with(bus=NARROW), "warn", "PCIe x1"),
+        (nics.stamps, "sink", ports_with(), "pass", "eth1 by the kernel only"),
+        (nics.stamps, "sink", ports_with(stamps={"all_received": False, "clock": 3}), "pass", "by the kernel only"),
+        (nics.stamps, "sink", ports_with(stamps={"all_received": True, "clock": 0}), "pass", "eth1 by the NIC, too"),
+        (nics.stamps, "sink", {"interfaces": {}}, "skipped", "none of its data ports"),
         (
             nics.pause,
             "uut",
@@ -284,6 +290,14 @@ def test_what_a_lab_of_namespaces_cannot_show_is_judged_by_what_a_machine_says(
     finding = asyncio.run(check(Bench(role, **said), "n"))
     assert (finding.status, words in finding.evidence) == (status, True), finding
     assert (finding.hint is not None) == (status in ("warn", "fail"))
+
+
+def test_stamps_of_a_nic_are_asked_of_a_nic_that_has_them() -> None:
+    for able, status in ((True, "pass"), (False, "fail")):
+        bench = Bench("sink", **ports_with(stamps={"all_received": able, "clock": 0}))
+        bench.inventory.nodes["n"].capture_stamps = "nic"
+        run: Any = nics.stamps(bench, "n")  # type: ignore[arg-type]
+        assert asyncio.run(run).status == status
 
 
 def test_what_a_flow_does_not_know_is_said_to_be_unknown() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from labconsole.engine.trial.setup import TrialSettings
 from labconsole.errors import ConfigError
 from labconsole.lab.spec import LabSpec
 from labconsole.model.design_point import DesignPoint, FrameSize
@@ -42,6 +43,28 @@ def test_what_is_injected_tells_testbeds_apart_and_at_its_default_stays_out_of_t
     assert LabSpec(name="bench", loss={"uut/out": 0.0}).injected_digest() is None
     assert LabSpec(name="other", loss={"uut/out": 0.2}).injected_digest() == digests[0]
     assert not any("0.2" in digest or "uut" in digest for digest in digests if digest)
+
+
+def test_what_is_stated_of_clocks_is_by_one_word_and_decides_no_result(tmp_path: Path):
+    inventory = load(
+        tmp_path,
+        GOOD.replace("[source]", "[source], clock_error_ns: 500").replace("[sink]", "[sink], clock_keeper: ptp4l"),
+    )
+    assert (inventory.nodes["src1"].clock_error_ns, inventory.nodes["snk1"].clock_keeper) == (500, "ptp4l")
+    assert inventory.fingerprint() == load(tmp_path, GOOD).fingerprint()
+    both = GOOD.replace("[sink]", "[sink], clock_error_ns: 500, clock_keeper: chrony")
+    with pytest.raises(ConfigError, match=r"nodes\.snk1\.clock_error_ns: is declared, and clock_keeper is to tell it"):
+        load(tmp_path, both)
+    for wrong in ("clock_error_ns: -1", "clock_error_ns: 2000000000", "clock_keeper: ntpd"):
+        with pytest.raises(ConfigError, match=r"nodes\.snk1\.clock_"):
+            load(tmp_path, GOOD.replace("[sink]", f"[sink], {wrong}"))
+
+
+def test_stamps_of_a_nic_make_another_testbed_of_it(tmp_path: Path):
+    kernel = load(tmp_path, GOOD.replace("[sink]", "[sink], capture_stamps: kernel"))
+    nic = load(tmp_path, GOOD.replace("[sink]", "[sink], capture_stamps: nic"))
+    assert kernel.fingerprint() == load(tmp_path, GOOD).fingerprint() != nic.fingerprint()
+    assert (TrialSettings.of(kernel).nic_stamps, TrialSettings.of(nic).nic_stamps) == (frozenset(), frozenset({"snk1"}))
 
 
 HOST = "  below: {address: below.lab, roles: [host], carries: {eth1: [vnet0, br0], eth5: [vnet1]}}\nstreams:"

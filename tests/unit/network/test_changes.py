@@ -43,6 +43,7 @@ GOOD: dict[str, dict[str, Any]] = {
         "peer_namespace": "g",
         "address": "198.18.64.1/18",
     },
+    "nic_stamps": {"interface": "eth1"},
     "neighbour": {"address": "198.19.1.1", "mac": "02:00:00:00:00:05", "interface": "eth5"},
     "rate_limit": {
         "interface": "lcg1",
@@ -66,7 +67,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "tap": {"name": "lcti1", "whole_frames": True},
     "veth": {"name": "lcv1", "peer": "eth0", "peer_namespace": "g", "mac": "02:00:00:00:00:01", "peer_mac": None},
 }
-OUTSIDE = ("control_groups", "credit", "flow_control", "guest_disks", "namespace", "namespace_nic")
+OUTSIDE = ("control_groups", "credit", "flow_control", "guest_disks", "namespace", "namespace_nic", "nic_stamps")
 """Made in no namespace but the agent's own."""
 
 

@@ -12,6 +12,8 @@ from typing import Any
 
 from rich.cells import cell_len
 
+from labconsole.measure.capture_stamps import stamps_sentence
+from labconsole.measure.clocks import clock_sentence
 from labconsole.measure.comparison import Pair
 from labconsole.measure.drop_causes import elsewhere_words, kernel_doubt
 from labconsole.measure.ledger_picture import ledger_rows
@@ -196,6 +198,9 @@ def _stream(part: StreamRecord, width: int, whose: str = "") -> list[Row]:
         )
     if part.delay is not None:
         rows += _delay(part.delay, width)
+    for label, said in (("stamps", stamps_sentence(part)), ("clocks", clock_sentence(part))):
+        if said is not None:
+            rows += field(label, said, width, "muted")
     if part.capture is not None and not part.capture.complete:
         rows += field("capture", f"not complete, {count(part.capture.dropped_packets)} dropped", width, "warn")
     if not part.ledger:

@@ -1,0 +1,115 @@
+"""How far the node's wall clock may be off, by the word of the program that keeps it: chronyd, or linuxptp's ptp4l.
+
+Both know more than an offset. chronyd's |system time| + root dispersion + root delay / 2 bounds the error
+(chronyc(1)). ptp4l found its offset over a path whose delay it tells: no asymmetry makes it wrong by more than that. It
+holds for the clock that ptp4l steers: with stamps of the NIC that is the NIC's, and how far the system's is from it is
+measured here. What cannot be bounded is refused in words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+import shutil
+from typing import Dict, List, Tuple
+
+from labconsole.agent.processes import children
+from labconsole.agent.reading.nic_clock import offset_ns
+from labconsole.wire.clocks import MOST_ERROR_NS, KeptClock
+from labconsole.wire.codec import WireError
+
+TIMEOUT_S = 5.0
+MOST_BYTES = 1 << 16
+_CHRONY = ["chronyc", "-c", "-n", "tracking"]
+_PTP4L = ["pmc", "-u", "-b", "0"] + [
+    "GET " + name for name in ("CURRENT_DATA_SET", "TIME_STATUS_NP", "TIME_PROPERTIES_DATA_SET", "PORT_PROPERTIES_NP")
+]
+_ADDRESS = re.compile(r"(?=.*[.:])[0-9A-Fa-f.:]+\Z")
+_NUMBER = re.compile(r"[+-]?\d{1,18}(?:\.\d{1,12})?\Z")
+
+
+def _refused(what: str) -> WireError:
+    return WireError("not_told", what)
+
+
+def _kept(error_ns: float, reference: str) -> KeptClock:
+    if error_ns > MOST_ERROR_NS:
+        raise _refused("the clock may be off by %d s" % (error_ns / 1e9))
+    return KeptClock(error_ns=math.ceil(error_ns), reference=reference)
+
+
+def _number(text: str, what: str) -> float:
+    if not _NUMBER.match(text):
+        raise _refused("%s: %s is not a number" % (what, text[:40] or "nothing"))
+    return float(text)
+
+
+def chrony(said: str) -> KeptClock:
+    """From what ``chronyc -c tracking`` printed. Raises WireError: why that bounds nothing."""
+    fields = said.strip().split(",")
+    if len(fields) != 14:
+        raise _refused("chronyc: %s" % (said.strip()[:200] or "no answer"))
+    if fields[13] == "Not synchronised":
+        raise _refused("chronyd is not synchronised")
+    if not _ADDRESS.match(fields[1]):  # 7F7F0101: its own clock (local); PHC0, GPS: a device
+        own = (fields[1] or fields[0])[:40]
+        raise _refused("chronyd follows no server but %s, which another node need not have" % own)
+    offset_s, delay_s, spread_s = (_number(fields[place], "chronyc") for place in (4, 10, 11))
+    error_s = abs(offset_s) + abs(delay_s) / 2 + abs(spread_s)
+    return _kept(error_s * 1e9, "%s %s" % (fields[0][:16], fields[1][:80]))
+
+
+def sections(said: str) -> List[Tuple[str, Dict[str, str]]]:
+    """What pmc printed: each answer's name and its fields."""
+    found: List[Tuple[str, Dict[str, str]]] = []
+    for line in said.splitlines():
+        head = re.search(r" RESPONSE MANAGE?MENT (\w+)", line)  # pmc misspelled it up to 1.4
+        words = line.split()
+        if head:
+            found.append((head.group(1), {}))
+        elif found and len(words) == 2:
+            found[-1][1][words[0]] = words[1]
+    return found
+
+
+def ptp4l(said: str) -> KeptClock:
+    """From what pmc printed of the running ptp4l. Raises WireError: why that bounds nothing."""
+    told = sections(said)
+    ports = [fields for name, fields in told if name == "PORT_PROPERTIES_NP"]
+    one = dict(told)
+    clock, status, scale = (
+        one.get(name, {}) for name in ("CURRENT_DATA_SET", "TIME_STATUS_NP", "TIME_PROPERTIES_DATA_SET")
+    )
+    if not clock or not status or not ports:
+        raise _refused("ptp4l does not answer pmc, or not all that is asked of it")
+    steps = _number(clock.get("stepsRemoved", ""), "stepsRemoved")
+    if steps > 1:
+        raise _refused("ptp4l is %d steps from its grandmaster, and knows the error of the last one only" % steps)
+    error_ns = sum(abs(_number(clock.get(name, ""), name)) for name in ("offsetFromMaster", "meanPathDelay"))
+    follows = [port for port in ports if port.get("portState") == "SLAVE"]
+    if steps and not follows:
+        raise _refused("no port of ptp4l follows a master: %s" % ", ".join(p.get("portState", "?")[:20] for p in ports))
+    port = (follows or ports)[0]
+    if port.get("timestamping") != "SOFTWARE":
+        ahead_s = scale.get("currentUtcOffset", "") if scale.get("ptpTimescale") == "1" else "0"
+        nic_ns, wrong_ns = offset_ns(port.get("interface", ""))
+        error_ns += abs(nic_ns - round(_number(ahead_s, "currentUtcOffset") * 1e9)) + wrong_ns
+    return _kept(error_ns, status.get("gmIdentity", "")[:80])
+
+
+async def read(keeper: str) -> KeptClock:
+    argv, parse = (_CHRONY, chrony) if keeper == "chrony" else (_PTP4L, ptp4l)
+    path = shutil.which(argv[0], path=children.SEARCH_PATH)
+    if path is None:
+        raise _refused("%s is not installed on this node" % argv[0])
+    process = await children.spawn([path, *argv[1:]])
+    try:
+        out, err = await asyncio.wait_for(process.communicate(), TIMEOUT_S)
+    except asyncio.TimeoutError:
+        children.kill_group(process)
+        await process.wait()
+        raise _refused("%s did not answer within %g s" % (argv[0], TIMEOUT_S)) from None
+    if process.returncode:
+        raise _refused("%s: %s" % (argv[0], (out + err)[:300].decode("utf-8", "replace").strip()))
+    return parse(out[:MOST_BYTES].decode("utf-8", "replace"))

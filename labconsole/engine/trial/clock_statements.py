@@ -1,0 +1,53 @@
+"""What is stated of nodes' clocks: declared in hosts.yaml, or asked of the program that keeps a node's clock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from labconsole.contracts.ports import AgentLink
+from labconsole.engine.gather import together
+from labconsole.errors import NodeError
+from labconsole.model.inventory import Inventory
+from labconsole.model.record.clocks import ClockStatement
+from labconsole.wire.clocks import ReadClockKeeper
+
+TIMEOUT_S = 10.0
+
+Statements = dict[str, ClockStatement]
+
+
+async def stated_clocks(inventory: Inventory, links: Mapping[str, AgentLink]) -> Statements:
+    """Of those of these nodes of which hosts.yaml has anything stated. A node that does not tell ends nothing."""
+    found: Statements = {}
+
+    async def ask(name: str) -> None:
+        node = inventory.nodes[name]
+        if node.clock_error_ns is not None:
+            found[name] = ClockStatement(by="declared", error_ns=node.clock_error_ns)
+        elif node.clock_keeper is not None:
+            try:
+                told = await links[name].ask(ReadClockKeeper(keeper=node.clock_keeper), timeout_s=TIMEOUT_S)
+            except NodeError as exc:
+                found[name] = ClockStatement(by=node.clock_keeper, refused=exc.message)
+            else:
+                found[name] = ClockStatement(by=node.clock_keeper, error_ns=told.error_ns, reference=told.reference)
+
+    await together(ask(name) for name in links)
+    return found
+
+
+def worse(before: Statements, after: Statements) -> Statements:
+    """What was stated before and after a trial, as one: nothing where one is missing or the reference changed."""
+    return {name: _worse(said, after.get(name)) for name, said in before.items()}
+
+
+def _worse(before: ClockStatement, after: ClockStatement | None) -> ClockStatement:
+    if before.error_ns is None or before.by == "declared":
+        return before
+    if after is None or after.error_ns is None:
+        why = "nothing" if after is None else after.refused
+        return ClockStatement(by=before.by, refused=f"after the trial {before.by} told {why}")
+    if after.reference != before.reference:
+        changed = f"{before.by} followed {before.reference} before the trial and {after.reference} after it"
+        return ClockStatement(by=before.by, refused=changed)
+    return max(before, after, key=lambda said: said.error_ns or 0)

@@ -1,0 +1,100 @@
+"""How far the clocks of a stream's ends may be apart, stated a second time: by the record's environment. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from labconsole.measure.recompute.discrepancy import Discrepancy, against
+from labconsole.measure.recompute.extensions import of_version, readable
+from labconsole.model.record.capture_stamps import EXTENSION as STAMPS
+from labconsole.model.record.capture_stamps import VERSION as STAMPS_VERSION
+from labconsole.model.record.clocks import EXTENSION, STATED, VERSION, ClockAgreement
+from labconsole.model.record.run import RunRecord, StreamRecord
+
+
+def known(told: Any) -> bool:
+    """Whether this version can judge it."""
+    return of_version(told, VERSION)
+
+
+def known_stamps(told: Any) -> bool:
+    """Whether this version can judge them."""
+    return of_version(told, STAMPS_VERSION)
+
+
+def least_bound_ns(stream: StreamRecord, record: RunRecord) -> int | None:
+    """Offsets' distance plus both errors, or what is stated of both where that is less and not shown to be false; 0
+    under one kernel. None: the environment does not say.
+    """
+    found = _ends(stream, record)
+    if len(found) != 2:
+        return None
+    boots = [_part(node, "facts").get("boot_id") for node in found]
+    if boots[0] is not None and boots[0] == boots[1]:
+        return 0
+    stated, apart = _stated_ns(found), _apart_ns(found)
+    if apart is None:
+        return stated
+    least, most = apart
+    return most if stated is None or stated < least else min(stated, most)
+
+
+def stamps_bound_ns(stream: StreamRecord) -> int | None:
+    """How far the clock that stamped the capture may be from the sink's: 0 where that is the sink's own. None: nobody
+    knows.
+    """
+    told = stream.extensions.get(STAMPS)
+    if told is None or not known_stamps(told):
+        return 0
+    bound = told.get("clock_bound_ns")
+    return bound if type(bound) is int else None
+
+
+def contradicting_clocks(where: str, stream: StreamRecord, record: RunRecord) -> Iterator[Discrepancy]:
+    """What of the extension cannot be, by the environment."""
+    told = stream.extensions.get(EXTENSION)
+    if told is None or not known(told):
+        return
+    clocks, problems = readable(where, told, ClockAgreement, ClockAgreement)
+    yield from problems
+    found = _ends(stream, record)
+    if clocks is None or len(found) != 2:
+        return
+    bound, stated, apart = least_bound_ns(stream, record), _stated_ns(found), _apart_ns(found)
+    if clocks.bound_ns != bound:
+        yield against(f"{where}.bound_ns", f"is {clocks.bound_ns}, and by the environment {bound}", clocks.bound_ns)
+    if clocks.stated_ns != stated:
+        yield against(f"{where}.stated_ns", f"is {clocks.stated_ns}, and by the environment {stated}", clocks.stated_ns)
+    if bound and clocks.contradicted != (stated is not None and apart is not None and apart[0] > stated):
+        yield against(f"{where}.contradicted", "does not agree with the environment")
+
+
+def _ends(stream: StreamRecord, record: RunRecord) -> list[dict[str, Any]]:
+    names = [next((hop.node for hop in stream.ledger if hop.hop == name), None) for name in ("source_nic", "sink_nic")]
+    nodes = record.environment.get("nodes")
+    found = [nodes.get(name) for name in names] if isinstance(nodes, dict) else []
+    return [node for node in found if isinstance(node, dict)]
+
+
+def _apart_ns(ends: list[dict[str, Any]]) -> tuple[int, int] | None:
+    """How far the two clocks are apart by their comparison with the console's, at least and at most."""
+    keys = ("clock_offset_ns", "clock_error_ns")
+    offsets, errors = ([value for node in ends if type(value := node.get(key)) is int] for key in keys)
+    if len(offsets) < len(ends) or len(errors) < len(ends):
+        return None
+    distance, error = abs(offsets[1] - offsets[0]), sum(errors)
+    return distance - error, distance + error
+
+
+def _stated_ns(ends: list[dict[str, Any]]) -> int | None:
+    """The sum of what is stated of both; None: of one of them nothing is, both are 0, or references differ."""
+    said = [_part(node, STATED) for node in ends]
+    errors = [error for each in said if type(error := each.get("error_ns")) is int]
+    references = {str(each["reference"]) for each in said if each.get("reference") is not None}
+    return None if len(references) > 1 or len(errors) < len(ends) else sum(errors) or None
+
+
+def _part(node: dict[str, Any], key: str) -> dict[str, Any]:
+    found = node.get(key)
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,56 @@
+"""Time stamps that a NIC itself gives to frames as they come (SIOCSHWTSTAMP)."""
+
+from __future__ import annotations
+
+import array
+import errno
+import fcntl
+import os
+import socket
+import struct
+from typing import ClassVar, List
+
+from labconsole.network.change import ChangedNode, Entry, InterfaceName, NetworkChange, line
+from labconsole.wire.codec import WireError
+
+SET_STAMPS, GET_STAMPS = 0x89B0, 0x89B1
+ALL_FRAMES = 1
+"""HWTSTAMP_FILTER_ALL."""
+
+
+class NicStamps(NetworkChange, do="nic_stamps"):
+    """Have a NIC stamp every frame that comes. libpcap does so, too, where told to take its stamps, and leaves it."""
+
+    namespace: ClassVar[None] = None  # type: ignore[misc]  # a NIC's, which the node's own namespace has
+    interface: InterfaceName
+
+    def apply(self, node: ChangedNode) -> None:
+        try:
+            before = _asked(self.interface, GET_STAMPS, [0, 0, 0])
+            node.promise(self.kind, interface=self.interface, before=before)
+            now = _asked(self.interface, SET_STAMPS, [before[0], before[1], ALL_FRAMES])
+        except OSError as exc:
+            why = os.strerror(exc.errno or 0)
+            raise WireError("not_supported", "the NIC of %s stamps no frames: %s" % (self.interface, why)) from exc
+        if now[2] != ALL_FRAMES:
+            raise WireError("not_supported", "the NIC of %s does not stamp every frame" % self.interface)
+
+    @staticmethod
+    def undo(entry: Entry) -> None:
+        try:
+            _asked(entry["interface"], SET_STAMPS, entry["before"])
+        except OSError as exc:
+            if exc.errno != errno.ENODEV:
+                raise
+
+    def commands(self) -> List[str]:
+        return [line("hwstamp_ctl", "-i", self.interface, "-r", str(ALL_FRAMES))]
+
+
+def _asked(interface: str, command: int, config: List[int]) -> List[int]:
+    """``struct hwtstamp_config`` as the driver leaves it. Raises OSError."""
+    data = array.array("i", config)
+    request = struct.pack("16sP", interface.encode("utf-8"), data.buffer_info()[0]).ljust(40, b"\0")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        fcntl.ioctl(asking.fileno(), command, request)
+    return list(data)

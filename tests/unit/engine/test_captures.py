@@ -1,0 +1,83 @@
+"""What a trial asks of a sink for a capture with the stamps of its NIC."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import Any, cast
+
+import pytest
+
+from labconsole.engine.trial.captures import TrialCaptures
+from labconsole.engine.trial.setup import Flow, TrialSettings
+from labconsole.errors import AgentError, NodeError
+from labconsole.network.nic_stamps import NicStamps
+from labconsole.verdict.observed import StreamObservations, TrialObservations
+from labconsole.wire.clocks import NicClock
+from support.background_records import REQUEST
+from support.fake_session import make_inventory
+from support.observed_trials import PATH
+
+
+class Sink:
+    """``refuses``: the operation that it cannot do."""
+
+    def __init__(self, refuses: str = "") -> None:
+        self.asked: list[Any] = []
+        self.refuses = refuses
+
+    async def ask(self, request: Any, *, timeout_s: float = 30.0) -> Any:
+        self.asked.append(request)
+        if request.op == self.refuses:
+            raise AgentError("snk1", "the NIC of eth1 stamps no frames", code="not_supported", operation=request.op)
+        return NicClock(at_ns=5, ahead_ns=1, error_ns=2) if request.op == "clock.nic" else None
+
+
+def captured(sink: Sink, nodes: frozenset[str]) -> StreamObservations:
+    stream = make_inventory().streams[0]
+    seen = TrialObservations(run_id="r", started_at="", streams=[StreamObservations(stream, PATH)])
+    settings = TrialSettings(drain_s=1, sample_interval_s=1, capture_buffer_kib=64, nic_stamps=nodes)
+
+    async def let_go(node: str, request: Any) -> None:
+        sink.asked.append(request)
+
+    async def run() -> None:
+        captures = TrialCaptures(seen, [Flow(stream, REQUEST, 0)], {"snk1": cast(Any, sink)}, settings, let_go)
+        async with AsyncExitStack() as stack:
+            await captures.start(stack)
+            await captures.stop()
+
+    asyncio.run(run())
+    return seen.streams[0]
+
+
+def test_the_nic_stamps_from_before_the_capture_until_after_it_and_its_clock_is_read_outside_of_it() -> None:
+    sink = Sink()
+    seen = captured(sink, frozenset({"snk1"}))
+    assert [each.op for each in sink.asked] == [
+        "net.apply", "clock.nic", "capture.start", "capture.stop", "clock.nic", "capture.stop", "net.undo",
+    ]  # fmt: skip
+    assert sink.asked[0].changes == [NicStamps(interface="eth1")]
+    assert sink.asked[0].token == sink.asked[-1].token
+    assert sink.asked[2].nic_stamps is True
+    assert seen.nic_clock is not None and len(seen.nic_clock.readings) == 2
+
+
+def test_where_the_kernel_stamps_nothing_of_it_is_asked() -> None:
+    sink = Sink()
+    assert captured(sink, frozenset({"src1"})).nic_clock is None
+    assert [each.op for each in sink.asked] == ["capture.start", "capture.stop", "capture.stop"]
+    assert sink.asked[0].nic_stamps is None
+
+
+def test_a_nic_that_stamps_nothing_ends_the_trial_before_it_begins() -> None:
+    sink = Sink("net.apply")
+    with pytest.raises(NodeError, match="stamps no frames"):
+        captured(sink, frozenset({"snk1"}))
+    assert [each.op for each in sink.asked] == ["net.apply", "net.undo"]
+
+
+def test_a_clock_that_cannot_be_read_ends_nothing() -> None:
+    seen = captured(Sink("clock.nic"), frozenset({"snk1"}))
+    assert seen.nic_clock is not None
+    assert (seen.nic_clock.readings, seen.nic_clock.refused) == ([], "the NIC of eth1 stamps no frames")
