@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from labconsole.measure.packet_times import build_packet_times
 from labconsole.measure.timing import build_delay, build_spacing, clock_bound_ns
-from labconsole.model.record.packet_times import EXTENSION, PacketTimes, PacketTimesRefused, WhyNotTimed
+from labconsole.model.record.packet_times import EXTENSION, PacketTimes, PacketTimesRefused, PortChanges, WhyNotTimed
 from labconsole.model.record.run import Environment, Figures, StreamRecord
 from labconsole.verdict.observed import StreamObservations, TimedStream, UntimedStream
 
@@ -28,7 +28,8 @@ def with_timing(
         found["spacing"] = build_spacing(counted[0].spacing, counted[0].pps)
     if raw.times is not None:
         told = _told(raw.times, clocks_ns, stamp_lead_ns, source_moved_ns)
-        found["extensions"] = {**record.extensions, EXTENSION: told.model_dump(mode="json")}
+        unsaid = {"port"} if getattr(told, "port", None) is None else None
+        found["extensions"] = {**record.extensions, EXTENSION: told.model_dump(mode="json", exclude=unsaid)}
     return record.model_copy(update=found)
 
 
@@ -45,4 +46,5 @@ def _told(
         clocks_ns=clocks_ns,
         stamp_lead_ns=stamp_lead_ns,
     )
-    return told.model_copy(update={"memory_bytes": times.memory_bytes})
+    port = None if times.xdp is None else PortChanges.model_validate(times.xdp.to_wire())
+    return told.model_copy(update={"memory_bytes": times.memory_bytes, "by": times.by, "port": port})
