@@ -5,19 +5,23 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
+import struct
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from labconsole.agent.processes import linux
 from labconsole.measure.time_histogram import TimeHistogram, lowest_ns
 from labconsole.wire.packet_times import GENERIC_XDP, NATIVE_XDP, SOCKET_FILTER
 from support import xdp_drop
-from support.agent_process import AgentProcess, eventually
+from support.agent_process import AgentProcess, Net, eventually
 from support.bpf_programs import programs
-from support.drop_chain import SINK_IP, SOURCE_IP, DropChain
+from support.drop_chain import MACS, SINK_IP, SOURCE_IP, DropChain, open_tap
 from support.requirements import missing, require
 from support.sink_capture import SinkCapture
 
@@ -26,17 +30,6 @@ pytestmark = pytest.mark.alone
 PACKETS = 5000
 PORT = 9
 XDP_DROP = str(Path(xdp_drop.__file__))
-TAGGED = """
-import socket, struct, sys, time
-s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
-s.bind((sys.argv[1], 0))
-ip = struct.pack("!BBHHHBBH", 0x45, 0, 46, 0, 0, 32, 17, 0) + bytes((198, 18, 1, 1, 198, 19, 1, 1))
-for number in range(1, int(sys.argv[2]) + 1):
-    now = time.time_ns()
-    data = struct.pack("!IIII", 0xBE9BE955, number, now // 10**9, now % 10**9 // 1000)
-    frame = bytes.fromhex("020000000104 020000000103 81000007 0800") + ip + struct.pack("!HHHH", 9, 9, 26, 0) + data
-    s.send(frame.ljust(64, b"\0"))
-"""
 OWN = {"source_ip": SOURCE_IP, "sink_ip": SINK_IP, "udp_sink_port": PORT, "interval_ns": 0}
 PORTS = [{"interface": "k0", "streams": [OWN]}]
 
@@ -62,13 +55,34 @@ def start(sink: AgentProcess, *streams: dict[str, Any], by: str = SOCKET_FILTER)
     sink.ok("packet_times.start", ports=[{"interface": "k0", "streams": list(streams or (OWN,))}], by=by)
 
 
-def attached(chain: DropChain) -> tuple[str, int] | None:
-    """The mode and the number of the XDP program at the sink's port, as ip tells."""
-    (link,) = json.loads(chain.sink.run("ip", "-j", "-d", "link", "show", "k0"))
+def attached(chain: DropChain, interface: str = "k0") -> tuple[str, int] | None:
+    """The mode and the number of the XDP program at one of the sink's ports, as ip tells."""
+    (link,) = json.loads(chain.sink.run("ip", "-j", "-d", "link", "show", interface))
     if "xdp" not in link:
         return None
     modes = {1: "native", 2: "generic"}
     return modes[link["xdp"]["mode"]], link["xdp"]["prog"]["id"]
+
+
+def frame(number: int, *, tagged: bool) -> bytes:
+    """A test packet, with or without a VLAN tag."""
+    now_ns = time.time_ns()
+    ip = (
+        struct.pack("!BBHHHBBH", 0x45, 0, 46, 0, 0, 32, 17, 0) + socket.inet_aton(SOURCE_IP) + socket.inet_aton(SINK_IP)
+    )
+    data = struct.pack("!IIII", 0xBE9BE955, number, now_ns // 10**9, now_ns % 10**9 // 1000)
+    tag, size_bytes = (b"\x81\x00\x00\x07", 64) if tagged else (b"", 60)
+    macs = bytes.fromhex((MACS["k0"] + MACS["u2"]).replace(":", ""))
+    return (macs + tag + b"\x08\0" + ip + struct.pack("!HHHH", 9, 9, 26, 0) + data).ljust(size_bytes, b"\0")
+
+
+def inside(net: Net, work: Callable[[], Any]) -> Any:
+    """``work()`` in its namespace."""
+    namespace = os.open(f"/proc/{net.pid}/ns/net", os.O_RDONLY)
+    try:
+        return linux.in_namespace(namespace, work)
+    finally:
+        os.close(namespace)
 
 
 def timed(sink: AgentProcess, by: str = SOCKET_FILTER) -> list[dict[str, Any]]:
@@ -223,7 +237,10 @@ def test_an_agent_that_is_killed_leaves_no_program(chain: DropChain, by: str) ->
 
 def test_xdp_counts_frames_that_still_have_their_vlan_tag(chain: DropChain, sink: AgentProcess) -> None:
     start(sink, by=GENERIC_XDP)
-    chain.host.run(sys.executable, "-c", TAGGED, "u2", "300")
+    with inside(chain.host, lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW)) as sender:
+        sender.bind(("u2", 0))
+        for number in range(1, 301):
+            sender.send(frame(number, tagged=True))
     chain.send(200)
     (stream,) = timed(sink, GENERIC_XDP)
     assert (stream["packets"], packets_in(stream["delay"])) == (500, 500)
@@ -241,6 +258,28 @@ def test_another_xdp_program_is_not_replaced(chain: DropChain, sink: AgentProces
         assert (attached(chain), programs()) == (there, before)
         chain.sink.run(sys.executable, XDP_DROP, "k0", "off", *words)
     start(sink, by=GENERIC_XDP)
+
+
+def test_native_xdp_counts_at_a_port_whose_driver_has_it(chain: DropChain, sink: AgentProcess) -> None:
+    """A tap: what is written to it has come in by it."""
+    before = programs()
+    tap = inside(chain.sink, open_tap)
+    try:
+        chain.sink.run("ip", "link", "set", "tap0", "up")
+        sink.ok("packet_times.start", ports=[{"interface": "tap0", "streams": [OWN]}], by=NATIVE_XDP)
+        assert (attached(chain, "tap0") or ("none",))[0] == "native"
+        for number in range(1, 401):
+            os.write(tap, frame(number, tagged=number > 300))
+        told = sink.ok("packet_times.stop")
+        (port,) = told["ports"]
+        (stream,) = port["streams"]
+        counts = {name: stream[name] for name in ("packets", "bytes", "late_packets", "skipped_packets")}
+        assert counts == {"packets": 400, "bytes": 300 * 60 + 100 * 64, "late_packets": 0, "skipped_packets": 0}
+        assert packets_in(stream["delay"]) == packets_in(stream["spacing"]) + 1 == 400
+        assert port["xdp"] == {"features": [], "left_features": [], "link_changes": 0}
+        assert (attached(chain, "tap0"), programs()) == (None, before)
+    finally:
+        os.close(tap)
 
 
 def test_native_xdp_is_refused_at_a_veth_and_where_a_driver_has_none(chain: DropChain, sink: AgentProcess) -> None:
