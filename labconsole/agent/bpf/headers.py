@@ -1,7 +1,7 @@
 """How a program gets at the headers of the packet that it runs for: a socket's, or one still in the driver's memory.
 
 Both put the packet's length on the stack, and into a register where its Ethernet header lies; of one that is shorter
-than the headers nothing is done.
+than the headers nothing is done: it goes on at the program's label ``end``.
 """
 
 from __future__ import annotations
