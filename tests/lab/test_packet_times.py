@@ -193,10 +193,13 @@ def test_on_request_an_xdp_program_times_them_and_the_run_says_what_that_changed
     assert programs() == before
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_a_run_that_ends_early_leaves_no_program_in_the_kernel(testbed, tmp_path: Path, how: signal.Signals):
+@pytest.mark.parametrize(
+    ("how", "by"),
+    [(signal.SIGINT, "on"), (signal.SIGKILL, "on"), (signal.SIGINT, "xdp-generic"), (signal.SIGKILL, "xdp-generic")],
+)
+def test_a_run_that_ends_early_leaves_no_program_in_the_kernel(testbed, tmp_path: Path, how: signal.Signals, by: str):
     before, state = programs(), lab_state(testbed.spec.name)
-    argv = [*COMMAND, *RUN[:-3], "--duration", "60", "--target", "5Mbit", "--sources", "2", "--packet-times", "on"]
+    argv = [*COMMAND, *RUN[:-3], "--duration", "60", "--target", "5Mbit", "--sources", "2", "--packet-times", by]
     argv += ["--hosts", str(testbed.hosts_file), "--store", str(tmp_path / "s.sqlite")]
     running = subprocess.Popen(argv, stdout=subprocess.DEVNULL)
     try:
