@@ -63,17 +63,24 @@ class XdpPort:
         try:
             link = kernel.attach_xdp(program, socket.if_nametoindex(self._interface), native=self._native)
         except OSError as exc:
+            self._note_changes(before, every)
             raise self._refused(exc) from None
-        finally:
-            self._changed = port_features.differing(before)
-            if self._changed:
-                self._number = self._promise({"kind": port_features.KIND, "features": self._changed})
-            self._done(every)
-        if not self._link_is_back():
+        try:
+            self._note_changes(before, every)
+            if not self._link_is_back():
+                said = "%s got a program for native XDP, and its link was not up again after %g s: it was taken away"
+                raise WireError("failed", said % (self._interface, LINK_S))
+        except BaseException:
             os.close(link)
-            said = "%s got a program for native XDP, and its link was not up again after %g s: it was taken away"
-            raise WireError("failed", said % (self._interface, LINK_S))
+            raise
         return link
+
+    def _note_changes(self, before: Dict[str, port_features.Features], every: int) -> None:
+        """Of all that was promised to be put back, what has changed: the rest others may change meanwhile."""
+        self._changed = port_features.differing(before)
+        if self._changed:
+            self._number = self._promise({"kind": port_features.KIND, "features": self._changed})
+        self._done(every)
 
     def _refused(self, exc: OSError) -> Exception:
         if exc.errno in (errno.EPERM, errno.EACCES):

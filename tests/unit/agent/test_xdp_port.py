@@ -193,6 +193,21 @@ def test_a_port_whose_link_does_not_come_back_is_let_go(machine: Machine, monkey
     assert closed == [99]
 
 
+def test_where_the_port_cannot_be_read_any_more_the_program_is_let_go_and_the_promise_stands(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = list[int]()
+    monkeypatch.setattr(xdp_port, "os", SimpleNamespace(close=closed.append))
+
+    def fails(before: Any) -> Any:
+        raise OSError(errno.EIO, "no")
+
+    monkeypatch.setattr(port_features, "differing", fails)
+    with pytest.raises(OSError):
+        machine.port("eth1").attach(7)
+    assert closed == [99] and list(machine.noted) == [1]
+
+
 def test_native_is_refused_at_a_veth_and_where_another_program_is(machine: Machine) -> None:
     with pytest.raises(WireError, match="loses and reorders packets at a veth, which k0 is"):
         machine.port("k0", native=True).attach(7)
