@@ -90,7 +90,7 @@ class Agent:
         self._captures = Captures(journal, self._outlet.send, enter)
         self._marking = Marking(self._namespaces, self._outlet.offer)
         self._tracing = Tracing(self._namespaces)
-        self._timing = Timing()
+        self._timing = Timing(journal)
         self._executor = Executor(enter)
         self._guests = Guests(self._outlet.send, enter)
         self._stopping = Stopping(journal)

@@ -66,6 +66,12 @@ def _pktgen(entry: Entry) -> None:
     pktgen_files.cleanup_ours(**entry.get("arguments", {}))
 
 
+def _port_features(entry: Entry) -> None:
+    from labconsole.network import port_features
+
+    port_features.put_back(entry["features"])
+
+
 def _started_guest(entry: Entry) -> None:
     """Ask it to shut down; where it cannot be asked, or does not do it in time, take its power away. One that is off
     lets both fail.
@@ -126,5 +132,7 @@ def _begin(argv: List[str], stdout: int) -> "subprocess.Popen[bytes]":
 
 
 STARTED_GUEST = "started_guest"
-OF_THE_AGENT: Dict[str, Callable[[Entry], None]] = {"path": _path, "pktgen": _pktgen, STARTED_GUEST: _started_guest}
+OF_THE_AGENT: Dict[str, Callable[[Entry], None]] = {
+    "path": _path, "pktgen": _pktgen, "port_features": _port_features, STARTED_GUEST: _started_guest
+}  # fmt: skip
 """What the agent promises for itself: no changes that a console asked for, and in no namespace."""

@@ -16,7 +16,7 @@ from labconsole.engine.calibration.offer import CalibrationMeans
 from labconsole.engine.testbed import Testbed
 from labconsole.errors import StoreError
 from labconsole.experiments.kinds import kinds
-from labconsole.model.inventory import DropReasons, Inventory, OnOrOff, load_inventory
+from labconsole.model.inventory import DropReasons, Inventory, PacketTiming, load_inventory
 from labconsole.model.record.envelope import Envelope, parse_envelope
 from labconsole.platforms.loading import driver_for, guest_processes
 from labconsole.store.later import StoreLater
@@ -102,7 +102,7 @@ def load_testbed(
     store_url: str | None,
     *,
     drop_reasons: DropReasons | None = None,
-    packet_times: OnOrOff | None = None,
+    packet_times: PacketTiming | None = None,
     write: bool = True,
 ) -> tuple[Inventory, RunStore]:
     """Inventory, with other defaults where given, and store, both checked. Raises ConfigError or StoreError.

@@ -37,8 +37,9 @@ SHARED: dict[str, dict[str, Any]] = {
         "the plan or the testbed file says)",
     },
     "--packet-times": {
-        "choices": ("on", "off"),
-        "help": "let the sinks' kernels count and time every packet (default: as the plan or the testbed file says)",
+        "choices": ("on", "off", "xdp-generic", "xdp-native"),
+        "help": "let the sinks' kernels count and time every packet; xdp-generic and xdp-native: by an XDP program, "
+        "which changes the port (default: as the plan or the testbed file says)",
     },
 }
 """Options that are the same wherever they are."""

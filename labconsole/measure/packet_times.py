@@ -17,10 +17,13 @@ from labconsole.model.record.packet_times import (
 )
 from labconsole.model.record.run import StreamRecord
 from labconsole.units import format_count
-from labconsole.wire.packet_times import StreamTimes
+from labconsole.wire.packet_times import GENERIC_XDP, NATIVE_XDP, SOCKET_FILTER, StreamTimes
 
 CLOCK_SET_NS = 1000
 """A wall clock that moved so far against the monotonic one was set, and delays are by none."""
+
+STAMPED = {GENERIC_XDP: "0.5 µs later than", NATIVE_XDP: "0.2 µs earlier than"}
+"""How its arrivals differ from those that tcpdump tells of the same packets, as measured on veth and virtio."""
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999, "p99.99": 0.9999}
 """Those that are told, as people write them; a field's name leaves out the dot."""
@@ -134,6 +137,32 @@ def times_by_word(times: PacketTimes) -> dict[str, Times | None]:
     """What is told of a stream's packets, by the word for it. Since due: left out where nobody knows when they were."""
     due = {} if times.due_ns is None else {"since due": times.due_ns}
     return {"delay": times.delay_ns, **due, "spacing": times.spacing_ns, "variation": times.variation_ns}
+
+
+def by_words(times: PacketTimes) -> str:
+    """Where in the kernel they were timed, if not as usual."""
+    return "" if times.by == SOCKET_FILTER else f" by {times.by}"
+
+
+def xdp_words(times: PacketTimes) -> str | None:
+    """What timing by XDP makes different: arrivals, and the port; None: it was not by XDP."""
+    if times.by == SOCKET_FILTER:
+        return None
+    words = [f"arrivals are about {STAMPED[times.by]} tcpdump's time stamps"]
+    port = times.port
+    if port is None:
+        return f"{words[0]}; what it changed at the port is not known"
+    if port.features:
+        words.append(f"the port had {', '.join(port.features)} meanwhile")
+        left = ", ".join(port.left_features)
+        words.append(f"it still has {left}, which could not be put back" if left else "it was put back")
+    if port.link_changes is None:
+        words.append("whether its link went down is not known")
+    elif port.link_changes:
+        words.append(f"its link went down or came up {port.link_changes} times by it")
+    elif not port.features:
+        words.append("nothing changed at the port")
+    return "; ".join(words)
 
 
 def number_words(times: PacketTimes) -> str:

@@ -22,8 +22,10 @@ from labconsole.units import parse_rate_bps
 
 Role = Literal["source", "uut", "sink", "host"]
 DropReasons = Literal["auto", "on", "off"]
-OnOrOff = Literal["on", "off"]
 ClockKeeper = Literal["chrony", "ptp4l"]
+PacketTiming = Literal["off", "on", "xdp-generic", "xdp-native"]
+"""Whether, and by what in the sinks' kernels, every packet is timed; on: by what changes nothing at a port."""
+
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
 INTERFACE = re.compile(r"[^\s/:\x00-\x1f\x7f]{1,15}\Z")
 NO_LOGIN = frozenset(" '`\"$\\;&<>|(){}")
@@ -169,7 +171,7 @@ class Defaults(StrictModel):
     generator: Generator = "auto"
     observe: Literal["quiet", "live"] = "quiet"
     drop_reasons: DropReasons = "off"
-    packet_times: OnOrOff = "off"
+    packet_times: PacketTiming = "off"
     settle_s: float = Field(default=5.0, ge=0, le=600)
     drain_s: float = Field(default=2.0, ge=0.1, le=60)
     ssh_config: str = "~/.ssh/config"

@@ -8,6 +8,7 @@ from typing import Any
 
 from labconsole.measure.time_histogram import TimeHistogram
 from labconsole.model.record.packet_times import EXTENSION, PacketTimes
+from labconsole.wire.packet_times import GENERIC_XDP, NATIVE_XDP
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,4 +44,7 @@ def kernels_asked(record: Mapping[str, Any]) -> tuple[str, ...]:
     drops = (record.get("extensions") or {}).get("kernel_drops")
     timed = [(stream.get("extensions") or {}).get(EXTENSION) for stream in record["streams"]]
     found = ("reasons for drops",) if isinstance(drops, Mapping) and "refused" not in drops else ()
-    return found + (("times of packets",) if any(each is not None and "refused" not in each for each in timed) else ())
+    told = [each for each in timed if isinstance(each, Mapping) and "refused" not in each]
+    places = {by if (by := each.get("by")) in (GENERIC_XDP, NATIVE_XDP) else None for each in told}
+    how = sorted("times of packets" if by is None else f"times of packets by {by}" for by in places)
+    return (*found, *how)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from labconsole.measure.packet_times import numbers_doubt, timed_all
+from labconsole.measure.packet_times import numbers_doubt, packet_times, timed_all, xdp_words
 from labconsole.model.record.clocks import EXTENSION as CLOCKS
 from labconsole.model.record.clocks import ClockAgreement
 from labconsole.model.record.extension import read_extension
@@ -44,7 +44,12 @@ def influences(seen: TrialObservations, streams: tuple[StreamRecord, ...], uut: 
             found += _processes(node, last, attested)
         found += _people(node, first, last)
         found += _lists(node, first, last, attested)
+    timed: set[tuple[str, str]] = set()
     for raw, record in zip(seen.flows, streams, strict=True):
+        sink = (raw.stream.sink.node, raw.stream.sink.interface)
+        if sink not in timed:
+            found += _timed_by_xdp(record, *sink)
+            timed.add(sink)
         found += [
             _entry(each.node, "foreign_packets", each.sentence, **each.figures)
             for each in foreign(seen, raw, record, uut)
@@ -79,6 +84,16 @@ def influences(seen: TrialObservations, streams: tuple[StreamRecord, ...], uut: 
             for key, old, new in settings_changes(seen, node, [interface], unjudged=True):
                 found.append(_entry(node, "setting", f"{key} went from {old} to {new}"))
     return found
+
+
+def _timed_by_xdp(record: StreamRecord, node: str, interface: str) -> Iterator[Figures]:
+    """At a sink's port: the times of all streams that end there are by one program."""
+    told = packet_times(record)
+    words = None if told is None else xdp_words(told)
+    if told is not None and words is not None:
+        figures = {} if told.port is None else told.port.model_dump(mode="json")
+        detail = f"{interface}: packets were timed by {told.by}: {words}"
+        yield _entry(node, "xdp", detail, interface=interface, by=told.by, **figures)
 
 
 def _entry(node: str, kind: str, detail: str, **figures: Any) -> Figures:

@@ -16,7 +16,7 @@ from labconsole.wire.counters import InterfaceCounters
 from labconsole.wire.drops import DropCounters
 from labconsole.wire.generator import PreparedStream, SentStream
 from labconsole.wire.kernel_drops import KernelDrops, KernelDropsStarted
-from labconsole.wire.packet_times import StreamTimes
+from labconsole.wire.packet_times import SOCKET_FILTER, StreamTimes, XdpChanges
 from labconsole.wire.processor_work import NodeWork
 from labconsole.wire.settings import InterfaceSettings, NodeSettings
 from labconsole.wire.surroundings import NodeSurroundings
@@ -63,12 +63,14 @@ def parse_snapshot(reply: InterfaceCounters) -> Snapshot:
 @dataclass(frozen=True, slots=True)
 class TimedStream:
     """What the sink's kernel counted of one stream's packets, by how much its wall clock was set meanwhile, and what
-    counting all streams took of the node's memory.
+    counting all streams took of the node's memory. ``by``: what counted them; ``xdp``: what this changed at the port.
     """
 
     counted: StreamTimes
     clock_moved_ns: int
     memory_bytes: int | None = None
+    by: str = SOCKET_FILTER
+    xdp: XdpChanges | None = None
 
 
 @dataclass(frozen=True, slots=True)

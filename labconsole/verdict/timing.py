@@ -9,7 +9,7 @@ from labconsole.measure.timing import build_delay, build_spacing
 from labconsole.model.record.capture_stamps import EXTENSION as STAMPS
 from labconsole.model.record.capture_stamps import CaptureStamps
 from labconsole.model.record.clocks import EXTENSION as CLOCKS
-from labconsole.model.record.packet_times import EXTENSION, PacketTimes, PacketTimesRefused, WhyNotTimed
+from labconsole.model.record.packet_times import EXTENSION, PacketTimes, PacketTimesRefused, PortChanges, WhyNotTimed
 from labconsole.model.record.run import Environment, Figures, StreamRecord
 from labconsole.model.record.timing import Delay
 from labconsole.verdict.observed import StreamObservations, TimedStream, UntimedStream
@@ -46,7 +46,8 @@ def with_timing(
         found["spacing"] = build_spacing(counted[0].spacing, counted[0].pps)
     if raw.times is not None:
         told = _told(raw.times, clocks_ns, stamp_lead_ns, source_moved_ns)
-        extensions[EXTENSION] = told.model_dump(mode="json")
+        unsaid = {"port"} if getattr(told, "port", None) is None else None
+        extensions[EXTENSION] = told.model_dump(mode="json", exclude=unsaid)
     return record.model_copy(update={**found, "extensions": extensions})
 
 
@@ -77,4 +78,5 @@ def _told(
         clocks_ns=clocks_ns,
         stamp_lead_ns=stamp_lead_ns,
     )
-    return told.model_copy(update={"memory_bytes": times.memory_bytes})
+    port = None if times.xdp is None else PortChanges.model_validate(times.xdp.to_wire())
+    return told.model_copy(update={"memory_bytes": times.memory_bytes, "by": times.by, "port": port})

@@ -21,6 +21,9 @@ HIGHEST_BITS = 36
 
 BUCKETS = (HIGHEST_BITS - BUCKET_BITS + 1) << BUCKET_BITS
 
+MAX_FEATURES = 1000
+"""Of a port and those below it."""
+
 
 Buckets = Annotated[List[Any], Rule(rising_pairs(BUCKETS))]
 Nanoseconds = Annotated[int, Rule(whole(-S64, S64 - 1))]
@@ -35,6 +38,16 @@ class StreamToTime(Message):
     sink_ip: Word
     udp_sink_port: Port
     interval_ns: Count
+
+
+SOCKET_FILTER, GENERIC_XDP, NATIVE_XDP = PLACES = ("socket filter", "generic XDP", "native XDP")
+"""Where in the kernel a packet is counted: beside a capture's own socket, before that, and in the NIC's driver."""
+
+
+def _place(value: Any, where: str) -> str:
+    if value not in PLACES:
+        raise bad(where, "is not one of %s" % ", ".join(PLACES))
+    return str(value)
 
 
 class TimedPort(Message):
@@ -53,10 +66,13 @@ class PacketTimesStarted(Message):
 
 class StartPacketTimes(Request[PacketTimesStarted], op="packet_times.start"):
     """From now on count and time in the kernel every packet of these streams that comes in by these interfaces. Nothing
-    of them is kept. Refused with not_supported, no_permission or locked_down.
+    of them is kept. Refused with not_supported, no_permission or locked_down. ``by``: as a socket filter, which changes
+    nothing at a port, or as an XDP program, generic or native, with which come features of the port and resets of its
+    link (undone when it stops); busy: the port has another XDP program.
     """
 
     ports: Annotated[List[TimedPort], Most(MAX_TAPS)]
+    by: Annotated[str, Rule(_place)] = SOCKET_FILTER
 
 
 class StreamTimes(Message):
@@ -114,11 +130,24 @@ class StreamTimes(Message):
             raise bad("delay_sum_ns", "is of no packets")
 
 
+class XdpChanges(Message):
+    """What an XDP program changed at a port. ``features``: those that were other than before while it was there, by
+    name and what they were then ("rx-gro-hw off"), after the interface's name where it is one below the port;
+    ``left_features``: those of them that could not be put back. ``link_changes``: how often the port's link went down
+    or came up; None: not known.
+    """
+
+    features: Annotated[List[Name], Most(MAX_FEATURES)]
+    left_features: Annotated[List[Name], Most(MAX_FEATURES)]
+    link_changes: Optional[Count]
+
+
 class PortTimes(Message):
-    """``streams`` in the order in which they were asked for."""
+    """``streams`` in the order in which they were asked for. ``xdp``: what was changed, where they were timed so."""
 
     interface: Name
     streams: Annotated[List[StreamTimes], Most(MAX_STREAMS)]
+    xdp: Optional[XdpChanges] = None
 
 
 class TimedPackets(Message):

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
-from collections.abc import Iterator
+import socket
+import struct
+import sys
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from labconsole.agent.processes import linux
 from labconsole.measure.time_histogram import TimeHistogram, lowest_ns
-from support.agent_process import AgentProcess, eventually
+from labconsole.wire.packet_times import GENERIC_XDP, NATIVE_XDP, SOCKET_FILTER
+from support import xdp_drop
+from support.agent_process import AgentProcess, Net, eventually
 from support.bpf_programs import programs
-from support.drop_chain import SINK_IP, SOURCE_IP, DropChain
+from support.drop_chain import MACS, SINK_IP, SOURCE_IP, DropChain, open_tap
 from support.requirements import missing, require
 from support.sink_capture import SinkCapture
 
@@ -21,7 +29,9 @@ pytestmark = pytest.mark.alone
 
 PACKETS = 5000
 PORT = 9
+XDP_DROP = str(Path(xdp_drop.__file__))
 OWN = {"source_ip": SOURCE_IP, "sink_ip": SINK_IP, "udp_sink_port": PORT, "interval_ns": 0}
+PORTS = [{"interface": "k0", "streams": [OWN]}]
 
 
 @pytest.fixture
@@ -41,15 +51,48 @@ def sink(chain: DropChain) -> Iterator[AgentProcess]:
     agent.close()
 
 
-def start(sink: AgentProcess, *streams: dict[str, Any]) -> None:
-    sink.ok("packet_times.start", ports=[{"interface": "k0", "streams": list(streams or (OWN,))}])
+def start(sink: AgentProcess, *streams: dict[str, Any], by: str = SOCKET_FILTER) -> None:
+    sink.ok("packet_times.start", ports=[{"interface": "k0", "streams": list(streams or (OWN,))}], by=by)
 
 
-def timed(sink: AgentProcess) -> list[dict[str, Any]]:
+def attached(chain: DropChain, interface: str = "k0") -> tuple[str, int] | None:
+    """The mode and the number of the XDP program at one of the sink's ports, as ip tells."""
+    (link,) = json.loads(chain.sink.run("ip", "-j", "-d", "link", "show", interface))
+    if "xdp" not in link:
+        return None
+    modes = {1: "native", 2: "generic"}
+    return modes[link["xdp"]["mode"]], link["xdp"]["prog"]["id"]
+
+
+def frame(number: int, *, tagged: bool) -> bytes:
+    """A test packet, with or without a VLAN tag."""
+    now_ns = time.time_ns()
+    ip = (
+        struct.pack("!BBHHHBBH", 0x45, 0, 46, 0, 0, 32, 17, 0) + socket.inet_aton(SOURCE_IP) + socket.inet_aton(SINK_IP)
+    )
+    data = struct.pack("!IIII", 0xBE9BE955, number, now_ns // 10**9, now_ns % 10**9 // 1000)
+    tag, size_bytes = (b"\x81\x00\x00\x07", 64) if tagged else (b"", 60)
+    macs = bytes.fromhex((MACS["k0"] + MACS["u2"]).replace(":", ""))
+    return (macs + tag + b"\x08\0" + ip + struct.pack("!HHHH", 9, 9, 26, 0) + data).ljust(size_bytes, b"\0")
+
+
+def inside(net: Net, work: Callable[[], Any]) -> Any:
+    """``work()`` in its namespace."""
+    namespace = os.open(f"/proc/{net.pid}/ns/net", os.O_RDONLY)
+    try:
+        return linux.in_namespace(namespace, work)
+    finally:
+        os.close(namespace)
+
+
+def timed(sink: AgentProcess, by: str = SOCKET_FILTER) -> list[dict[str, Any]]:
     told = sink.ok("packet_times.stop")
     assert abs(told["clock_moved_ns"]) < 1000
     (port,) = told["ports"]
     assert port["interface"] == "k0"
+    # A veth has nothing that would be turned off.
+    nothing = {"features": [], "left_features": [], "link_changes": 0}
+    assert port["xdp"] == (None if by == SOCKET_FILTER else nothing)
     streams: list[dict[str, Any]] = port["streams"]
     return streams
 
@@ -58,14 +101,17 @@ def packets_in(histogram: list[list[int]]) -> int:
     return sum(packets for _, packets in histogram)
 
 
+@pytest.mark.parametrize("by", [SOCKET_FILTER, GENERIC_XDP])
 def test_every_packet_is_counted_and_its_delay_is_that_of_a_capture_beside(
-    chain: DropChain, sink: AgentProcess, tmp_path: Path
+    chain: DropChain, sink: AgentProcess, tmp_path: Path, by: str
 ) -> None:
     capture = SinkCapture(chain, tmp_path / "beside.pcap")
-    start(sink)
+    start(sink, by=by)
+    assert (attached(chain) or ("none",))[0] == ("none" if by == SOCKET_FILTER else "generic")
     assert chain.send(PACKETS) == PACKETS
     delays_ns = capture.delays_ns()
-    (stream,) = timed(sink)
+    (stream,) = timed(sink, by)
+    assert attached(chain) is None
     assert len(delays_ns) == PACKETS
     assert {name: stream[name] for name in ("packets", "bytes", "late_packets", "skipped_packets")} == {
         "packets": PACKETS, "bytes": 60 * PACKETS, "late_packets": 0, "skipped_packets": 0
@@ -177,14 +223,80 @@ def test_packets_behind_a_token_bucket_are_as_far_apart_as_it_lets_them(chain: D
     )  # a busy machine lets it wait
 
 
-def test_an_agent_that_is_killed_leaves_no_program(chain: DropChain) -> None:
+@pytest.mark.parametrize("by", [SOCKET_FILTER, GENERIC_XDP])
+def test_an_agent_that_is_killed_leaves_no_program(chain: DropChain, by: str) -> None:
     agent = AgentProcess(chain.sink)
     before = programs()
-    start(agent)
+    start(agent, by=by)
     assert programs() == before + 1
     os.kill(agent.hello["pid"], signal.SIGKILL)
     eventually(lambda: programs() == before, "the program is gone")
+    eventually(lambda: attached(chain) is None, "nothing is attached")
     agent.close()
+
+
+def test_xdp_counts_frames_that_still_have_their_vlan_tag(chain: DropChain, sink: AgentProcess) -> None:
+    start(sink, by=GENERIC_XDP)
+    with inside(chain.host, lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW)) as sender:
+        sender.bind(("u2", 0))
+        for number in range(1, 301):
+            sender.send(frame(number, tagged=True))
+    chain.send(200)
+    (stream,) = timed(sink, GENERIC_XDP)
+    assert (stream["packets"], packets_in(stream["delay"])) == (500, 500)
+    assert stream["bytes"] == 300 * 64 + 200 * 60, "with the tag"
+
+
+def test_another_xdp_program_is_not_replaced(chain: DropChain, sink: AgentProcess) -> None:
+    before = programs()
+    for words, mode in (([], "generic"), (["native"], "native")):
+        chain.sink.run(sys.executable, XDP_DROP, "k0", "on", *words)
+        there = attached(chain)
+        assert there is not None and there[0] == mode
+        refused = sink.error("packet_times.start", ports=PORTS, by=GENERIC_XDP)
+        assert refused["code"] == "busy" and "k0 has an XDP program already" in refused["message"]
+        assert (attached(chain), programs()) == (there, before)
+        chain.sink.run(sys.executable, XDP_DROP, "k0", "off", *words)
+    start(sink, by=GENERIC_XDP)
+
+
+def test_native_xdp_counts_at_a_port_whose_driver_has_it(chain: DropChain, sink: AgentProcess) -> None:
+    """A tap: what is written to it has come in by it."""
+    before = programs()
+    tap = inside(chain.sink, open_tap)
+    try:
+        chain.sink.run("ip", "link", "set", "tap0", "up")
+        sink.ok("packet_times.start", ports=[{"interface": "tap0", "streams": [OWN]}], by=NATIVE_XDP)
+        assert (attached(chain, "tap0") or ("none",))[0] == "native"
+        for number in range(1, 401):
+            os.write(tap, frame(number, tagged=number > 300))
+        told = sink.ok("packet_times.stop")
+        (port,) = told["ports"]
+        (stream,) = port["streams"]
+        counts = {name: stream[name] for name in ("packets", "bytes", "late_packets", "skipped_packets")}
+        assert counts == {"packets": 400, "bytes": 300 * 60 + 100 * 64, "late_packets": 0, "skipped_packets": 0}
+        assert packets_in(stream["delay"]) == packets_in(stream["spacing"]) + 1 == 400
+        assert port["xdp"] == {"features": [], "left_features": [], "link_changes": 0}
+        assert (attached(chain, "tap0"), programs()) == (None, before)
+    finally:
+        os.close(tap)
+
+
+def test_native_xdp_is_refused_at_a_veth_and_where_a_driver_has_none(chain: DropChain, sink: AgentProcess) -> None:
+    before = programs()
+    refused = sink.error("packet_times.start", ports=PORTS, by=NATIVE_XDP)
+    assert (refused["code"], refused["message"]) == (
+        "not_supported", "native XDP loses and reorders packets at a veth, which k0 is; generic XDP does not"
+    )  # fmt: skip
+    chain.sink.run("ip", "link", "add", "br0", "type", "bridge")
+    bridge = [{"interface": "br0", "streams": [OWN]}]
+    refused = sink.error("packet_times.start", ports=bridge, by=NATIVE_XDP)
+    assert (refused["code"], refused["message"]) == ("not_supported", "the driver of br0 has no native XDP")
+    # What lies on a veth, or consists of one, hands the program on to it.
+    chain.sink.run("ip", "link", "set", "k0", "master", "br0")
+    assert "which k0 is" in sink.error("packet_times.start", ports=bridge, by=NATIVE_XDP)["message"]
+    assert sink.error("packet_times.start", ports=PORTS, by="magic")["code"] == "bad_request"
+    assert (attached(chain), programs()) == (None, before)
 
 
 def test_what_cannot_be_asked_is_refused(chain: DropChain, sink: AgentProcess) -> None:

@@ -168,10 +168,38 @@ def test_who_looks_on_sees_the_delays_of_all_packets_so_far(testbed, tmp_path: P
     assert [each.max_ns for each in seen] == sorted(each.max_ns for each in seen)
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_a_run_that_ends_early_leaves_no_program_in_the_kernel(testbed, tmp_path: Path, how: signal.Signals):
+def test_on_request_an_xdp_program_times_them_and_the_run_says_what_that_changed(testbed, tmp_path: Path):
+    before, store = programs(), tmp_path / "s.sqlite"
+    hosts, words = testbed.hosts_file, ("--target", "5Mbit", "--sources", "2", "--packet-times")
+    (run,) = records(labconsole(*RUN, *words, "xdp-generic", hosts=hosts, store=store))
+    for stream, times in zip(run["streams"], told(run), strict=True):
+        assert times["by"] == "generic XDP"
+        assert times["packets"] == stream["capture"]["captured_packets"] == stream["measured_packets"]
+        assert (times["skipped_packets"], times["late_packets"], times["negative_packets"]) == (0, 0, 0)
+        assert times["port"] == {"features": [], "left_features": [], "link_changes": 0}
+    said = [each["detail"] for each in run["influences"] if each["kind"] == "xdp"]
+    assert len(said) == 2 and all("generic XDP: arrivals are about 0.5 µs later" in each for each in said)
+    shown = labconsole("runs", "show", run["run_id"], store=store).stdout
+    assert re.search(r"^  s1: all \d+.*packets timed in the sink's kernel by generic XDP: 0 numbers", shown, re.M), (
+        shown
+    )
+    # The lab's ports are veths: native XDP is refused there, in words, and the run stands.
+    (run,) = records(labconsole(*RUN, *words, "xdp-native", hosts=hosts, store=store))
+    for stream, times in zip(run["streams"], told(run), strict=True):
+        assert times["refused"]["code"] == "not_supported"
+        assert "native XDP loses and reorders packets at a veth" in times["refused"]["message"]
+        assert times["counted_packets"] == stream["measured_packets"]
+    assert "nothing is contradictory" in labconsole("verify", store=store).stdout
+    assert programs() == before
+
+
+@pytest.mark.parametrize(
+    ("how", "by"),
+    [(signal.SIGINT, "on"), (signal.SIGKILL, "on"), (signal.SIGINT, "xdp-generic"), (signal.SIGKILL, "xdp-generic")],
+)
+def test_a_run_that_ends_early_leaves_no_program_in_the_kernel(testbed, tmp_path: Path, how: signal.Signals, by: str):
     before, state = programs(), lab_state(testbed.spec.name)
-    argv = [*COMMAND, *RUN[:-3], "--duration", "60", "--target", "5Mbit", "--sources", "2", "--packet-times", "on"]
+    argv = [*COMMAND, *RUN[:-3], "--duration", "60", "--target", "5Mbit", "--sources", "2", "--packet-times", by]
     argv += ["--hosts", str(testbed.hosts_file), "--store", str(tmp_path / "s.sqlite")]
     running = subprocess.Popen(argv, stdout=subprocess.DEVNULL)
     try:

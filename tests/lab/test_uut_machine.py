@@ -9,12 +9,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from labconsole.errors import LabSetupError
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
+from labconsole.wire.packet_times import GENERIC_XDP, NATIVE_XDP
+from support.agent_process import AgentProcess, Net
 from support.live_lab import STATE, labconsole, records, wait_until
 from support.requirements import require
 
@@ -101,6 +105,43 @@ def test_its_own_kernel_forwards_between_nics_of_its_own_and_the_record_says_tha
         "eth5",
         "lo",
     ]
+
+
+BY_SSH = "import os, shlex, sys; os.execvp('ssh', ['ssh', *sys.argv[1:4], shlex.join(sys.argv[4:])])"
+
+
+@pytest.mark.parametrize("by", [GENERIC_XDP, NATIVE_XDP])
+def test_what_an_xdp_program_turns_off_at_one_of_its_nics_is_on_again(machine: lab.LabStatus, by: str) -> None:
+    """virtio_net: without the agent's doing, hardware receive offload would stay off."""
+
+    def of_port(*argv: str) -> str:
+        return lab.execute(machine.spec.name, "uut", [*argv, "eth1"], timeout_s=30).stdout
+
+    def joins() -> bool:
+        (word,) = re.findall(r"^rx-gro-hw: (\w+)$", of_port("ethtool", "-k"), re.M)
+        return word == "on"
+
+    ssh = [sys.executable, "-c", BY_SSH, "-F", str(machine.ssh_config), f"{machine.spec.name}-uut"]
+    stream = {"source_ip": "198.18.1.1", "sink_ip": "198.19.1.1", "udp_sink_port": 9, "interval_ns": 0}
+    features = of_port("ethtool", "-k")
+    assert joins()
+    for killed in (False, True):
+        agent = AgentProcess(cast(Net, SimpleNamespace(prefix=ssh)))
+        try:
+            agent.ok("packet_times.start", ports=[{"interface": "eth1", "streams": [stream]}], by=by)
+            assert ("xdpgeneric" in of_port("ip", "link", "show")) == (by == GENERIC_XDP)
+            assert " xdp" in of_port("ip", "link", "show")
+            assert joins() == (by == NATIVE_XDP)
+            if killed:
+                lab.execute(machine.spec.name, "uut", ["kill", "-9", str(agent.hello["pid"])], timeout_s=30)
+            else:
+                (port,) = agent.ok("packet_times.stop")["ports"]
+                expected = ["rx-gro-hw off"] if by == GENERIC_XDP else []
+                assert (port["xdp"]["features"], port["xdp"]["left_features"]) == (expected, [])
+            wait_until(lambda: of_port("ethtool", "-k") == features, timeout_s=30, what="the features before")
+            wait_until(lambda: " xdp" not in of_port("ip", "link", "show"), timeout_s=30, what="the end of the program")
+        finally:
+            agent.close()
 
 
 @pytest.mark.parametrize("platform", ["lxc", "kvm"])

@@ -145,7 +145,7 @@ class DropChain:
         """A tap whose queue nobody reads, as of a guest that does not take its packets; there until ``close``."""
         inside = os.open(f"/proc/{self.host.pid}/ns/net", os.O_RDONLY)
         try:
-            self._kept.append(linux.in_namespace(inside, _open_tap))
+            self._kept.append(linux.in_namespace(inside, open_tap))
         finally:
             os.close(inside)
         self.ip("link", "set", "tap0", "txqueuelen", str(queue), "up")
@@ -170,7 +170,8 @@ class DropChain:
             self.ip("link", "set", port, "master", "br0")
 
 
-def _open_tap() -> int:
+def open_tap() -> int:
+    """tap0 in the calling thread's namespace, which outlives whoever has it; its descriptor is the other end."""
     tap = os.open("/dev/net/tun", os.O_RDWR)
     fcntl.ioctl(tap, 0x400454CA, struct.pack("16sH22x", b"tap0", 0x1002))
     fcntl.ioctl(tap, 0x400454CB, 1)  # it outlives its guest

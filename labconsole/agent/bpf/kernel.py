@@ -20,11 +20,12 @@ _NUMBERS = {"x86_64": 321, "aarch64": 280, "riscv64": 280, "ppc64le": 361, "s390
 """Of the system call, by machine: libc has no function for it."""
 
 _MAP_CREATE, _MAP_LOOKUP, _MAP_UPDATE, _, _MAP_NEXT, _PROGRAM_LOAD = range(6)
-_INFORMATION, _TRACEPOINT_OPEN = 15, 17
+_INFORMATION, _TRACEPOINT_OPEN, _LINK_CREATE = 15, 17, 28
 
 HASH, ARRAY, HASH_BY_PROCESSOR, ARRAY_BY_PROCESSOR = 1, 2, 5, 6
-SOCKET_FILTER, RAW_TRACEPOINT, TRACING = 1, 17, 26
-_TRACED_TRACEPOINT = 23
+SOCKET_FILTER, XDP, RAW_TRACEPOINT, TRACING = 1, 6, 17, 26
+_TRACED_TRACEPOINT, _AT_XDP = 23, 37
+_XDP_GENERIC, _XDP_NATIVE = 2, 4
 
 _LICENCE = b"Dual BSD/GPL"
 """Of the loaded instructions: the helper that reads kernel memory is for such only."""
@@ -150,6 +151,12 @@ def attach_tracepoint(program: int, name: str = "") -> int:
     """The descriptor that keeps a program at a raw tracepoint; ``name`` of it where the program does not say."""
     held = ctypes.create_string_buffer(name.encode("ascii"))
     return _bpf(_TRACEPOINT_OPEN, struct.pack("=QI", ctypes.addressof(held) if name else 0, program))
+
+
+def attach_xdp(program: int, interface_index: int, *, native: bool) -> int:
+    """The descriptor that keeps a program at an interface of the calling thread's namespace (Linux 5.9)."""
+    mode = _XDP_NATIVE if native else _XDP_GENERIC
+    return _bpf(_LINK_CREATE, struct.pack("=4I", program, interface_index, _AT_XDP, mode))
 
 
 def missed_runs(program: int) -> int:

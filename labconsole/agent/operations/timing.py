@@ -10,9 +10,12 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, AsyncIterator, List, Optional, Sequence, Tuple, Union
 
 from labconsole.agent.bpf.refused import refused
+from labconsole.agent.keeper import UndoJournal
 from labconsole.agent.operations.answering import answers
 from labconsole.wire.codec import WireError
 from labconsole.wire.packet_times import (
+    NATIVE_XDP,
+    SOCKET_FILTER,
     CountedPackets,
     DelaysRead,
     PacketCountStarted,
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from labconsole.agent.reading.clock_offset import ClockOffset  # imported when they are first asked for
     from labconsole.agent.reading.packet_count import PacketCounter
     from labconsole.agent.reading.packet_times import PacketTimer
+    from labconsole.agent.reading.xdp_port import XdpPort
 
 
 LOOK_S = 10.0
@@ -42,7 +46,8 @@ LOOK_S = 10.0
 class Timing:
     """The timing of a session, at the node's own ports."""
 
-    def __init__(self) -> None:
+    def __init__(self, journal: UndoJournal) -> None:
+        self._journal = journal
         self._timers: List[PacketTimer] = []
         self._counters: List[PacketCounter] = []
         self._looking: Optional[asyncio.TimerHandle] = None
@@ -53,26 +58,49 @@ class Timing:
     @answers(StartPacketTimes)
     async def start(self, request: StartPacketTimes) -> PacketTimesStarted:
         async with self._using:
-            return self._start(request)
+            return await self._start(request)
 
-    def _start(self, request: StartPacketTimes) -> PacketTimesStarted:
+    async def _start(self, request: StartPacketTimes) -> PacketTimesStarted:
         from labconsole.agent.reading.clock_offset import ClockOffset
-        from labconsole.agent.reading.packet_times import PacketTimer
 
         if self._timers:
             raise WireError("exists", "packets are being timed already")
         _check(request.ports)
         self._offset = offset = ClockOffset()
+        loop, closed = asyncio.get_running_loop(), self._closed
+        try:
+            timers = await loop.run_in_executor(None, self._attached, request, offset.ns)
+        except OSError as exc:
+            raise refused(exc) from None
+        if self._closed != closed:
+            _close(timers)
+            raise WireError("closing", "the node was given back before timing began")
+        self._timers = timers
+        return PacketTimesStarted(
+            instructions=max((timer.instructions for timer in timers), default=0),
+            memory_bytes=sum(timer.memory_bytes for timer in timers),
+        )
+
+    def _attached(self, request: StartPacketTimes, offset_ns: int) -> List[PacketTimer]:
+        """In a thread: XDP may wait for a link."""
+        from labconsole.agent.reading.packet_times import PacketTimer
+
+        timers: List[PacketTimer] = []
         try:
             for port in request.ports:
-                self._timers.append(PacketTimer(port.interface, port.streams, offset.ns))
-        except OSError as exc:
-            self.close()
-            raise refused(exc) from None
-        return PacketTimesStarted(
-            instructions=max((timer.instructions for timer in self._timers), default=0),
-            memory_bytes=sum(timer.memory_bytes for timer in self._timers),
-        )
+                own = self._xdp_port(port.interface, request.by)
+                timers.append(PacketTimer(port.interface, port.streams, offset_ns, own))
+        except BaseException:
+            _close(timers)
+            raise
+        return timers
+
+    def _xdp_port(self, interface: str, by: str) -> Optional[XdpPort]:
+        from labconsole.agent.reading.xdp_port import XdpPort
+
+        if by == SOCKET_FILTER:
+            return None
+        return XdpPort(interface, self._journal.promise, self._journal.done, native=by == NATIVE_XDP)
 
     @answers(StartPacketCount)
     async def start_count(self, request: StartPacketCount) -> PacketCountStarted:
@@ -130,8 +158,7 @@ class Timing:
     async def stop(self, request: StopPacketTimes) -> TimedPackets:
         async with self._taken() as (timers, offset):
             try:
-                for timer in timers:
-                    timer.detach()
+                await asyncio.get_running_loop().run_in_executor(None, _detach, timers)
                 return await _told(timers, offset)
             finally:
                 _close(timers)
@@ -179,9 +206,19 @@ async def _told(timers: List[PacketTimer], offset: ClockOffset) -> TimedPackets:
     return TimedPackets(ports=ports, clock_moved_ns=moved_ns)
 
 
+def _detach(timers: List[PacketTimer]) -> None:
+    for timer in timers:
+        timer.detach()
+
+
 def _so_far(timers: List[PacketTimer]) -> List[PortDelays]:
     return [PortDelays(interface=timer.interface, streams=timer.delays()) for timer in timers]
 
 
 def _ports(timers: List[PacketTimer]) -> List[PortTimes]:
-    return [PortTimes(interface=timer.interface, streams=timer.counted()) for timer in timers]
+    return [
+        PortTimes(
+            interface=timer.interface, streams=timer.counted(), xdp=None if timer.port is None else timer.port.told()
+        )
+        for timer in timers
+    ]

@@ -1,8 +1,8 @@
 """Every packet of a stream counted and timed in the kernel: an eBPF filter on a packet socket that keeps nothing.
 
-It stands where tcpdump's own socket does, so it sees what a capture would see, and changes nothing on the port. Where a
-capture has to carry every packet out of the kernel, this adds to a few numbers there, so that it misses none however
-many they are. Nothing else than descriptors keeps it: it ends with the process.
+It stands where tcpdump's own socket does, so it sees what a capture would see, and changes nothing on the port; or on
+request before that, as an XDP program, which does (xdp_port.py). Where a capture has to carry every packet out of the
+kernel, this adds to a few numbers there, and misses none. Only descriptors keep it: it ends with the process.
 
 What a processor counts is its own and exact. What lies between two packets is the stream's: last arrival, last delay
 and highest number are right as long as no two processors take its packets at the same instant.
@@ -15,15 +15,17 @@ import socket
 import struct
 from typing import Dict, List, Optional, Sequence
 
-from labconsole.agent.bpf import assembly, kernel
-from labconsole.agent.bpf.assembly import CONTEXT, RESULT, STACK, Assembly
+from labconsole.agent.bpf import assembly, headers, kernel
+from labconsole.agent.bpf.assembly import RESULT, STACK, Assembly
 from labconsole.agent.reading.foreign import ETH_P_ALL
 from labconsole.agent.reading.listen import SOL_PACKET
+from labconsole.agent.reading.xdp_port import XdpPort
 from labconsole.packets.pcap import PKTGEN_MAGIC
 from labconsole.wire.packet_times import BUCKET_BITS, BUCKETS, DelaysSoFar, StreamTimes, StreamToTime
 
 SO_ATTACH_BPF = 50
 PACKET_IGNORE_OUTGOING = 23
+_KEEP_NOTHING, _XDP_PASS = 0, 2
 
 _HEADER_BYTES = 58
 """Ethernet, IPv4, UDP, and pktgen's own 16 bytes."""
@@ -58,8 +60,10 @@ _PACKET_OR_DELAY, _SHARED_STATE, _NOW, _OWN_STATE = 6, 7, 8, 9
 class PacketTimer:
     """The program at one interface of the calling thread's namespace, until ``detach``. Raises OSError."""
 
-    def __init__(self, interface: str, streams: Sequence[StreamToTime], offset_ns: int) -> None:
-        self.interface, self._streams = interface, list(streams)
+    def __init__(
+        self, interface: str, streams: Sequence[StreamToTime], offset_ns: int, port: Optional[XdpPort] = None
+    ) -> None:
+        self.interface, self._streams, self.port = interface, list(streams), port
         self._maps: List[kernel.Map] = []
         self._held: List[int] = []
         try:
@@ -71,12 +75,9 @@ class PacketTimer:
             )
             code = self._program(offset_ns)
             self.instructions = len(code) // 8
-            program = self._hold(kernel.load_program(kernel.SOCKET_FILTER, code, "lc_times"))
-            with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as tap:
-                tap.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
-                tap.setsockopt(socket.SOL_SOCKET, SO_ATTACH_BPF, program)
-                tap.bind((interface, ETH_P_ALL))
-                self._hold(tap.detach())
+            kind = kernel.SOCKET_FILTER if port is None else kernel.XDP
+            program = self._hold(kernel.load_program(kind, code, "lc_times"))
+            self._hold(_tapped(interface, program) if port is None else port.attach(program))
         except BaseException:
             self.close()
             raise
@@ -99,6 +100,8 @@ class PacketTimer:
         """Count no more. What was counted stays."""
         while self._held:
             os.close(self._held.pop())
+        if self.port is not None:
+            self.port.put_back()
 
     def close(self) -> None:
         """Leave nothing."""
@@ -200,21 +203,15 @@ class PacketTimer:
         p.label("not the latest")
         self._count(p, "due", _DUE)
         p.label("end")
-        p.leave(0)  # keep nothing
+        p.leave(_KEEP_NOTHING if self.port is None else _XDP_PASS)
         return p.code()
 
     def _whose(self, p: Assembly) -> None:
-        """The header and the length onto the stack, and the stream's number; all other packets go no further. A VLAN
-        tag has been taken out before this place.
-        """
-        p.load(2, CONTEXT, 0, 4)
-        p.store(STACK, _BYTES, 2, 8)
-        p.set(2, 0)
-        p.on_stack(3, _PACKET)
-        p.move(_PACKET_OR_DELAY, 3)
-        p.set(4, _HEADER_BYTES)
-        p.call(assembly.READ_PACKET)
-        p.jump_if_value(RESULT, "!=", 0, "end")
+        """Where the header is, the length onto the stack, and the stream's number; all other packets go no further."""
+        if self.port is None:
+            headers.from_socket(p, _PACKET_OR_DELAY, _HEADER_BYTES, _BYTES, _PACKET)
+        else:
+            headers.from_driver(p, _PACKET_OR_DELAY, _HEADER_BYTES, _BYTES)
         packet = _PACKET_OR_DELAY
         for at, size_bytes, wanted in (
             (_ETHERTYPE_AT, 2, socket.htons(0x0800)),
@@ -383,6 +380,15 @@ class PacketTimer:
         p.load(4, base, offset, 8)
         p.add(4, source)
         p.store(base, offset, 4, 8)
+
+
+def _tapped(interface: str, program: int) -> int:
+    """The socket whose filter it is, as a descriptor."""
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as tap:
+        tap.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
+        tap.setsockopt(socket.SOL_SOCKET, SO_ATTACH_BPF, program)
+        tap.bind((interface, ETH_P_ALL))
+        return tap.detach()
 
 
 def _summed(parts: Sequence[Dict[str, int]]) -> Optional[int]:

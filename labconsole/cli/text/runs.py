@@ -10,7 +10,15 @@ from labconsole.measure.capture_stamps import stamps_sentence
 from labconsole.measure.clocks import clock_sentence
 from labconsole.measure.drop_causes import cause_of, elsewhere_words, is_kernels, kernel_doubt
 from labconsole.measure.ledger_picture import ledger_rows
-from labconsole.measure.packet_times import number_words, packet_times, quantiles_of, refusal, times_by_word
+from labconsole.measure.packet_times import (
+    by_words,
+    number_words,
+    packet_times,
+    quantiles_of,
+    refusal,
+    times_by_word,
+    xdp_words,
+)
 from labconsole.measure.processor_words import HEADINGS, processor_rows, processor_sentences
 from labconsole.model.design_point import target_words
 from labconsole.model.record.note import RunNote
@@ -189,7 +197,9 @@ def packet_times_texts(stream: StreamRecord) -> list[str]:
         return [f"packets were not timed in the sink's kernel: {plain(refused)}"]
     if told is None:
         return []
-    lines = [f"all {count(told.packets)} packets timed in the sink's kernel: {number_words(told)}"]
+    lines = [f"all {count(told.packets)} packets timed in the sink's kernel{by_words(told)}: {number_words(told)}"]
+    if (changed := xdp_words(told)) is not None:
+        lines.append(f"  {plain(changed)}")
     for name, times in times_by_word(told).items():
         if times is not None:
             figures = ", ".join(f"{label} {micros(ns)}" for label, ns in quantiles_of(times).items())

@@ -16,10 +16,12 @@ from dataclasses import replace
 from labconsole.contracts.ports import AgentLink
 from labconsole.engine.gather import together
 from labconsole.engine.trial.kernel_asking import TIMEOUT_S, begin, refusal
-from labconsole.engine.trial.setup import Flow, stream_to_time
+from labconsole.engine.trial.setup import TIMED_BY, Flow, stream_to_time
 from labconsole.errors import NodeError, NodeLost, NodeUnreachable
+from labconsole.model.inventory import PacketTiming
 from labconsole.verdict.observed import StreamObservations, TimedStream, UntimedStream
 from labconsole.wire.packet_times import (
+    SOCKET_FILTER,
     DelaysSoFar,
     ReadPacketTimes,
     StartPacketCount,
@@ -48,12 +50,12 @@ class PacketTimers:
         flows: Sequence[Flow],
         links: Mapping[str, AgentLink],
         *,
-        wanted: bool,
+        wanted: PacketTiming,
     ) -> None:
-        self._links, self._streams = links, list(streams)
+        self._links, self._streams, self._by = links, list(streams), TIMED_BY.get(wanted, SOCKET_FILTER)
         self._seen: dict[str, dict[str, list[StreamObservations]]] = {}
         self._own: dict[str, dict[str, list[StreamToTime]]] = {}
-        for seen, flow in zip(streams, flows, strict=True) if wanted else ():
+        for seen, flow in zip(streams, flows, strict=True) if wanted != "off" else ():
             node, interface = flow.stream.sink.node, flow.stream.sink.interface
             own = stream_to_time(flow.stream, flow.index, flow.request)
             self._own.setdefault(node, {}).setdefault(interface, []).append(own)
@@ -106,7 +108,7 @@ class PacketTimers:
         ports = [TimedPort(interface=name, streams=own) for name, own in self._own[node].items()]
         self._timing.add(node)  # also when the answer comes late or nobody waits for it any more: stop ends it
         try:
-            started = await begin(self._links[node], StartPacketTimes(ports=ports), StopPacketTimes())
+            started = await begin(self._links[node], StartPacketTimes(ports=ports, by=self._by), StopPacketTimes())
             self._memory_bytes[node] = started.memory_bytes
         except (NodeLost, NodeUnreachable) as exc:
             self._untimed(node, *refusal(exc))
@@ -127,7 +129,8 @@ class PacketTimers:
         self._untimed(node, "failed", "the node did not tell of this stream")
         for port in told.ports:
             for seen, counted in zip(self._seen[node].get(port.interface, ()), port.streams, strict=False):
-                seen.times = TimedStream(counted, told.clock_moved_ns, self._memory_bytes.get(node))
+                memory_bytes = self._memory_bytes.get(node)
+                seen.times = TimedStream(counted, told.clock_moved_ns, memory_bytes, self._by, port.xdp)
 
     async def _stop_count(self, node: str) -> None:
         self._counting.discard(node)

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from labconsole.model.design_point import DesignPoint
-from labconsole.model.inventory import DropReasons, Inventory, Stream
+from labconsole.model.inventory import DropReasons, Inventory, PacketTiming, Stream
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.run import Role
 from labconsole.wire.capture import StartCapture
-from labconsole.wire.packet_times import StreamToTime
+from labconsole.wire.packet_times import GENERIC_XDP, NATIVE_XDP, SOCKET_FILTER, StreamToTime
 from labconsole.wire.stream_spec import StreamSpec
 
 UDP_SOURCE_PORT = 9
@@ -29,6 +29,10 @@ COUNT_SLACK_S = 0.05
 MAX_COUNT = 4_000_000_000
 
 
+TIMED_BY: dict[PacketTiming, str] = {"on": SOCKET_FILTER, "xdp-generic": GENERIC_XDP, "xdp-native": NATIVE_XDP}
+"""By what a sink's kernel times packets; off: by nothing."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialSettings:
     """What the testbed's defaults or a plan say about how to take a trial."""
@@ -43,8 +47,8 @@ class TrialSettings:
     drop_reasons: DropReasons = "off"
     """Whether the unit under test's kernel is asked why it drops packets; auto: as far as it costs next to nothing."""
 
-    packet_times: bool = False
-    """Whether the sinks' kernels time every packet."""
+    packet_times: PacketTiming = "off"
+    """Whether the sinks' kernels time every packet, and by what."""
 
     telemetry: bool = False
     """Whether the unit under test tells what its processors did while traffic ran."""
@@ -64,7 +68,7 @@ class TrialSettings:
             capture_directories={name: node.capture_dir for name, node in inventory.nodes.items()},
             nic_stamps=frozenset(name for name, node in inventory.nodes.items() if node.capture_stamps == "nic"),
             drop_reasons=drops or defaults.drop_reasons,
-            packet_times=(times or defaults.packet_times) == "on",
+            packet_times=times or defaults.packet_times,
         )
 
     def of_role(self, role: Role) -> TrialSettings:

@@ -14,7 +14,7 @@ from labconsole.measure.recompute.extensions import of_version, readable
 from labconsole.measure.time_histogram import TimeHistogram, bucket_of, highest_ns, lowest_ns
 from labconsole.model.record.packet_times import EXTENSION, VERSION, PacketTimes, PacketTimesRefused, Times
 from labconsole.model.record.run import StreamRecord
-from labconsole.wire.packet_times import BUCKETS
+from labconsole.wire.packet_times import BUCKETS, SOCKET_FILTER
 
 ONE_WAY_FACTOR = 10
 """One-way delay is told where its median is so many times what the two time stamps may be off."""
@@ -54,7 +54,9 @@ def contradicting_times(where: str, stream: StreamRecord, least_bound_ns: int | 
 
 
 def _numbers(where: str, times: PacketTimes, stream: StreamRecord) -> Iterator[Discrepancy]:
-    """Sequence numbers, which one processor reads in order."""
+    """Sequence numbers, which one processor reads in order; and a port that no filter of a socket changes."""
+    if times.port is not None and times.by == SOCKET_FILTER:
+        yield against(f"{where}.port", f"is said to have been changed by a {times.by}")
     if bool(times.packets) != bool(times.processors):
         yield against(f"{where}.processors", f"{times.processors} of them took {times.packets} packets")
     if times.late_packets > times.packets:

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from labconsole.model.design_point import BACKGROUNDS, MAX_DURATION_S, OBSERVE, FrameSize, TargetWish
 from labconsole.model.generator import known_generator
-from labconsole.model.inventory import DropReasons, Name, OnOrOff
+from labconsole.model.inventory import DropReasons, Name, PacketTiming
 from labconsole.model.plan.boots import BootFactors
 from labconsole.model.plan.claims import CLAIMS
 from labconsole.model.plan.conduct import HookCommand, Retry, Stop, WarmUp
@@ -219,7 +219,7 @@ class PlanFile(BaseModel):
     generator: Generator | None = None
     observe: Observe | None = None
     drop_reasons: DropReasons | None = None
-    packet_times: OnOrOff | None = None
+    packet_times: PacketTiming | None = None
     max_redo: Annotated[int, Field(strict=True, ge=0, le=100)] = 2
     retry: Retry = Retry()
     warm_up: Annotated[WarmUp | None, BeforeValidator(_no, json_schema_input_type=WarmUp | bool | None)] = None

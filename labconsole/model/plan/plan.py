@@ -16,7 +16,7 @@ from typing import Any
 
 from labconsole.errors import ConfigError
 from labconsole.model.design_point import DesignPoint, FrameSize, TargetWish
-from labconsole.model.inventory import DropReasons, Inventory, OnOrOff
+from labconsole.model.inventory import DropReasons, Inventory, PacketTiming
 from labconsole.model.plan.blocks import (
     PILOT,
     PlannedSetUp,
@@ -94,7 +94,7 @@ class Plan:
     generator: str | None
     observe: str | None
     drop_reasons: DropReasons | None = None
-    packet_times: OnOrOff | None = None
+    packet_times: PacketTiming | None = None
     max_redo: int
     """How often a trial that came out invalid is tried again before the plan goes on."""
 

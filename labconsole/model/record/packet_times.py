@@ -1,6 +1,6 @@
 """What the sink's kernel tells of every packet of a stream: an extension of the stream's record. Pure.
 
-``extensions["packet_times"]`` of a stream: where packets were to be timed (``packet_times: on``). It says why they were
+``extensions["packet_times"]`` of a stream: where packets were to be timed (``packet_times``). It says why they were
 not where the kernel could not.
 """
 
@@ -52,6 +52,18 @@ class WhyNotTimed(StrictModel):
     message: str
 
 
+class PortChanges(StrictModel):
+    """What an XDP program changed at the sink's port. ``features``: those that were other than before while it was
+    there, by name and what they were then ("rx-gro-hw off"), after the interface's name where it is one below the port;
+    ``left_features``: those of them that could not be put back. ``link_changes``: how often the link went down or came
+    up; None: not known.
+    """
+
+    features: tuple[str, ...]
+    left_features: tuple[str, ...]
+    link_changes: Count | None
+
+
 class PacketTimes(StrictModel):
     """Every packet of one stream that came to its sink's port, counted and timed by the kernel there.
 
@@ -67,7 +79,9 @@ class PacketTimes(StrictModel):
     packet is due later than it was stamped. ``max`` is exact. None without ``delay_ns``, where nothing was due (target
     max), and in records from before it was counted.
 
-    ``memory_bytes``: what counting took of the sink's memory, for all streams together; None: not told.
+    ``by``: a filter of a socket, where a capture's own is, or an XDP program, before that. ``port``: what this one
+    changed at the port; left out beside a socket filter, which changes nothing. ``memory_bytes``: what counting took of
+    the sink's memory, for all streams together; None: not told.
 
     ``spacing_ns``: between neighbours. ``variation_ns``: absolute difference of neighbours' delays (RFC 3393).
     ``delay_ns``: None where the clocks are not shown to agree well enough, and ``reason`` then says why;
@@ -75,7 +89,7 @@ class PacketTimes(StrictModel):
     """
 
     version: Literal[1] = VERSION
-    by: Literal["socket filter"] = "socket filter"
+    by: Literal["socket filter", "generic XDP", "native XDP"] = "socket filter"
     packets: Count
     bytes: Count
     window_s: Seconds | None
@@ -92,6 +106,7 @@ class PacketTimes(StrictModel):
     spacing_ns: Times | None
     variation_ns: Times | None
     memory_bytes: Count | None = None
+    port: PortChanges | None = None
 
 
 class PacketTimesRefused(StrictModel):

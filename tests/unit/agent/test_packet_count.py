@@ -8,6 +8,7 @@ import socket
 
 import pytest
 
+from labconsole.agent.keeper import UndoJournal
 from labconsole.agent.operations import timing
 from labconsole.agent.reading.listen import MAGIC_BYTES
 from labconsole.agent.reading.packet_count import PacketCounter
@@ -30,7 +31,7 @@ async def test_the_kernel_is_asked_meanwhile_and_what_it_said_is_added(monkeypat
 
     monkeypatch.setattr(PacketCounter, "packets", packets)
     monkeypatch.setattr(timing, "LOOK_S", 0.01)
-    here = timing.Timing()
+    here = timing.Timing(UndoJournal(os.open(os.devnull, os.O_WRONLY)))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sink, socket.socket(type=socket.SOCK_DGRAM) as source:
         sink.bind((SELF, 0))
         port = sink.getsockname()[1]

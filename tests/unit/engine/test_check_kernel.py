@@ -11,12 +11,15 @@ import pytest
 from labconsole.engine.check import kernel
 from labconsole.engine.check.context import CheckContext
 from labconsole.engine.check.result import CheckFinding
+from labconsole.engine.trial.setup import TIMED_BY
 from labconsole.errors import AgentError
-from labconsole.wire.packet_times import PacketTimesStarted
+from labconsole.wire.packet_times import PacketTimesStarted, PortTimes, TimedPackets, XdpChanges
 from support.fake_session import make_inventory
 
 
-def finding(check: Any, node: str, refusals: list[str], **defaults: str) -> tuple[CheckFinding, list[str]]:
+def finding(
+    check: Any, node: str, refusals: list[str], changes: XdpChanges | None = None, **defaults: str
+) -> tuple[CheckFinding, list[str]]:
     """What comes of it, and what the node was asked. ``refusals``: codes, one for each time it is asked to begin."""
     asked: list[str] = []
     inventory = make_inventory()
@@ -26,7 +29,10 @@ def finding(check: Any, node: str, refusals: list[str], **defaults: str) -> tupl
         asked.append(request.op)
         if request.op.endswith(".start") and refusals:
             raise AgentError(node, "it says no", code=refusals.pop(0), operation=request.op)
+        if request.op == "packet_times.stop" and changes is not None:
+            return TimedPackets(ports=[PortTimes(interface="eth1", streams=[], xdp=changes)], clock_moved_ns=0)
         if request.op == "packet_times.start":
+            assert request.by == TIMED_BY.get(inventory.defaults.packet_times, "socket filter")
             return PacketTimesStarted(instructions=200, memory_bytes=1_234_567)
 
     session = SimpleNamespace(inventory=inventory, links={node: SimpleNamespace(ask=ask)})
@@ -50,9 +56,19 @@ def test_it_is_begun_and_ended_and_what_the_kernel_refuses_is_a_doubt_where_it_i
     found, _ = finding(check, node, ["no_permission"])
     assert (found.status, found.values["refused"]) == ("pass", "no_permission")
     assert f"not asked for ({setting}: off)" in found.evidence and "it says no" in found.evidence
-    found, _ = finding(check, node, ["no_permission"], **{setting: "on"})
+    found, _ = finding(check, node, ["no_permission"], None, **{setting: "on"})
     assert found.status == "warn" and found.hint is not None
     assert found.evidence == "not to be had: it says no"
+
+
+def test_what_an_xdp_program_would_change_is_told_and_a_refusal_names_the_way_without() -> None:
+    changes = XdpChanges(features=["rx-gro-hw off"], left_features=[], link_changes=2)
+    found, _ = finding(kernel.packet_times, "snk1", [], changes, packet_times="xdp-native")
+    assert found.status == "pass" and found.evidence.startswith("to be had (packet_times: xdp-native), 1.2 MB")
+    assert found.evidence.endswith("; at eth1 it brings rx-gro-hw off, 2 changes of its link")
+    found, _ = finding(kernel.packet_times, "snk1", ["busy"], packet_times="xdp-generic")
+    assert (found.status, found.evidence) == ("warn", "not to be had: it says no")
+    assert found.hint == "set packet_times: on, which changes nothing"
 
 
 def test_what_a_former_trial_left_is_ended_first() -> None:

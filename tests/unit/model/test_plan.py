@@ -162,10 +162,10 @@ def test_what_kernels_are_asked_is_the_plans_where_it_says_so(write):
         found = TrialSettings.of(inventory, load_plan(write(BASE + text), inventory))
         return found.drop_reasons, found.packet_times
 
-    assert asked(INVENTORY, "") == ("off", False)
-    assert asked(there, "") == ("on", True)
-    assert asked(there, "drop_reasons: auto\npacket_times: off\n") == ("auto", False)
-    assert asked(INVENTORY, "packet_times: on\n") == ("off", True)
+    assert asked(INVENTORY, "") == ("off", "off")
+    assert asked(there, "") == ("on", "on")
+    assert asked(there, "drop_reasons: auto\npacket_times: off\n") == ("auto", "off")
+    assert asked(INVENTORY, "packet_times: xdp-generic\n") == ("off", "xdp-generic")
     with pytest.raises(ConfigError, match=r"plan.yaml:\d+: packet_times: .*'maybe'"):
         load_plan(write(BASE + "packet_times: maybe\n"))
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from labconsole.measure.packet_times import build_packet_times, packet_times, refusal
+from labconsole.cli.text.runs import packet_times_texts
+from labconsole.measure.packet_times import build_packet_times, packet_times, refusal, xdp_words
 from labconsole.measure.recompute.packet_times import contradicting_times
 from labconsole.measure.recompute.record import unjudged
 from labconsole.measure.recompute.verdict import rejudge
@@ -17,7 +18,7 @@ from labconsole.model.record.packet_times import EXTENSION, PacketTimes
 from labconsole.model.record.run import RunRecord
 from labconsole.model.record.verdict_codes import WEIGHT
 from labconsole.verdict.observed import TimedStream, TrialObservations, UntimedStream
-from labconsole.wire.packet_times import StreamTimes
+from labconsole.wire.packet_times import GENERIC_XDP, NATIVE_XDP, StreamTimes, XdpChanges
 from support.observed_trials import SENT, codes, found, observe, record
 from support.timed_packets import histogram, stream_times
 
@@ -233,6 +234,48 @@ def test_what_counting_took_of_the_sinks_memory_is_told(inventory: Inventory) ->
     assert times_of(record(inventory, seen)).memory_bytes == 245_760
 
 
+@pytest.mark.parametrize(
+    ("by", "changes", "words"),
+    [
+        (GENERIC_XDP, (["rx-gro-hw off", "eth2 rx-lro off"], [], 0),
+         "arrivals are about 0.5 µs later than tcpdump's time stamps; the port had rx-gro-hw off, eth2 rx-lro off "
+         "meanwhile; it was put back"),
+        (GENERIC_XDP, (["rx-gro-hw off"], ["rx-gro-hw off"], None),
+         "arrivals are about 0.5 µs later than tcpdump's time stamps; the port had rx-gro-hw off meanwhile; it still has "
+         "rx-gro-hw off, which could not be put back; whether its link went down is not known"),
+        (NATIVE_XDP, ([], [], 4),
+         "arrivals are about 0.2 µs earlier than tcpdump's time stamps; its link went down or came up 4 times by it"),
+        (GENERIC_XDP, ([], [], 0),
+         "arrivals are about 0.5 µs later than tcpdump's time stamps; nothing changed at the port"),
+    ],
+)  # fmt: skip
+def test_what_an_xdp_program_changes_is_told_once_a_port(
+    inventory: Inventory, nodes_of_one_kernel: Any, by: str, changes: Any, words: str
+) -> None:
+    seen = observe(inventory)
+    features, left, link_changes = changes
+    xdp = XdpChanges(features=features, left_features=left, link_changes=link_changes)
+    seen.streams[0].times = TimedStream(counted(), 0, by=by, xdp=xdp)
+    run = nodes_of_one_kernel(inventory, seen)
+    told = times_of(run)
+    assert (told.by, xdp_words(told)) == (by, words)
+    assert run.streams[0].extensions[EXTENSION]["port"] == {**xdp.to_wire()}
+    (entry,) = (each for each in run.influences if each["kind"] == "xdp")
+    interface = seen.streams[0].stream.sink.interface
+    assert entry["detail"] == f"{interface}: packets were timed by {by}: {words}"
+    assert (entry["node"], entry["features"]) == (seen.streams[0].stream.sink.node, features)
+    shown = packet_times_texts(run.streams[0])
+    assert f"packets timed in the sink's kernel by {by}: " in shown[0] and shown[1] == f"  {words}"
+    assert codes(run) == set() and wrong(run) == []
+
+
+def test_a_record_of_a_socket_filter_says_what_it_always_said(inventory: Inventory) -> None:
+    run = record(inventory, timed(observe(inventory), counted()))
+    assert run.streams[0].extensions[EXTENSION]["by"] == "socket filter"
+    assert "port" not in run.streams[0].extensions[EXTENSION] and xdp_words(times_of(run)) is None
+    assert not [each for each in run.influences if each["kind"] == "xdp"]
+
+
 def test_a_kernel_that_does_not_time_is_told_once_and_changes_nothing(inventory: Inventory) -> None:
     seen = observe(inventory)
     seen.streams[0].times = UntimedStream("no_permission", "packets are timed\nfor root only")
@@ -283,6 +326,7 @@ def bent(run: RunRecord, path: str, value: Any) -> RunRecord:
         ("spacing_ns.max", 100_000, "spacing_ns.max"),
         ("variation_ns.histogram", "HISTFAAA", "variation_ns.histogram"),
         ("by", "a guess", "by"),
+        ("port", {"features": [], "left_features": [], "link_changes": 0}, "port"),
     ],
 )
 def test_what_was_changed_is_named(

@@ -5,12 +5,14 @@ from __future__ import annotations
 from labconsole.measure.histogram_picture import histogram_rows
 from labconsole.measure.packet_times import (
     QUANTILES,
+    by_words,
     histogram_of,
     number_words,
     packet_times,
     quantiles_of,
     refusal,
     times_by_word,
+    xdp_words,
 )
 from labconsole.model.record.packet_times import PacketTimes
 from labconsole.model.record.run import RunRecord, StreamRecord
@@ -48,6 +50,8 @@ def _stream(stream: StreamRecord, width: int) -> list[Row]:
     if times is None:
         return []
     rows = _counts(times, width)
+    if (changed := xdp_words(times)) is not None:
+        rows += field("port", changed, width)
     told = fitting(width)
     names = "".join(f"{name:>{QUANTILE_CELLS}}" for name in told)
     rows.append([("µs".ljust(LABEL_CELLS), "head"), (names, "muted")])
@@ -81,4 +85,6 @@ def fitting(width: int) -> list[str]:
 
 
 def _counts(times: PacketTimes, width: int) -> list[Row]:
-    return field("packets", f"all {count(times.packets)}, in the sink's kernel; {number_words(times)}", width)
+    return field(
+        "packets", f"all {count(times.packets)}, in the sink's kernel{by_words(times)}; {number_words(times)}", width
+    )

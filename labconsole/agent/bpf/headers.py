@@ -1,0 +1,47 @@
+"""How a program gets at the headers of the packet that it runs for: a socket's, or one still in the driver's memory.
+
+Both put the packet's length on the stack, and into a register where its Ethernet header lies; of one that is shorter
+than the headers nothing is done: it goes on at the program's label ``end``.
+"""
+
+from __future__ import annotations
+
+import socket
+
+from labconsole.agent.bpf import assembly
+from labconsole.agent.bpf.assembly import CONTEXT, RESULT, STACK, Assembly
+
+_ETHERTYPE_AT, _TAG_BYTES = 12, 4
+_TAGGED = socket.htons(0x8100)
+
+
+def from_socket(p: Assembly, packet: int, header_bytes: int, length_at: int, copy_at: int) -> None:
+    """The headers are copied onto the stack. A VLAN tag has been taken out before this place."""
+    p.load(2, CONTEXT, 0, 4)
+    p.store(STACK, length_at, 2, 8)
+    p.set(2, 0)
+    p.on_stack(3, copy_at)
+    p.move(packet, 3)
+    p.set(4, header_bytes)
+    p.call(assembly.READ_PACKET)
+    p.jump_if_value(RESULT, "!=", 0, "end")
+
+
+def from_driver(p: Assembly, packet: int, header_bytes: int, length_at: int) -> None:
+    """The packet as XDP has it. Where a VLAN tag is still in it the address is that of the tag's end less the Ethernet
+    header, so that all that follows lies where it does without one, the EtherType, too.
+    """
+    p.load(packet, CONTEXT, 0, 4)
+    p.load(3, CONTEXT, 4, 4)
+    p.move(2, 3)
+    p.subtract(2, packet)
+    p.store(STACK, length_at, 2, 8)
+    p.move(4, packet)
+    p.add_value(4, header_bytes)
+    p.jump_if(4, ">", 3, "end")
+    p.load(5, packet, _ETHERTYPE_AT, 2)
+    p.jump_if_value(5, "!=", _TAGGED, "untagged")
+    p.add_value(4, _TAG_BYTES)
+    p.jump_if(4, ">", 3, "end")
+    p.add_value(packet, _TAG_BYTES)
+    p.label("untagged")

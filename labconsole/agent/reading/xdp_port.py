@@ -1,0 +1,154 @@
+"""A port that gets an XDP program for a while: what this changes there, and that it is as before afterwards.
+
+A program in the kernel's own place ("generic") turns off what joins frames in front of it (rx-gro-hw, rx-lro), at the
+port and at those below it, and nobody turns it on again. Many drivers reset the link for one of theirs ("native").
+The program itself is kept by a descriptor: it goes with the process.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import time
+from contextlib import closing
+from typing import Any, Callable, Dict, List, Optional
+
+from labconsole.agent import netlink
+from labconsole.agent.bpf import kernel
+from labconsole.network import port_features
+from labconsole.wire.codec import WireError
+from labconsole.wire.packet_times import XdpChanges
+
+LINK_S, LINK_POLL_S = 7.0, 0.05
+"""How long a link may take to come back, and between two looks at it."""
+
+
+class XdpPort:
+    """``promise`` notes how to undo what is about to be done and returns the note's number, ``done`` drops it."""
+
+    def __init__(
+        self, interface: str, promise: Callable[[Dict[str, Any]], int], done: Callable[[int], None], *, native: bool
+    ) -> None:
+        self._interface, self._native = interface, native
+        self._promise, self._done = promise, done
+        self._number: Optional[int] = None
+        self._changed: Dict[str, port_features.Features] = {}
+        self._left: Dict[str, port_features.Features] = {}
+        self._carrier = False
+        self._carrier_changes: Optional[int] = None
+
+    @property
+    def _mode(self) -> str:
+        return "native" if self._native else "generic"
+
+    def attach(self, program: int) -> int:
+        """The descriptor that keeps it there, once the port's link is as it was. Raises WireError or OSError."""
+        links = _links()
+        if self._interface not in links:
+            raise WireError("no_such_interface", "there is no interface %r" % self._interface)
+        own, those = links[self._interface], _with_those_below(links, self._interface)
+        for name in those:
+            if self._native and links[name].get(("linkinfo", "kind")) == "veth":
+                said = "native XDP loses and reorders packets at a veth, which %s is; generic XDP does not"
+                raise WireError("not_supported", said % name)
+        another = own.get_nested("IFLA_XDP", "IFLA_XDP_ATTACHED")
+        if another is not None:
+            said = "%s has an XDP program already (%s, as ip link tells), which is not replaced"
+            raise WireError("busy", said % (self._interface, another))
+        self._carrier = bool(own.get("IFLA_CARRIER"))
+        self._carrier_changes = own.get("IFLA_CARRIER_CHANGES")
+        before = {name: port_features.read(name) for name in those}
+        every = self._promise({"kind": port_features.KIND, "features": before})
+        try:
+            link = kernel.attach_xdp(program, socket.if_nametoindex(self._interface), native=self._native)
+        except OSError as exc:
+            self._note_changes(before, every)
+            raise self._refused(exc) from None
+        try:
+            self._note_changes(before, every)
+            if not self._link_is_back():
+                said = "%s got a program for native XDP, and its link was not up again after %g s: it was taken away"
+                raise WireError("failed", said % (self._interface, LINK_S))
+        except BaseException:
+            os.close(link)
+            raise
+        return link
+
+    def _note_changes(self, before: Dict[str, port_features.Features], every: int) -> None:
+        """Of all that was promised to be put back, what has changed: the rest others may change meanwhile."""
+        self._changed = port_features.differing(before)
+        if self._changed:
+            self._number = self._promise({"kind": port_features.KIND, "features": self._changed})
+        self._done(every)
+
+    def _refused(self, exc: OSError) -> Exception:
+        if exc.errno in (errno.EPERM, errno.EACCES):
+            return exc
+        if exc.errno == errno.EOPNOTSUPP:
+            return WireError("not_supported", "the driver of %s has no %s XDP" % (self._interface, self._mode))
+        why = "%s; it takes Linux 5.9" % exc.strerror if exc.errno == errno.EINVAL else exc.strerror
+        said = "%s takes no program for %s XDP: %s" % (self._interface, self._mode, why)
+        return WireError("busy" if exc.errno in (errno.EBUSY, errno.EEXIST) else "not_supported", said)
+
+    def _link_is_back(self) -> bool:
+        until_s = time.monotonic() + LINK_S
+        while self._carrier and self._native:
+            own = _links().get(self._interface)
+            if own is None or own.get("IFLA_CARRIER"):
+                break
+            if time.monotonic() > until_s:
+                return False
+            time.sleep(LINK_POLL_S)
+        return True
+
+    def put_back(self) -> None:
+        """What the program changed, once it is gone. What does not change back is tried again when the agent ends."""
+        if self._number is None:
+            return
+        try:
+            self._left = port_features.put_back(self._changed)
+        except OSError:
+            self._left = self._changed
+        if not self._left:
+            self._done(self._number)
+            self._number = None
+
+    def told(self) -> XdpChanges:
+        """What was changed, once it is put back and the link is up again. Waits for that."""
+        before, after = self._carrier_changes, None
+        try:
+            self._link_is_back()
+            after = _links()[self._interface].get("IFLA_CARRIER_CHANGES")
+        except (OSError, LookupError):
+            pass  # the interface is gone, or nobody tells: what was counted is told all the same
+        return XdpChanges(
+            features=self._words(self._changed),
+            left_features=self._words(self._left),
+            link_changes=None if after is None or before is None else max(0, after - before),
+        )
+
+    def _words(self, features: Dict[str, port_features.Features]) -> List[str]:
+        return [
+            "%s%s %s" % ("" if interface == self._interface else interface + " ", name, "off" if before else "on")
+            for interface, those in features.items()
+            for name, before in those.items()
+        ]
+
+
+def _links() -> Dict[str, Any]:
+    with closing(netlink.RouteSocket()) as route:
+        return {message.get("IFLA_IFNAME"): message for message in route.links()}
+
+
+def _with_those_below(links: Dict[str, Any], interface: str) -> List[str]:
+    """It, and those that it consists of or lies on, down to the last."""
+    found = [interface]
+    for name in found:
+        own = links[name]
+        elsewhere = own.get(("linkinfo", "kind")) == "veth" or own.get("IFLA_LINK_NETNSID") is not None
+        below = None if elsewhere else own.get("IFLA_LINK")
+        for other, link in links.items():
+            if other not in found and (link.get("IFLA_MASTER") == own["index"] or link["index"] == below):
+                found.append(other)
+    return found

@@ -1,0 +1,217 @@
+"""What an XDP program changes at a port is promised to be put back before it is attached, put back, and told."""
+
+from __future__ import annotations
+
+import errno
+import struct
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from labconsole.agent.bpf import kernel
+from labconsole.agent.reading import xdp_port
+from labconsole.agent.reading.xdp_port import XdpPort
+from labconsole.agent.undo import no_namespace, run
+from labconsole.network import port_features
+from labconsole.wire.codec import WireError
+
+NAMES = [*(f"tx-{number}" for number in range(30)), "rx-checksum", "rx-lro", "rx-gro", "rx-gro-hw"]
+"""More than fit into one word of bits."""
+
+
+class Link(dict[Any, Any]):
+    """A message of the kernel's about one interface."""
+
+    def get_nested(self, *path: str) -> Any:
+        return self.get(path)
+
+
+class Machine:
+    """NICs whose drivers answer ethtool as virtio_net's does, with what attaching does to them as the kernel does it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.on = {"eth1": {"rx-checksum", "rx-gro", "rx-gro-hw"}, "bond0": {"rx-gro"}, "eth2": {"rx-lro"}}
+        self.links = {
+            "eth1": Link({"index": 2, "IFLA_CARRIER": 1, "IFLA_CARRIER_CHANGES": 5}),
+            "bond0": Link({"index": 3, "IFLA_CARRIER": 1, "IFLA_CARRIER_CHANGES": 1}),
+            "eth2": Link({"index": 4, "IFLA_MASTER": 3, "IFLA_CARRIER": 1, "IFLA_CARRIER_CHANGES": 1}),
+            "eth2.7": Link({"index": 5, "IFLA_LINK": 4, "IFLA_CARRIER": 1}),
+            "k0": Link({"index": 6, ("linkinfo", "kind"): "veth", "IFLA_LINK": 4, "IFLA_CARRIER": 1}),
+        }
+        self.stuck: set[str] = set()
+        self.refuses = 0
+        self.noted: dict[int, dict[str, Any]] = {}
+        self.seen: list[str] = []
+        monkeypatch.setattr(port_features, "asked", lambda tool, interface, command: self.asked(interface, command))
+        monkeypatch.setattr(xdp_port, "_links", lambda: self.links)
+        monkeypatch.setattr(xdp_port, "LINK_S", 0.2)
+        numbers = SimpleNamespace(if_nametoindex=lambda name: self.links[name]["index"])
+        monkeypatch.setattr(xdp_port, "socket", numbers)
+        monkeypatch.setattr(kernel, "attach_xdp", self.attach)
+
+    def asked(self, interface: str, command: bytes) -> bytes:
+        if interface not in self.links:
+            raise OSError(errno.ENODEV, "no")
+        on = self.on.setdefault(interface, set())
+        (number,) = struct.unpack_from("=I", command)
+        if number == port_features.GET_COUNTS:
+            assert struct.unpack_from("=Q", command, 8)[0] == 1 << 4
+            return command[:16] + struct.pack("=I", len(NAMES))
+        if number == port_features.GET_STRINGS:
+            assert len(command) == 12 + 32 * len(NAMES)
+            return command[:12] + b"".join(name.encode().ljust(32, b"\0") for name in NAMES)
+        if number == port_features.GET_FEATURES:
+            blocks = [sum(1 << place for place in range(32) if place + at < len(NAMES) and NAMES[at + place] in on)
+                      for at in (0, 32)]  # fmt: skip
+            return command[:8] + b"".join(struct.pack("=4I", 0xFFFFFFFF, word, word, 0) for word in blocks)
+        assert number == port_features.SET_FEATURES and len(command) == 8 + 16
+        for block, (valid, wanted) in enumerate(struct.iter_unpack("=II", command[8:])):
+            for place in range(32):
+                if valid >> place & 1 and NAMES[32 * block + place] not in self.stuck:
+                    (on.add if wanted >> place & 1 else on.discard)(NAMES[32 * block + place])
+        return command
+
+    def attach(self, program: int, index: int, *, native: bool) -> int:
+        self.seen.append(f"attach {index}, {len(self.noted)} promised")
+        if self.refuses:
+            raise OSError(self.refuses, "no")
+        for name in ("eth1",) if index == 2 else ("bond0", "eth2"):
+            self.on[name] -= {"rx-lro", "rx-gro-hw"}
+        if native:
+            self.links["eth1"]["IFLA_CARRIER_CHANGES"] += 2
+        return 99
+
+    def promise(self, entry: dict[str, Any]) -> int:
+        number = len(self.seen) + 1
+        self.seen.append(f"promise {number}")
+        self.noted[number] = entry
+        return number
+
+    def done(self, number: int) -> None:
+        self.seen.append(f"done {number}")
+        del self.noted[number]
+
+    def port(self, interface: str, *, native: bool = False) -> XdpPort:
+        return XdpPort(interface, self.promise, self.done, native=native)
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    return Machine(monkeypatch)
+
+
+def test_what_the_kernel_turned_off_is_turned_on_again_and_told(machine: Machine) -> None:
+    port = machine.port("eth1")
+    assert port.attach(7) == 99
+    assert machine.seen == ["promise 1", "attach 2, 1 promised", "promise 3", "done 1"]
+    (entry,) = machine.noted.values()
+    assert entry["features"] == {"eth1": {"rx-gro-hw": True}}, "and nothing that others may change meanwhile"
+    assert machine.on["eth1"] == {"rx-checksum", "rx-gro"}
+    machine.on["eth1"].add("tx-3")  # somebody else does
+    port.put_back()
+    assert machine.on["eth1"] == {"rx-checksum", "rx-gro", "rx-gro-hw", "tx-3"} and not machine.noted
+    told = port.told()
+    assert (told.features, told.left_features, told.link_changes) == (["rx-gro-hw off"], [], 0)
+
+
+def test_of_a_port_that_consists_of_others_theirs_is_put_back(machine: Machine) -> None:
+    port = machine.port("bond0")
+    port.attach(7)
+    assert machine.on["eth2"] == set()
+    port.put_back()
+    assert machine.on["eth2"] == {"rx-lro"}
+    assert port.told().features == ["eth2 rx-lro off"]
+
+
+def test_the_keeper_puts_it_back_when_the_agent_is_gone(machine: Machine) -> None:
+    machine.port("eth1").attach(7)
+    (entry,) = machine.noted.values()
+    run(entry, no_namespace)
+    assert "rx-gro-hw" in machine.on["eth1"]
+    run(entry, no_namespace)  # and is content when nothing is left
+    del machine.links["eth1"]
+    run(entry, no_namespace)
+
+
+def test_what_cannot_be_put_back_is_told_and_stays_promised(machine: Machine) -> None:
+    port = machine.port("eth1")
+    port.attach(7)
+    machine.stuck.add("rx-gro-hw")
+    port.put_back()
+    assert port.told().left_features == ["rx-gro-hw off"] and len(machine.noted) == 1
+    machine.stuck.clear()
+    port.put_back()
+    assert port.told().left_features == [] and not machine.noted
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "words"),
+    [
+        (errno.EOPNOTSUPP, "not_supported", "the driver of eth1 has no native XDP"),
+        (errno.EINVAL, "not_supported", "it takes Linux 5.9"),
+        (errno.EBUSY, "busy", "takes no program for native XDP"),
+    ],
+)
+def test_where_the_kernel_takes_none_nothing_is_promised_any_more(
+    machine: Machine, number: int, code: str, words: str
+) -> None:
+    machine.refuses = number
+    with pytest.raises(WireError, match=words) as refused:
+        machine.port("eth1", native=True).attach(7)
+    assert refused.value.code == code and not machine.noted
+
+
+def test_a_link_that_a_driver_resets_is_waited_for_and_told(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    eth1, looks = machine.links["eth1"], 0
+
+    def links() -> dict[str, Link]:
+        nonlocal looks
+        looks += 1
+        eth1["IFLA_CARRIER"] = int(looks == 1 or looks > 3)
+        return machine.links
+
+    monkeypatch.setattr(xdp_port, "_links", links)
+    port = machine.port("eth1", native=True)
+    port.attach(7)
+    assert looks == 4
+    assert port.told().link_changes == 2
+
+
+def test_a_port_whose_link_does_not_come_back_is_let_go(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    eth1, closed = machine.links["eth1"], list[int]()
+    monkeypatch.setattr(xdp_port, "os", SimpleNamespace(close=closed.append))
+    attach = machine.attach
+
+    def attached(*args: int, native: bool) -> int:
+        eth1["IFLA_CARRIER"] = 0
+        return attach(*args, native=native)
+
+    monkeypatch.setattr(kernel, "attach_xdp", attached)
+    with pytest.raises(WireError, match="its link was not up again after 0.2 s"):
+        machine.port("eth1", native=True).attach(7)
+    assert closed == [99]
+
+
+def test_where_the_port_cannot_be_read_any_more_the_program_is_let_go_and_the_promise_stands(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = list[int]()
+    monkeypatch.setattr(xdp_port, "os", SimpleNamespace(close=closed.append))
+
+    def fails(before: Any) -> Any:
+        raise OSError(errno.EIO, "no")
+
+    monkeypatch.setattr(port_features, "differing", fails)
+    with pytest.raises(OSError):
+        machine.port("eth1").attach(7)
+    assert closed == [99] and list(machine.noted) == [1]
+
+
+def test_native_is_refused_at_a_veth_and_where_another_program_is(machine: Machine) -> None:
+    with pytest.raises(WireError, match="loses and reorders packets at a veth, which k0 is"):
+        machine.port("k0", native=True).attach(7)
+    machine.links["eth1"]["IFLA_XDP", "IFLA_XDP_ATTACHED"] = "xdpgeneric"
+    with pytest.raises(WireError, match=r"eth1 has an XDP program already \(xdpgeneric") as refused:
+        machine.port("eth1").attach(7)
+    assert refused.value.code == "busy" and machine.seen == []
