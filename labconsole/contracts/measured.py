@@ -75,7 +75,7 @@ class MeasuredTrial:
     words: str
     values: Mapping[Quantity, MeasuredValue]
     left_out: str | None
-    set_up: str | None
+    set_up: Hashable | None
     boot_id: str | None
     block: Hashable | None = None
     turn: TrialTurn | None = None
