@@ -34,6 +34,7 @@ class TrialSaid:
     set_up: str | None
     anew: bool = False
     work: str = ""
+    from_memory: bool = False
     conditions: Mapping[str, str | None] = field(default_factory=dict)
 
 
@@ -60,7 +61,7 @@ def _measured(kind: str, record: R, said: TrialSaid, blocks: Blocks[R]) -> Measu
         set_up=blocks.replicate(record) if said.anew else said.set_up,
         boot_id=str(boot_id) if boot_id else None, block=block, turn=TrialTurn(turns, begun),
         planned=record.plan.set_ups * record.plan.repetitions,
-        work=said.work,
+        work=said.work, from_memory=said.from_memory,
         conditions={
             "kernel": uut_kernel(record) or None, "hypervisor": hypervisor(record) or None,
             "labconsole_version": record.labconsole_version, **said.conditions,
