@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from labconsole.model.record.kind import RecordKind
 from labconsole.model.record.summary import RunSummary
 
 Better = Literal["higher", "lower"]
-Bound = Literal["exact", "at least", "none", "unknown"]
+Bound = Literal["exact", "at least", "none", "unknown", "held by the link", "read from memory"]
+
+HELD: Final = "held by the link"
+FROM_MEMORY: Final = "read from memory"
+"""Of times that say nothing of what runs the guests, why: words of reports, comparisons and gates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +36,8 @@ class MeasuredValue(NamedTuple):
     """One value, in the unit of its quantity.
 
     ``bound``: "at least" where nothing was lost of all that could be offered, so that more may be possible; "none"
-    where not even the least was reached (``value`` None); "unknown" where it is not known what was lost.
+    where not even the least was reached (``value`` None); "unknown" where it is not known what was lost; HELD where it
+    was as good as its link allows; FROM_MEMORY where it is to be that of a disk, and may be that of a cache.
     ``width_ratio``: the steps that the value moves in, as a share of it; None: none that matter.
     """
 
@@ -59,7 +64,8 @@ class MeasuredTrial:
     ``set_up``: the replicate, ``boot_id``: of the unit under test; None: not known. ``block``: by what it is paired,
     ``turn``: its order there; None: by nothing. ``planned``: how many trials of its point its plan asks for.
 
-    ``values``: empty where it enters nothing, and ``left_out`` says why. ``run_ids``: the runs that it is made of.
+    ``values``: empty where it enters nothing, and ``left_out`` says why. ``from_memory``: what it read may have come
+    from there, so that it compares with its like alone. ``run_ids``: the runs that it is made of.
     """
 
     kind: str
@@ -75,12 +81,13 @@ class MeasuredTrial:
     words: str
     values: Mapping[Quantity, MeasuredValue]
     left_out: str | None
-    set_up: str | None
+    set_up: Hashable | None
     boot_id: str | None
     block: Hashable | None = None
     turn: TrialTurn | None = None
     planned: int | None = None
     work: str = ""
+    from_memory: bool = False
     conditions: Mapping[str, str | None]
     nodes: Mapping[str, Any]
     margin_ratio: float | None = None

@@ -11,8 +11,10 @@ from typing import Literal, TypeVar
 from labconsole.contracts.crew import StandingCrew
 from labconsole.contracts.experiment import Stage
 from labconsole.contracts.ports import AgentLink
-from labconsole.errors import Aborted, NodeError, NodeLost
+from labconsole.errors import Aborted, AgentError, NodeError, NodeLost, TooLittleMemory
 from labconsole.model.record.crew_trial import ProgramSeen
+from labconsole.model.record.run import Reason, SetUp, Verdict
+from labconsole.verdict.reasons import reason
 from labconsole.wire.changes import AnyChange, ApplyChanges, UndoChanges
 from labconsole.wire.execution import Execute
 from labconsole.wire.marks import SeenMarks, StartMarks, StopMarks
@@ -22,6 +24,9 @@ _SWAPPED = re.compile(r"^pswp(?:in|out) (\d{1,20})$", re.MULTILINE)
 
 DID_NOT_COME = ("guest_silent", "guest_ended", "no_busybox")
 """The codes of a guest that was started and did not answer, or ended, or cannot send a mark."""
+
+NOT_SET_UP = frozenset({"guests_missing", "no_memory"})
+"""Codes of a trial whose guests were not there."""
 
 T = TypeVar("T")
 
@@ -41,6 +46,23 @@ async def unless_stopped(stage: Stage, asked: Awaitable[T]) -> T:
         work.cancel()
         stop.cancel()
         await asyncio.gather(work, stop, return_exceptions=True)
+
+
+async def crew_or_why(stage: Stage, standing: Awaitable[StandingCrew]) -> StandingCrew | Reason:
+    """The guests as they stand, or why they do not come. Raises NodeError for what no guest can help, and Aborted."""
+    try:
+        return await unless_stopped(stage, standing)
+    except TooLittleMemory as exc:
+        return reason("no_memory", exc.message)
+    except AgentError as exc:
+        if exc.code not in DID_NOT_COME:
+            raise
+        return reason("guests_missing", exc.message)
+
+
+def guests_stood(set_up: SetUp | None, verdict: Verdict) -> bool:
+    """Whether it was not for want of its guests that a trial came to nothing."""
+    return set_up is not None or not NOT_SET_UP & {each.code for each in verdict.reasons}
 
 
 @asynccontextmanager

@@ -301,6 +301,13 @@ class Blocks(Generic[T]):
         *turns, _ = place = self._place[id(record)]
         return self._of[id(record)], tuple(turns), self._first[place]
 
+    def replicate(self, record: T) -> Hashable:
+        """Of one of them whose guests are of no other trial: its block. Repetitions there share a boot of the unit
+        under test and a moment, and say nothing of how far the next block may lie away.
+        """
+        block, turns, _ = self.placed(record)
+        return turns if block is None else block
+
     def _begun(self, records: Iterable[T]) -> dict[Any, str]:
         found = {}
         for record in records:

@@ -176,7 +176,7 @@ def _finding(change: Change, changes: Changes) -> str:
     if change.word.startswith("different"):
         more = ", at least" if change.bound else ""
     elif change.bound and changes.margin_ratio is not None:
-        more = ", one side forwarded all that it was offered"
+        more = f", {change.bound_words}"
     return f"{change.word}{more}"
 
 

@@ -30,6 +30,7 @@ Found = tuple[Effect | None, Scope | None, str | None]
 FEW_SET_UPS: Final = "fewer than 3 set-ups a side"
 SHARED_BOOTS: Final = "some boots of the machine are on both sides, and the others may differ"
 NOTHING_LOST: Final = "both sides forwarded all that they were offered"
+ONE_FULL: Final = "one side forwarded all that it was offered"
 LOSS_UNKNOWN: Final = "what the unit under test lost is not known"
 OFFERED_LESS: Final = "one side forwarded all that it was offered, which is less than the other one forwarded"
 
@@ -50,6 +51,11 @@ class ComparedEffect:
     adjusted_p: float | None = None
     equivalence_adjusted_p: float | None = None
     smallest_ratio: float | None = None
+
+    @property
+    def bound_words(self) -> str:
+        """Why a ``bound`` is one."""
+        return ONE_FULL
 
     @property
     def word(self) -> Word:

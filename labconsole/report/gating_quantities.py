@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from labconsole.contracts.measured import MeasuredTrial
+from labconsole.contracts.measured import HELD, MeasuredTrial
 from labconsole.measure.statistics.effects import fall_p
 from labconsole.model.plan.plan import Plan
 from labconsole.report.changes import Changes
@@ -144,4 +144,7 @@ def _outcome(
         as_much = after.mean.mean >= before.mean.mean / (1 + margin_ratio)
         return judged_full(len(after.values), missing, as_much=as_much)
     full = before.bounds == {"at least"}
-    return judged_by_fall(change, fall, worse_p, margin_ratio, baseline_full=full, missing=missing)
+    found, detail = judged_by_fall(change, fall, worse_p, margin_ratio, baseline_full=full, missing=missing)
+    if HELD in before.bounds | after.bounds and found != "worse":
+        return "undecided", detail if HELD in detail else f"{detail}: {HELD}"
+    return found, detail

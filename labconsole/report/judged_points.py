@@ -77,5 +77,5 @@ def _figures(change: ComparedEffect, margin_ratio: float) -> str:
     interval = ""
     if effect.ci90_low is not None and effect.ci90_high is not None:
         interval = f" (90 % interval {percent(effect.ci90_low, 2)} to {percent(effect.ci90_high, 2)})"
-    more = "" if not change.bound else ", where one side forwarded all that it was offered"
+    more = "" if not change.bound else f", where {change.bound_words}"
     return f"{percent(effect.change, 2)}{interval}, margin {percent(margin_ratio, 2)}, over {change.scope}{more}"

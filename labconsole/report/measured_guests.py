@@ -23,14 +23,18 @@ R = TypeVar("R", bound=GuestsRecord)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialSaid:
-    """What a kind says of one of its records; fields are those of MeasuredTrial. ``values``: those that are known."""
+    """What a kind says of one of its records; fields are those of MeasuredTrial. ``values``: those that are known.
+    ``anew``: its guests are of no other trial, so that its set-up is its block.
+    """
 
     id: str
     factors: Mapping[str, Hashable]
     words: str
     values: Mapping[Quantity, MeasuredValue]
     set_up: str | None
+    anew: bool = False
     work: str = ""
+    from_memory: bool = False
     conditions: Mapping[str, str | None] = field(default_factory=dict)
 
 
@@ -53,10 +57,11 @@ def _measured(kind: str, record: R, said: TrialSaid, blocks: Blocks[R]) -> Measu
         kind=kind, id=said.id, hash=record.plan.hash, plan_name=record.plan.name, status=record.status,
         started_at=record.started_at, testbed=record.testbed, testbed_fingerprint=record.testbed_fingerprint,
         emulated=record.emulated, factors=said.factors, words=said.words,
-        values=said.values if left_out is None else {}, left_out=left_out, set_up=said.set_up,
+        values=said.values if left_out is None else {}, left_out=left_out,
+        set_up=blocks.replicate(record) if said.anew else said.set_up,
         boot_id=str(boot_id) if boot_id else None, block=block, turn=TrialTurn(turns, begun),
         planned=record.plan.set_ups * record.plan.repetitions,
-        work=said.work,
+        work=said.work, from_memory=said.from_memory,
         conditions={
             "kernel": uut_kernel(record) or None, "hypervisor": hypervisor(record) or None,
             "labconsole_version": record.labconsole_version, **said.conditions,

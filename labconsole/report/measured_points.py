@@ -52,6 +52,11 @@ class MeasuredPoint:
         return {value.bound for value in self.values}
 
     @property
+    def from_memory(self) -> bool:
+        """Whether what one of its trials read may have come from memory."""
+        return any(trial.from_memory for trial in self.trials)
+
+    @property
     def mean(self) -> SetUpMean | None:
         """Over set-ups; None: no value is known."""
         held = self._by(lambda trial: trial.set_up)

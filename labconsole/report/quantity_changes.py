@@ -1,7 +1,7 @@
 """What changed between two sides in quantities that are no forwarding rates: searches, jobs, starts, flows, routers.
 
 The same statistics as for runs (changes.py). Nothing is claimed where trials are of several testbeds or had other work,
-and where a value says less than what the unit under test can do. Pure.
+and where a value says less than what the unit under test can do, or is that of a link or a cache. Pure.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from labconsole.contracts.measured import MeasuredTrial
+from labconsole.contracts.measured import FROM_MEMORY, HELD, MeasuredTrial
 from labconsole.measure.statistics.effects import MINIMUM_BLOCKS, paired_effect
 from labconsole.measure.trials_of_guests import NOT_DRAWN, taken_by_turns
 from labconsole.report.compared_effect import (
     LOSS_UNKNOWN,
     NOTHING_LOST,
     OFFERED_LESS,
+    ONE_FULL,
     ComparedEffect,
     Found,
     over_boots_or_set_ups,
@@ -30,6 +31,9 @@ SEVERAL_TESTBEDS: Final = "the trials are of several testbeds"
 OTHER_WORK: Final = "the programs in the guests are not the same"
 NONE_REACHED: Final = "not even the lowest load met the goal"
 SOME_FULL: Final = "some trials lost nothing of all that could be offered, and others did"
+ONE_HELD: Final = f"one side is {HELD}"
+SOME_HELD: Final = f"{HELD} in some trials, and not in others"
+HELD_SLOWER: Final = f"{HELD} on the side that was slower"
 
 UNIFORM: Final = math.sqrt(12.0)
 """The width of a uniform distribution in its standard deviations: where a bound lies within its step is not known."""
@@ -50,6 +54,11 @@ class QuantityChange(ComparedEffect):
             return self.effect.change
         before, after = self.before.mean, self.after.mean
         return None if before is None or after is None or before.mean <= 0 else after.mean / before.mean - 1
+
+    @property
+    def bound_words(self) -> str:
+        """Of a time the link is the bound."""
+        return ONE_HELD if HELD in self.before.bounds | self.after.bounds else ONE_FULL
 
     @property
     def better(self) -> bool | None:
@@ -142,6 +151,10 @@ def _bound(before: MeasuredPoint, after: MeasuredPoint) -> tuple[bool, str | Non
     """Whether a difference is only a lower bound, and why there is none."""
     sides = [before.bounds, after.bounds]
     both = sides[0] | sides[1]
+    if FROM_MEMORY in both or before.from_memory != after.from_memory:
+        return False, FROM_MEMORY
+    if HELD in both:
+        return _held(before, after)
     if "none" in both:
         return False, NONE_REACHED
     if "unknown" in both:
@@ -156,6 +169,18 @@ def _bound(before: MeasuredPoint, after: MeasuredPoint) -> tuple[bool, str | Non
     assert more.mean is not None
     assert less.mean is not None
     return True, OFFERED_LESS if more.mean.mean < less.mean.mean else None
+
+
+def _held(before: MeasuredPoint, after: MeasuredPoint) -> tuple[bool, str | None]:
+    """Where the link held one side alone, and the other one was slower, it cannot be so by that link."""
+    if HELD in before.bounds and HELD in after.bounds:
+        return False, HELD
+    held, free = (before, after) if HELD in before.bounds else (after, before)
+    if len(held.bounds) > 1:
+        return False, SOME_HELD
+    assert held.mean is not None
+    assert free.mean is not None
+    return (False, HELD_SLOWER) if free.mean.mean < held.mean.mean else (True, None)
 
 
 def _effect(before: MeasuredPoint, after: MeasuredPoint, one_place: bool) -> Found:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from labconsole.contracts.measured import HELD
 from labconsole.contracts.report import Cell, Table
 from labconsole.measure.statistics.effects import digits_to_tell
 from labconsole.model.record.kinds import record_kinds
@@ -117,7 +118,7 @@ def _mean_words(point: MeasuredPoint) -> str:
     quantity, mean = point.quantity, point.mean
     if mean is None:
         return UNKNOWN
-    more = "≥ " if point.bounds == {"at least"} else ""
+    more = "≥ " if point.bounds == {"at least"} else "≤ " if point.bounds == {HELD} else ""
     if mean.scope != "set-ups":  # of one set-up an interval would speak for no other
         return more + number(mean.mean / quantity.scale, quantity.places)
     return more + with_interval(mean, quantity.scale, quantity.places)
@@ -134,7 +135,7 @@ def _finding(change: QuantityChange) -> str:
     if change.why is not None:
         return f"{change.word}: {change.why}"
     if not change.word.startswith("different"):
-        return change.word
+        return f"{change.word}, {change.bound_words}" if change.bound else change.word
     return f"{change.word} ({changed_for(change)}){', at least' if change.bound else ''}"
 
 

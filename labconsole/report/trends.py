@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple, TypeVar
 
-from labconsole.contracts.measured import Quantity
+from labconsole.contracts.measured import FROM_MEMORY, HELD, Quantity
 from labconsole.measure.comparison import Pair
 from labconsole.measure.maximum import REACHED_LOSS_RATIO
 from labconsole.measure.statistics.set_ups import SetUpMean
@@ -177,7 +177,9 @@ def _trend_of_quantity(held: Sequence[tuple[Side, MeasuredPoint]], where: str, t
     said = set().union(*bounds)
     work = set().union(*(point.seen(lambda trial: trial.work) for point in points))
     why = (
-        NONE_REACHED if "none" in said
+        FROM_MEMORY if FROM_MEMORY in said or len({point.from_memory for point in points}) > 1
+        else HELD if HELD in said
+        else NONE_REACHED if "none" in said
         else LOSS_UNKNOWN if "unknown" in said
         else ALL_FULL if said == {"at least"}
         else SOME_FULL if "at least" in said

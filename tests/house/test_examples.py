@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 import shlex
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,27 @@ def fenced(page: Path, language: str) -> Iterator[tuple[int, str]]:
     """(line, text) of the blocks of a language."""
     for found in re.finditer(rf"^```{language}\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
         yield page.read_text()[: found.start()].count("\n") + 2, found[1]
+
+
+def evaluations() -> dict[str, Any]:
+    """Of ``make evaluation``, by name."""
+    spec = importlib.util.spec_from_file_location("evaluation", ROOT / "tests" / "programs" / "evaluation.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look there
+    spec.loader.exec_module(module)
+    found: dict[str, Any] = module.EVALUATIONS
+    return found
+
+
+@pytest.mark.parametrize("evaluation", evaluations().values(), ids=lambda each: each.document)
+def test_the_commands_of_an_evaluation_name_every_plan_that_it_is_made_of(evaluation: Any) -> None:
+    lines = list(shown_lines(evaluation.path))
+    for command, name in (("labconsole replay", "{}"), ("labconsole report", "--plan {}")):
+        said = " ".join(line for line in lines if line.startswith(command))
+        for plan in evaluation.plans:
+            assert name.format(f"plans/{plan}.yaml") in said
 
 
 YAML = [

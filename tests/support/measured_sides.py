@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from labconsole.cli.main import main
+from labconsole.model.jobs import JOBS
+from labconsole.model.record.job import JobRecord
 from labconsole.model.record.kind import ExperimentRecord
 from labconsole.model.record.kinds import record_kinds
 from labconsole.model.record.search import GoalFound, SearchRecord
@@ -18,7 +20,7 @@ from labconsole.store.exchange.importing import import_records
 from labconsole.store.open import open_store
 from support.boot_records import started
 from support.flow_records import flow_record
-from support.job_records import taken
+from support.job_records import disk_data, taken
 from support.report_runs import measured
 from support.route_records import route_record
 from support.search_script import Script, make
@@ -48,6 +50,41 @@ def of_side(record: Any, name: str, number: int, *, kernel: str = "6.1", boot: s
 def jobs(name: str, seconds: Sequence[float], **how: Any) -> Records:
     """A trial of two guests in each block."""
     return [of_side(taken([value, value], block=n), name, n, **how) for n, value in enumerate(seconds, 1)]
+
+
+FULL_S = 8 * 384 * 2**20 / (1448 / 1538 * 1e9)
+"""What TCP takes to carry 384 MiB over a link of 1 Gbit/s that it fills."""
+
+
+def working(record: JobRecord, job: str, size: int, **changes: Any) -> JobRecord:
+    """The record as one of another job."""
+    asked = record.requested.model_copy(update={"job": job, "size": size, "command": JOBS[job].command(size)})
+    return record.model_copy(update={"requested": asked, **changes})
+
+
+def over_link(seconds: float, block: int) -> JobRecord:
+    """One guest that sends 384 MiB over a link of 1 Gbit/s."""
+    return working(taken([seconds], guests=1, working="one", block=block), "tcp", 384, link_speed_bps=10**9)
+
+
+def with_disk(seconds: float, block: int, job: str, size: int, read_bytes: int) -> JobRecord:
+    """One guest that works on its disk, whose device gave so much."""
+    record = taken([seconds], guests=1, working="one", block=block)
+    told = JobRecord.model_validate({**record.model_dump(), "disk": disk_data(job, size)["disk"]}).disk
+    assert told is not None
+    return working(record, job, size, disk=told.model_copy(update={"device_read_bytes": read_bytes}))
+
+
+def sent(name: str, seconds: Sequence[float], **how: Any) -> Records:
+    """Jobs that send, in each block."""
+    return [of_side(over_link(value, n), name, n, **how) for n, value in enumerate(seconds, 1)]
+
+
+def served(name: str, seconds: Sequence[float], *, from_memory: bool, **how: Any) -> Records:
+    """Files of 64 MiB that guests serve in each block, from their disks or from memory."""
+    read_bytes = (32 if from_memory else 80) * 2**20
+    trials = [with_disk(value, n, "serve-http", 64, read_bytes) for n, value in enumerate(seconds, 1)]
+    return [of_side(each, name, n, **how) for n, each in enumerate(trials, 1)]
 
 
 def boots(name: str, seconds: Sequence[float], **how: Any) -> Records:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from labconsole.cli.commands import About
 from labconsole.cli.options import add_common, hosts_path
 from labconsole.cli.output import answer
 from labconsole.errors import ConfigError
+
+if TYPE_CHECKING:
+    from labconsole.model.plan.plan import Plan
+    from labconsole.store.writing import RunStore
 
 about = About(70, "get advice on plans, and write notes on them")
 
@@ -77,6 +82,8 @@ def _advise(args: argparse.Namespace) -> int:
     accuracy_ratio = _accuracy(args.accuracy)
     inventory, store = load_testbed(hosts_path(args.hosts), args.store)
     plan = load_plan(args.plan, inventory)
+    if plan.of_guests is not None:
+        return _advise_guests(plan, store, inventory.fingerprint(), accuracy_ratio, as_json=args.json)
     where = RunFilter(plan_hash=plan.hash(), testbed_fingerprint=inventory.fingerprint())
     # What the report's means rest on.
     entered = {run.run_id for run in admit(store.list(where)).entered if run.block} if plan.set_ups else set()
@@ -85,6 +92,28 @@ def _advise(args: argparse.Namespace) -> int:
     found = plan_advice(plan, records, accuracy_ratio, claims)
     data = {"event": "advice", "plan": plan.name, "hash": plan.hash(), **asdict(found)}
     answer(data, advice_lines(plan, found), as_json=args.json)
+    return 0
+
+
+def _advise_guests(
+    plan: Plan, store: RunStore, testbed_fingerprint: str, accuracy_ratio: float, *, as_json: bool
+) -> int:
+    from dataclasses import asdict
+
+    from labconsole.cli.text.advice import guests_advice_lines
+    from labconsole.engine.crew_step import stored_by_hash
+    from labconsole.experiments.advice import guests_advice
+    from labconsole.experiments.measured import measured_kinds
+    from labconsole.experiments.units import report_units
+
+    assert plan.of_guests is not None
+    noun = plan.of_guests.noun
+    (kind,) = (each for each in measured_kinds() if each.kind.name == noun)
+    records = list(stored_by_hash(store, kind.kind, plan.of_guests.hashes, testbed_fingerprint))
+    claims = sum(len(unit.claims({noun: records})) for unit in report_units(noun) if unit.claims is not None)
+    found = guests_advice(plan, kind, records, accuracy_ratio, claims)
+    data = {"event": "advice", "plan": plan.name, "hash": plan.hash(), **asdict(found)}
+    answer(data, guests_advice_lines(plan, found), as_json=as_json)
     return 0
 
 

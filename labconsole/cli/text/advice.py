@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from labconsole.cli.text.replay import minutes
+from labconsole.cli.text.runs import DASH
 from labconsole.engine.execution.advice import ConfigurationAdvice, Dimension, PlanAdvice
 from labconsole.engine.execution.set_up_course import beside_words
+from labconsole.experiments.advice import GuestsAdvice
+from labconsole.measure.statistics.components import MOST_SET_UPS
 from labconsole.model.plan.plan import Plan
+
+WIDTHS = (8, 8, 8, 8, 8, 9, 9)
+MANY = f"> {MOST_SET_UPS}"
 
 
 def advice_lines(plan: Plan, found: PlanAdvice) -> list[str]:
@@ -36,20 +42,65 @@ def advice_lines(plan: Plan, found: PlanAdvice) -> list[str]:
     return lines
 
 
+def guests_advice_lines(plan: Plan, found: GuestsAdvice) -> list[str]:
+    """The same of a plan of guests: what each quantity of each design point needs, and what shows which change."""
+    names = [f"{each.point}: {each.quantity}" for each in found.each]
+    width = max(map(len, names))
+    headings = zip(("stored", "between", "within", "set-up", "trials", "advised", "takes"), WIDTHS, strict=True)
+    lines = [
+        f"{plan.name}: for means known to ± {_percent(found.accuracy_ratio)}, from its stored trials; "
+        f"{found.claims} claim{'s' if found.claims != 1 else ''} in their report",
+        "",
+        f"{'':{width}}{' '.join(f'{heading:>{wide}}' for heading, wide in headings)}",
+    ]
+    for name, each in zip(names, found.each, strict=True):
+        advised, spread = each.as_advised, each.spread
+        within = DASH if spread is None else _percent(spread.variance_within**0.5)
+        between = each.sd_ratio**2 if spread is None else spread.variance_between
+        lines.append(
+            f"{name:{width}}{f'{each.set_ups} × {each.repetitions:.3g}':>8} {_signed(between):>8} {within:>8} "
+            f"{each.setup_s:>6.1f} s {each.trial_s:>6.1f} s {f'{advised.set_ups} × {advised.repetitions}':>9} "
+            f"{minutes(advised.total_s):>9}"
+        )
+    lines += [
+        "",
+        "smallest change between two points of the same blocks that is detected with 80 % power, alone / as one of all "
+        "claims:",
+        *(f"{name:{width}}  {_shown(each.as_planned)}; {_shown(each.as_advised)}"
+          for name, each in zip(names, found.each, strict=True)),
+        "",
+        "set-ups of the advised repetitions that detect a change with 80 % power, alone:",
+        f"{'':{width}}" + "".join(f"{_percent(change):>9}" for change, _ in found.each[0].to_show),
+        *(f"{name:{width}}" + "".join(f"{MANY if many is None else many:>9}" for _, many in each.to_show)
+          for name, each in zip(names, found.each, strict=True)),
+    ]  # fmt: skip
+    lines += [f"not advised: {what}: {why}" for what, why in found.left_out]
+    lines += [
+        "",
+        f"set_ups: {found.set_ups}, repetitions: {found.repetitions} is enough for all of them and takes about "
+        f"{minutes(found.total_s)}",
+    ]
+    if any(each.spread is None for each in found.each):
+        lines.append("with one trial in each set-up it is not known what varies within one: repetitions: 2 would tell")
+    return lines
+
+
 def _name(each: ConfigurationAdvice) -> str:
     return f"{each.platform} {beside_words(each.background)}"
 
 
 def _row(each: ConfigurationAdvice) -> str:
     spread, advised = each.spread, each.advised
-    # A variance between set-ups below zero: their means lie closer together than their trials make likely.
-    between = spread.variance_between
-    shown = f"{'-' if between < 0 else ''}{_percent(abs(between) ** 0.5)}"
     return (
-        f"{_name(each):34}{f'{spread.set_ups} × {spread.repetitions:.3g}':>8} {shown:>8} "
+        f"{_name(each):34}{f'{spread.set_ups} × {spread.repetitions:.3g}':>8} {_signed(spread.variance_between):>8} "
         f"{_percent(spread.variance_within**0.5):>8} {each.setup_s:>6.1f} s {each.trial_s:>6.1f} s "
         f"{f'{advised.set_ups} × {advised.repetitions}':>9} {minutes(advised.total_s):>9}"
     )
+
+
+def _signed(variance: float) -> str:
+    """Its root. One between set-ups below zero: their means lie closer together than their trials make likely."""
+    return f"{'-' if variance < 0 else ''}{_percent(abs(variance) ** 0.5)}"
 
 
 def _shown(found: Dimension) -> str:

@@ -11,6 +11,7 @@ from labconsole.measure.statistics.line_in_blocks import LineInBlocks, OverBlock
 from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.model.record.boot import BootRecord, GuestBooted
 from labconsole.report.effect_words import ratio_words
+from labconsole.report.words import count
 
 MAX_GUESTS = 20
 MIB = 2**20
@@ -26,8 +27,8 @@ def _seconds(value: float | None) -> str:
     return DASH if value is None else f"{value:.3f} s"
 
 
-def _mib(count: int | float | None) -> str:
-    return DASH if count is None else f"{count / MIB:.1f} MiB"
+def _mib(size_bytes: int | float | None) -> str:
+    return DASH if size_bytes is None else f"{size_bytes / MIB:.1f} MiB"
 
 
 def found_words(record: BootRecord) -> str:
@@ -95,7 +96,7 @@ def _way_words(guest: GuestBooted) -> str:
 def summary_lines(summary: BootsSummary) -> list[str]:
     """Times and memory of all points, lines over the number of guests, cold against hot."""
     names = {key: f"{name}, {key.start}" for key, name in summary.names.items()}
-    lines = ["until all guests are up, in s by the clock outside, and their memory in MiB; mean over trials with its "
+    lines = ["until all guests are up, in s by the clock outside, and their memory in MiB; mean over set-ups with its "
              "95 % interval; only valid trials enter"]  # fmt: skip
     lines += [f"testbed {', '.join(sorted(set(summary.testbeds.values())))}"] if summary.testbeds else []
     for each in summary.points:
@@ -119,7 +120,7 @@ def summary_lines(summary: BootsSummary) -> list[str]:
             lines.append(f"{title}; p adjusted by Holm over all that is compared here")
         for claim in compared:
             p = "" if claim.adjusted_p is None else f", p {claim.adjusted_p:.2g}"
-            pair = f"{names[claim.key]}, beside {names[claim.than]}, {_guests(claim.guests)}"
+            pair = f"{names[claim.key]}, beside {names[claim.than]}, {count(claim.guests, 'guest')}"
             times = "" if claim.effect.ci_low is None else " times"
             lines.append(f"  {pair}: {ratio_words(claim.effect)}{times}, {claim.effect.blocks} blocks{p}: {claim.word}")
     return lines
@@ -129,13 +130,9 @@ def _plain_seconds(value: float) -> str:
     return f"{value:.3f} s"
 
 
-def _guests(count: int) -> str:
-    return f"{count} guest{'s' if count > 1 else ''}"
-
-
 def _point_words(found: BootPointFound, name: str) -> str:
-    left_out = ", ".join(f"{count} {code}" for code, count in found.left_out.items())
-    words = f"{name}, {_guests(found.guests)}: {_mean_words(found.startup_s)}"
+    left_out = ", ".join(f"{many} {code}" for code, many in found.left_out.items())
+    words = f"{name}, {count(found.guests, 'guest')}: {_mean_words(found.startup_s)}"
     words += f"; memory {_mean_words(found.used_bytes, MIB)}, of processes {_mean_words(found.pss_bytes, MIB)}"
     if found.hypervisor_bytes is not None:
         words += f", by the hypervisor's word {_mean_words(found.hypervisor_bytes, MIB)}"
@@ -146,9 +143,11 @@ def _mean_words(found: SetUpMean | None, unit: float = 1.0) -> str:
     if found is None:
         return DASH
     digits = 3 if unit == 1.0 else 1
+    of = f"{count(found.trials, 'trial')} in {count(found.set_ups, 'set-up')}"
     if found.half_width is None:
-        return f"{found.mean / unit:.{digits}f} ({found.trials} trial{'s' if found.trials > 1 else ''}, too few)"
-    return f"{found.mean / unit:.{digits}f} ± {found.half_width / unit:.{digits}f} ({found.trials} trials)"
+        return f"{found.mean / unit:.{digits}f} ({of}, too few)"
+    about = "" if found.scope == "set-ups" else ", this set-up only"
+    return f"{found.mean / unit:.{digits}f} ± {found.half_width / unit:.{digits}f} ({of}{about})"
 
 
 def _line_words(line: LineInBlocks | None, told: Callable[[float], str]) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from math import sqrt
 
-from labconsole.errors import ConfigError, MeasurementError
+from labconsole.errors import MeasurementError
 from labconsole.measure.statistics.components import (
     MINIMUM_REPETITIONS,
     MINIMUM_SET_UPS,
@@ -21,6 +21,8 @@ from labconsole.measure.statistics.components import (
     advise,
     components,
     pooled_components,
+    upper_variance,
+    variance_of_mean,
 )
 from labconsole.measure.statistics.effects import SIGNIFICANCE, smallest_effect
 from labconsole.model.plan.order import Configuration
@@ -76,18 +78,9 @@ class PlanAdvice:
 
 
 def plan_advice(plan: Plan, records: Iterable[RunRecord], accuracy_ratio: float, claims: int) -> PlanAdvice:
-    """``records``: the runs of whole set-ups, one for each place. Raises MeasurementError where they are too few, and
-    ConfigError for a plan of guests.
-    """
-    if plan.of_guests is not None:
-        noun = plan.of_guests.noun
-        raise ConfigError(
-            f"plan {plan.name} is of {noun}s, and advice is computed for forwarded traffic only: take it with set_ups: "
-            f"{MINIMUM_SET_UPS}, look at the intervals of `labconsole experiment {noun} --summary --plan {plan.name}`, "
-            "and take four times as many set_ups for intervals half as wide"
-        )
+    """``records``: the runs of whole set-ups, one for each place. Raises MeasurementError where they are too few."""
     if plan.set_ups is None:
-        raise MeasurementError(f"plan {plan.name} has no blocks: {_FIRST}, {_APART}")
+        raise MeasurementError(f"plan {plan.name} has no blocks: {_FIRST}, {APART}")
     held: dict[Configuration, list[RunRecord]] = {}
     for record in records:
         if record.set_up is not None and record.plan is not None and record.plan.block:
@@ -102,7 +95,7 @@ def plan_advice(plan: Plan, records: Iterable[RunRecord], accuracy_ratio: float,
     told = tuple(f"{', '.join(names)}: {why}" for why, names in refused.items())
     if not each:
         why = "; ".join(told) or "no block of it is stored for this testbed"
-        raise MeasurementError(f"plan {plan.name} cannot be dimensioned yet ({why}): {_FIRST}, {_APART}")
+        raise MeasurementError(f"plan {plan.name} cannot be dimensioned yet ({why}): {_FIRST}, {APART}")
     set_ups = max(advice.advised.set_ups for advice in each)
     repetitions = max(advice.advised.repetitions for advice in each)
     return PlanAdvice(
@@ -117,7 +110,7 @@ def plan_advice(plan: Plan, records: Iterable[RunRecord], accuracy_ratio: float,
 
 
 _FIRST = f"take set_ups: {MINIMUM_SET_UPS}, repetitions: {MINIMUM_REPETITIONS} first"
-_APART = "replay it into a store of its own (--store), and ask again of that"
+APART = "replay it into a store of its own (--store), and ask again of that"
 
 
 def _of_configuration(
@@ -176,9 +169,15 @@ def _dimension(
 ) -> Dimension:
     """By the same upper bound of the stored blocks' variance as the advice."""
     parts = advised.components
-    own = max(parts.variance_between, 0.0) + parts.variance_within / repetitions
-    base = max(parts.variance_between, 0.0) + parts.variance_within / advised.repetitions
-    sd = sqrt(2 * advised.variance_upper * (own / base)) if base else 0.0
+    upper = upper_variance(variance_of_mean(parts, repetitions), parts.set_ups)
+    return dimension(upper, set_ups, repetitions, setup_s, trial_s, claims)
+
+
+def dimension(
+    variance: float, set_ups: int, repetitions: int, setup_s: float, trial_s: float, claims: int
+) -> Dimension:
+    """``variance``: of a set-up's mean over so many repetitions."""
+    sd = sqrt(2 * variance)
     return Dimension(
         set_ups=set_ups,
         repetitions=repetitions,
@@ -193,7 +192,7 @@ def _setup_s(runs: Iterable[RunRecord]) -> float:
     took: dict[str, float] = {}
     for record in runs:
         if record.set_up is not None:
-            until_s = _seconds(record.set_up.started_at, record.started_at)
+            until_s = seconds_between(record.set_up.started_at, record.started_at)
             known = took.get(record.set_up.id)
             took[record.set_up.id] = until_s if known is None else min(known, until_s)
     return sum(took.values()) / len(took)
@@ -202,14 +201,15 @@ def _setup_s(runs: Iterable[RunRecord]) -> float:
 def _trial_s(runs: list[RunRecord]) -> float:
     """From the beginning of a trial to the end of its pause: the mean."""
     took = [
-        _seconds(record.started_at, record.finished_at)
+        seconds_between(record.started_at, record.finished_at)
         + (record.in_force.settle_s or 0.0 if record.in_force is not None else 0.0)
         for record in runs
     ]
     return sum(took) / len(took)
 
 
-def _seconds(begin: str, end: str) -> float:
+def seconds_between(begin: str, end: str) -> float:
+    """Never below zero. Raises MeasurementError for what are no times."""
     try:
         return max(0.0, (datetime.fromisoformat(end) - datetime.fromisoformat(begin)).total_seconds())
     except (ValueError, TypeError):

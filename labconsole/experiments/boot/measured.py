@@ -1,6 +1,6 @@
 """What a start of guests measures, for comparisons: how long it takes and what it uses, as in a report (summary.py).
 
-Every start is a replicate: its guests are started anew. Pure.
+Every start has guests of its own, so that its block is the replicate. Pure.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ def _said(record: BootRecord) -> TrialSaid:
         },
         words=BootPoint(0, asked.platform, asked.guests, asked.start).words() + memory,
         values={quantity: MeasuredValue(float(value)) for quantity, value in known.items() if value is not None},
-        set_up=record.boot_id,
+        set_up=None,
+        anew=True,
     )  # fmt: skip
 
 

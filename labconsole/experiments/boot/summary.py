@@ -1,14 +1,15 @@
 """What starts of guests come to: times and memory of each point, lines over the number of guests, what differs.
 
-Only valid trials enter, of each the newest. Every trial starts its guests anew, so each is a replicate
-(docs/statistics.md). Cold is held against hot, and platform against platform, in pairs of blocks
-(measure/trials_of_guests.py), on the logarithm; all that is compared is one family (Holm). Pure.
+Only valid trials enter, of each the newest. Each one starts its guests anew; those of one block share its boot of the
+unit under test and its moment, so that the block is one replicate, the mean of its trials (docs/statistics.md). Cold is
+held against hot, and platform against platform, in pairs of blocks (measure/trials_of_guests.py), on the logarithm; all
+that is compared is one family (Holm). Pure.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import NamedTuple
@@ -148,7 +149,7 @@ def summarize_boots(records: Iterable[BootRecord], family: Sequence[float] = ())
         [*pairs, *_of_platforms(places)], entered, blocks, margins.pop() if len(margins) == 1 else None, family
     )
     return BootsSummary(
-        points=tuple(_point(key, guests, by_point[key, guests], entered[key, guests]) for key, guests in places),
+        points=tuple(_point(*at, by_point[at], entered[at], blocks) for at in places),
         lines=tuple(_lines(key, {at[1]: entered[at] for at in places if at[0] == key}, blocks) for key in series),
         cold_against_hot=tuple(found[: len(pairs)]),
         between_platforms=tuple(found[len(pairs) :]),
@@ -230,9 +231,14 @@ def _hypervisor(record: BootRecord) -> float | None:
     return None if record.memory is None else record.memory.hypervisor_bytes
 
 
-def _point(key: SeriesKey, guests: int, every: Sequence[BootRecord], entered: Sequence[BootRecord]) -> BootPointFound:
+def _point(
+    key: SeriesKey, guests: int, every: Sequence[BootRecord], entered: Sequence[BootRecord], blocks: Blocks[BootRecord]
+) -> BootPointFound:
     def mean(take: Take) -> SetUpMean | None:
-        values = {each.boot_id: [value] for each in entered if (value := take(each)) is not None}
+        values: dict[Hashable, list[float]] = {}
+        for each in entered:
+            if (value := take(each)) is not None:
+                values.setdefault(blocks.replicate(each), []).append(value)
         return mean_over_set_ups(values) if values else None
 
     left_out = Counter(

@@ -6,7 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from labconsole.experiments.flow.figures import BARE_HOST
-from labconsole.experiments.flow.summary import BesideBare, FlowPointKey, FlowsSummary, flow_key, summarize_flows
+from labconsole.experiments.flow.summary import (
+    BesideBare,
+    FlowPointKey,
+    FlowsSummary,
+    flow_key,
+    set_up_of,
+    summarize_flows,
+)
 from labconsole.measure.statistics.effects import Effect, equivalence_p, word
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
 from labconsole.measure.trials_of_guests import Blocks, adjusted, in_order, newest_trials, with_points
@@ -105,7 +112,7 @@ def _mean_bps(records: Sequence[FlowRecord]) -> SetUpMean:
     values: dict[str, list[float]] = {}
     for each in records:
         if each.sum_bps is not None:
-            values.setdefault(each.set_up.id, []).append(each.sum_bps)
+            values.setdefault(set_up_of(each), []).append(each.sum_bps)
     return mean_over_set_ups(values)
 
 

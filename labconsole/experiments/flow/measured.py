@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from labconsole.contracts.measured import Bound, MeasuredKind, MeasuredTrial, MeasuredValue, Quantity
 from labconsole.experiments.flow.figures import HEADER_BYTES
-from labconsole.experiments.flow.summary import flow_key
+from labconsole.experiments.flow.summary import flow_key, set_up_of
 from labconsole.measure.maximum import REACHED_LOSS_RATIO
 from labconsole.model.record.flow import FlowRecord
 from labconsole.model.record.kinds.flow import KIND
@@ -35,7 +35,7 @@ def _said(record: FlowRecord) -> TrialSaid:
         factors={name: value for name, value in key._asdict().items() if name not in CONDITIONS},
         words=f"{key.platform}: {many}, {key.scenario}{where}, payload {key.payload_bytes} B{memory}",
         values={} if record.sum_bps is None else {quantity: MeasuredValue(record.sum_bps, _bound(record))},
-        set_up=record.set_up.id,
+        set_up=set_up_of(record),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from labconsole.contracts.crew import USUAL, CrewMember, HowMade, StandingCrew
@@ -11,7 +12,7 @@ from labconsole.contracts.experiment import Bench, ExperimentStore, StepRecord
 from labconsole.contracts.picture import CopyState, PictureGuest, StepPicture
 from labconsole.engine.crew_stage import guest_address, guest_mac
 from labconsole.engine.crew_step import CrewStep, failure_of
-from labconsole.engine.crew_taking import pinned, unless_stopped
+from labconsole.engine.crew_taking import crew_or_why, guests_stood, pinned
 from labconsole.errors import Aborted, LabError, MeasurementError, NodeLost
 from labconsole.experiments.flow.disk import disk_seen
 from labconsole.experiments.flow.figures import line_bps, shared, start_skew_s
@@ -25,7 +26,7 @@ from labconsole.experiments.flow.taking import FlowTaking, FlowTrialSeen
 from labconsole.experiments.flow.verdict import capture_reasons, inward_shown, ring_shown, shown_reasons
 from labconsole.experiments.flow.weights import link_bps, weights_seen
 from labconsole.experiments.flow.window import flows_seen, sender_seen, sink_seen
-from labconsole.model.identity import utc_now
+from labconsole.model.identity import new_run_id, utc_now
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.flows import FlowFactors, FlowPoint
 from labconsole.model.record.flow import FlowRecord, FlowRequested, ReceiverSeen
@@ -34,6 +35,8 @@ from labconsole.model.record.run import Figures, Reason, Verdict
 from labconsole.units import format_rate_bps
 from labconsole.verdict.crew_trial import judged
 from labconsole.verdict.influences import influences
+from labconsole.verdict.observed import TrialObservations
+from labconsole.verdict.reasons import reason
 from labconsole.wire.version import __version__
 
 FlowStore = ExperimentStore[FlowRecord]
@@ -69,7 +72,9 @@ class FlowStep(CrewStep[FlowPoint, FlowRecord]):
         )
         how = HowMade(port=bench.inventory.streams[0].uut_in) if point.pattern == "in" else USUAL
         standing = stage.stand(point.platform, members, (self.plan_name, self.trial.block), how)
-        crew = await unless_stopped(stage, standing)
+        crew = await crew_or_why(stage, standing)
+        if isinstance(crew, Reason):
+            return self._void(crew, bench, attempt)
         offered_bps = offered_of(point, bench.inventory)
         try:
             if point.pattern == "ring":
@@ -91,6 +96,38 @@ class FlowStep(CrewStep[FlowPoint, FlowRecord]):
         if record.status == "failed":
             await stage.restore()
         return record
+
+    def stood(self, record: FlowRecord) -> bool:
+        return guests_stood(record.set_up, record.verdict)
+
+    def unmeasured(self, problem: MeasurementError, bench: Bench, attempt: int) -> FlowRecord:
+        return self._void(reason("not_measured", str(problem)), bench, attempt)
+
+    def _void(self, why: Reason, bench: Bench, attempt: int) -> FlowRecord:
+        """The record of a trial of which nothing was seen."""
+        seen, stage = TrialObservations(run_id=new_run_id(datetime.now(UTC)), started_at=utc_now()), bench.stage
+        seen.doubts.append(why)
+        verdict = judged(seen, (), (), limits=self.tolerances, inventory=bench.inventory)
+        return FlowRecord(
+            **self._asked(seen, verdict, bench, attempt), set_up=None, origin_ns=None, flows=(), senders=(), sink=None,
+            requested=self._requested(offered_of(self.trial.point, bench.inventory)), shared_from=None, shared_to=None,
+            sum_bps=None, jain=None, line_ratio=None, start_skew_s=None, swapped_pages=None, attestation={},
+            environment=stage.environment((stage.uut, stage.timekeeper)),
+        )  # fmt: skip
+
+    def _asked(self, seen: TrialObservations, verdict: Verdict, bench: Bench, attempt: int) -> dict[str, Any]:
+        """Of a record what is known whatever was seen."""
+        inventory = bench.inventory
+        speed_bps = inventory.streams[0].link_speed_bps
+        return {
+            "flow_id": seen.run_id, "started_at": seen.started_at, "finished_at": utc_now(),
+            "testbed": inventory.testbed, "testbed_fingerprint": inventory.fingerprint(),
+            "emulated": inventory.emulated, "operator": bench.operator, "labconsole_version": __version__,
+            "plan": self.ref(attempt), "link_speed_bps": speed_bps,
+            "line_bps": line_bps(speed_bps, self.trial.point.payload_bytes),
+            "in_force": self.in_force.model_copy(update={"drain_s": inventory.defaults.drain_s}), "verdict": verdict,
+            "status": "failed" if verdict.status == "invalid" else "done", "failure": failure_of(verdict),
+        }  # fmt: skip
 
     def _requested(self, offered_bps: int) -> FlowRequested:
         factors, point = self.factors, self.trial.point
@@ -197,28 +234,14 @@ class FlowStep(CrewStep[FlowPoint, FlowRecord]):
             taken.observations, shown, taken.problems, limits=self.tolerances, inventory=inventory, ports=seen.ports
         )
         return FlowRecord(
-            flow_id=taken.observations.run_id,
-            started_at=taken.observations.started_at,
-            finished_at=utc_now(),
-            testbed=inventory.testbed,
-            testbed_fingerprint=inventory.fingerprint(),
-            emulated=inventory.emulated,
-            operator=bench.operator,
-            labconsole_version=__version__,
-            plan=self.ref(attempt),
+            **self._asked(taken.observations, verdict, bench, attempt),
             requested=requested,
             set_up=taken.set_up,
-            link_speed_bps=crew.stream.link_speed_bps,
-            line_bps=line_bps(crew.stream.link_speed_bps, self.trial.point.payload_bytes),
             swapped_pages=taken.swapped_pages,
             program=taken.program,
-            in_force=self.in_force.model_copy(update={"drain_s": inventory.defaults.drain_s}),
-            verdict=verdict,
             attestation=crew.crew.attestation,
             influences=tuple(told),
             environment=bench.stage.environment(taken.nodes),
-            status="failed" if verdict.status == "invalid" else "done",
-            failure=failure_of(verdict),
             **found,
         )
 

@@ -216,6 +216,11 @@ def flow_key(record: FlowRecord) -> FlowPointKey:
     )  # fmt: skip
 
 
+def set_up_of(record: FlowRecord) -> str:
+    """Which crew it is of; one whose guests did not come is of none."""
+    return record.flow_id if record.set_up is None else record.set_up.id
+
+
 def summarize_flows(records: Iterable[FlowRecord]) -> FlowsSummary:
     """By point."""
     every = sorted(records, key=lambda each: (each.started_at, each.flow_id))
@@ -239,7 +244,7 @@ def _point(key: FlowPointKey, every: Sequence[FlowRecord]) -> FlowPointFound:
         values: dict[str, list[float]] = {}
         for each in entered:
             if (value := take(each, known[each.flow_id])) is not None:
-                values.setdefault(each.set_up.id, []).append(value)
+                values.setdefault(set_up_of(each), []).append(value)
         return mean_over_set_ups(values) if values else None
 
     names = [sender.guest for sender in entered[0].senders] if entered else []

@@ -8,7 +8,7 @@ from itertools import pairwise
 from labconsole.experiments.flow.verdict import inward_shown, ring_shown, shown_reasons
 from labconsole.experiments.flow.verify_scenarios import recompute_disk, recompute_weights
 from labconsole.measure.recompute.discrepancy import Discrepancy, Number, against, same
-from labconsole.measure.recompute.judged_again import judged_again, limits_of
+from labconsole.measure.recompute.judged_again import judged_again, limits_of, nothing_seen
 from labconsole.model.record.flow import FlowRecord, FlowSeen, ReceiverSeen
 
 SHOWN_ONLY = frozenset(
@@ -27,6 +27,9 @@ INWARD_ONLY = frozenset({"reader_missing", "not_measured", "generator_errors", "
 
 def recompute_flow(record: FlowRecord) -> list[Discrepancy]:
     """What of a trial does not follow, or contradicts itself."""
+    if record.set_up is None:
+        seen = (*record.flows, *record.senders, *record.ring, *record.receivers)
+        return [*nothing_seen(record, seen), *_rates(record), *judged_again(record, (), SHOWN_ONLY)]
     if record.requested.pattern == "ring":
         return [*_ring(record), *_verdict(record)]
     if record.requested.pattern == "in":

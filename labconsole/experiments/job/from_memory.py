@@ -5,13 +5,10 @@ unlike are not compared by it. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
 from labconsole.measure.trials_of_guests import uut_facts
 from labconsole.model.jobs import JOBS
 from labconsole.model.record.job import JobRecord
-
-FROM_MEMORY: Final = "read from memory"
 
 FILE_RATIO = 2
 """Of what caches them files have to be: less of them may stay there from when they were written (Bonnie++'s manual)."""

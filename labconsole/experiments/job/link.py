@@ -5,7 +5,6 @@ runs the guests. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
 
 from labconsole.model.jobs import JOBS
 from labconsole.model.record.job import CopySeen, JobRecord
@@ -14,8 +13,6 @@ from labconsole.units import format_rate_bps
 from labconsole.verdict.changes import Port
 from labconsole.verdict.observed import TrialObservations
 from labconsole.verdict.shortfall import link_speed_bps
-
-HELD: Final = "held by the link"
 
 PAYLOAD_SHARE = 1448 / 1538
 """What TCP with time stamps carries in frames of 1514 bytes, of what these take on the wire."""

@@ -1,11 +1,23 @@
-"""What a trial of a job measures, for comparisons: the time of its copies, as in a report (points.py). Pure."""
+"""What a trial of a job measures, for comparisons: the time of its copies, as in a report (points.py), and whether it
+says something of what runs the guests. Pure.
+"""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
 
-from labconsole.contracts.measured import MeasuredKind, MeasuredTrial, MeasuredValue, Quantity
+from labconsole.contracts.measured import (
+    FROM_MEMORY,
+    HELD,
+    Bound,
+    MeasuredKind,
+    MeasuredTrial,
+    MeasuredValue,
+    Quantity,
+)
+from labconsole.experiments.job.from_memory import from_memory
+from labconsole.experiments.job.link import held_by_link
 from labconsole.experiments.job.points import enters, mean_of, of_both_guests, point_key, set_up_of, uneven
 from labconsole.experiments.job.shown import held, memory_of
 from labconsole.model.jobs import JOBS
@@ -41,14 +53,23 @@ def _said(record: JobRecord) -> TrialSaid:
         values=_values(record) if enters(record) else {},
         set_up=set_up_of(record),
         work=key.program,
+        from_memory=from_memory(record),
     )  # fmt: skip
 
 
 def _values(record: JobRecord) -> dict[Quantity, MeasuredValue]:
+    bound = _bound(record)
     if uneven(record):
         first, second = map(statistics.fmean, of_both_guests(record))
-        return {FIRST: MeasuredValue(first), SECOND: MeasuredValue(second)}
-    return {TIME: MeasuredValue(mean_of(record))}
+        return {FIRST: MeasuredValue(first, bound), SECOND: MeasuredValue(second, bound)}
+    return {TIME: MeasuredValue(mean_of(record), bound)}
+
+
+def _bound(record: JobRecord) -> Bound:
+    job = JOBS.get(record.requested.job)
+    if job is not None and job.resource == "disk" and from_memory(record):
+        return FROM_MEMORY
+    return HELD if held_by_link([record]) else "exact"
 
 
 def _words(record: JobRecord) -> str:

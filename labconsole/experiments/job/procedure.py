@@ -18,8 +18,8 @@ from labconsole.contracts.experiment import Bench, ExperimentStore, StepRecord
 from labconsole.contracts.picture import CopyState, StepPicture
 from labconsole.engine.crew_stage import guest_address, guest_mac
 from labconsole.engine.crew_step import CrewStep, failure_of
-from labconsole.engine.crew_taking import DID_NOT_COME, pinned, unless_stopped
-from labconsole.errors import Aborted, AgentError, LabError, MeasurementError, NodeLost, TooLittleMemory
+from labconsole.engine.crew_taking import crew_or_why, guests_stood, pinned
+from labconsole.errors import Aborted, LabError, MeasurementError, NodeLost
 from labconsole.experiments.job.disk_verdict import disk_notes
 from labconsole.experiments.job.link import link_notes, sends, slowest_link_bps
 from labconsole.experiments.job.live import guests_of, guests_standing
@@ -39,9 +39,6 @@ from labconsole.wire.version import __version__
 
 USUAL_JOB_S = 10.0
 """What a trial is reckoned with while none was taken: nobody knows how fast a guest is."""
-
-NOT_SET_UP = frozenset({"guests_missing", "no_memory"})
-"""Codes of a trial whose guests were not there."""
 
 JobStore = ExperimentStore[JobRecord]
 """Where jobs are kept."""
@@ -74,15 +71,9 @@ class JobStep(CrewStep[JobPoint, JobRecord]):
         starting = guests_standing([member.name for member in members], CopyState.STARTS)
         words = f"{many} on {point.platform}: being set up, or standing already"
         bench.show(StepPicture(found=(words,), guests=starting))
-        standing = stage.stand(point.platform, members, (self.plan_name, self.trial.block))
-        try:
-            crew = await unless_stopped(stage, standing)
-        except TooLittleMemory as exc:
-            return self._void(reason("no_memory", exc.message), bench, attempt)
-        except AgentError as exc:
-            if exc.code not in DID_NOT_COME:
-                raise
-            return self._void(reason("guests_missing", exc.message), bench, attempt)
+        crew = await crew_or_why(stage, stage.stand(point.platform, members, (self.plan_name, self.trial.block)))
+        if isinstance(crew, Reason):
+            return self._void(crew, bench, attempt)
         try:
             seen = await JobTaking(point, self.factors.limit_s, bench, crew).take()
         except (NodeLost, Aborted):
@@ -97,7 +88,7 @@ class JobStep(CrewStep[JobPoint, JobRecord]):
         return record
 
     def stood(self, record: JobRecord) -> bool:
-        return record.set_up is not None or not NOT_SET_UP & {each.code for each in record.verdict.reasons}
+        return guests_stood(record.set_up, record.verdict)
 
     def unmeasured(self, problem: MeasurementError, bench: Bench, attempt: int) -> JobRecord:
         return self._void(reason("not_measured", str(problem)), bench, attempt)

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from labconsole.experiments.job.from_memory import FROM_MEMORY, any_from_memory
-from labconsole.experiments.job.link import HELD, held_by_link
+from labconsole.contracts.measured import FROM_MEMORY, HELD
+from labconsole.experiments.job.from_memory import any_from_memory
+from labconsole.experiments.job.link import held_by_link
 from labconsole.experiments.job.points import (
     PointKey,
     PointTimes,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from labconsole.experiments.job.disk_verdict import jobs_volume
 from labconsole.experiments.job.verdict import shown_reasons
 from labconsole.measure.recompute.discrepancy import Discrepancy, Number, against, same
-from labconsole.measure.recompute.judged_again import judged_again, limits_of
+from labconsole.measure.recompute.judged_again import judged_again, limits_of, nothing_seen
 from labconsole.model.jobs import JOBS
 from labconsole.model.plan.jobs import COPIES_OF_ONE_TWO
 from labconsole.model.record.job import CopySeen, JobRecord
@@ -91,9 +91,7 @@ def _copies(record: JobRecord) -> Iterator[Discrepancy]:
     """As many as the design point has; none where nothing was seen, and then the verdict says why."""
     asked = record.requested
     if record.set_up is None:
-        codes = {each.code for each in record.verdict.reasons}
-        if record.copies or not codes & {"guests_missing", "not_measured", "no_memory"}:
-            yield against("set_up", "is not told, and neither is why nothing was seen")
+        yield from nothing_seen(record, record.copies)
         return
     wanted = {"one": 1, "all": asked.guests, "one-two": sum(COPIES_OF_ONE_TWO)}[asked.working]
     if len(record.copies) != wanted:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from labconsole.contracts.measured import Bound, MeasuredKind, MeasuredTrial, MeasuredValue, Quantity
-from labconsole.experiments.route.points import lost_ratio, route_key, sum_pps
+from labconsole.experiments.route.points import lost_ratio, route_key, set_up_of, sum_pps
 from labconsole.measure.maximum import REACHED_LOSS_RATIO
 from labconsole.model.record.kinds.route import KIND
 from labconsole.model.record.route import RouteRecord
@@ -32,7 +32,7 @@ def _said(record: RouteRecord) -> TrialSaid:
         factors={name: getattr(key, name) for name in OF_THE_POINT},
         words=f"{key.platform}: {key.words}, {key.frame_bytes} B{memory}",
         values={} if rate is None else {FORWARDED: MeasuredValue(rate, _bound(record))},
-        set_up=record.set_up.id,
+        set_up=set_up_of(record),
     )
 
 

@@ -65,6 +65,11 @@ def route_key(record: RouteRecord) -> RoutePointKey:
     )  # fmt: skip
 
 
+def set_up_of(record: RouteRecord) -> str:
+    """Which crew it is of; one whose routers did not come is of none."""
+    return record.route_id if record.set_up is None else record.set_up.id
+
+
 def sum_pps(record: RouteRecord) -> float | None:
     """Of all routers together."""
     return record.sum_pps

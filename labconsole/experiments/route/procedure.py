@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
 
 from labconsole.contracts.crew import CrewMember, StandingCrew
 from labconsole.contracts.experiment import Bench, ExperimentStore, StepRecord
 from labconsole.contracts.picture import CopyState, PictureGuest, StepPicture
 from labconsole.engine.crew_step import CrewStep, failure_of
-from labconsole.engine.crew_taking import pinned, unless_stopped
+from labconsole.engine.crew_taking import crew_or_why, guests_stood, pinned
 from labconsole.errors import Aborted, LabError, MeasurementError, NodeLost
 from labconsole.experiments.route.addresses import router
 from labconsole.experiments.route.figures import Arrived, start_skew_s, together
@@ -17,13 +19,16 @@ from labconsole.experiments.route.live import picture_of, result_words
 from labconsole.experiments.route.taking import RouteTaking, RouteTrialSeen
 from labconsole.experiments.route.verdict import judge
 from labconsole.experiments.route.window import RX, arrived, counted, processors_between, router_seen, sink_seen
-from labconsole.model.identity import utc_now
+from labconsole.model.identity import new_run_id, utc_now
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.routes import BIN_S, RouteFactors, RoutePoint
 from labconsole.model.record.kinds.route import KIND as ROUTE
 from labconsole.model.record.route import RouteRecord, RouteRequested
-from labconsole.model.record.run import Figures, Verdict
+from labconsole.model.record.run import Figures, Reason, Verdict
+from labconsole.verdict.crew_trial import judged
 from labconsole.verdict.influences import influences
+from labconsole.verdict.observed import TrialObservations
+from labconsole.verdict.reasons import reason
 from labconsole.wire.version import __version__
 
 RouteStore = ExperimentStore[RouteRecord]
@@ -55,8 +60,9 @@ class RouteStep(CrewStep[RoutePoint, RouteRecord]):
         bench.show(
             StepPicture(found=(f"{many} on {point.platform}: being set up, or standing already",), guests=starting)
         )
-        standing = stage.stand(point.platform, members, (self.plan_name, self.trial.block))
-        crew = await unless_stopped(stage, standing)
+        crew = await crew_or_why(stage, stage.stand(point.platform, members, (self.plan_name, self.trial.block)))
+        if isinstance(crew, Reason):
+            return self._void(crew, bench, attempt)
         try:
             seen = await RouteTaking(point, self.factors, bench, crew).take()
             record = self._record(seen, crew, bench, attempt)
@@ -68,6 +74,38 @@ class RouteStep(CrewStep[RoutePoint, RouteRecord]):
         if record.status == "failed":
             await stage.restore()
         return record
+
+    def stood(self, record: RouteRecord) -> bool:
+        return guests_stood(record.set_up, record.verdict)
+
+    def unmeasured(self, problem: MeasurementError, bench: Bench, attempt: int) -> RouteRecord:
+        return self._void(reason("not_measured", str(problem)), bench, attempt)
+
+    def _void(self, why: Reason, bench: Bench, attempt: int) -> RouteRecord:
+        """The record of a trial of which nothing was seen."""
+        seen, stage = TrialObservations(run_id=new_run_id(datetime.now(UTC)), started_at=utc_now()), bench.stage
+        seen.doubts.append(why)
+        verdict = judged(seen, (), (), limits=self.tolerances, inventory=bench.inventory)
+        return RouteRecord(
+            **self._asked(seen, verdict, bench, attempt), set_up=None, origin_ns=None, in_packets=None, routers=(),
+            sink=None, shared_from=None, shared_to=None, sum_pps=None, jain=None, start_skew_s=None,
+            switches_per_s=None, busy_ratio=None, swapped_pages=None, attestation={},
+            environment=stage.environment((stage.uut, stage.timekeeper)),
+        )  # fmt: skip
+
+    def _asked(self, seen: TrialObservations, verdict: Verdict, bench: Bench, attempt: int) -> dict[str, Any]:
+        """Of a record what is known whatever was seen."""
+        inventory = bench.inventory
+        stream = inventory.streams[0]
+        return {
+            "route_id": seen.run_id, "started_at": seen.started_at, "finished_at": utc_now(),
+            "testbed": inventory.testbed, "testbed_fingerprint": inventory.fingerprint(),
+            "emulated": inventory.emulated, "operator": bench.operator, "labconsole_version": __version__,
+            "plan": self.ref(attempt), "requested": self._requested(), "link_speed_bps": stream.link_speed_bps,
+            "source": stream.source.node,
+            "in_force": self.in_force.model_copy(update={"drain_s": inventory.defaults.drain_s}), "verdict": verdict,
+            "status": "failed" if verdict.status == "invalid" else "done", "failure": failure_of(verdict),
+        }  # fmt: skip
 
     def _requested(self) -> RouteRequested:
         factors, point = self.factors, self.trial.point
@@ -111,19 +149,8 @@ class RouteStep(CrewStep[RoutePoint, RouteRecord]):
         )
         told = list[Figures](influences(taken.observations, (), inventory.uut))
         return RouteRecord(
-            route_id=taken.observations.run_id,
-            started_at=taken.observations.started_at,
-            finished_at=utc_now(),
-            testbed=inventory.testbed,
-            testbed_fingerprint=inventory.fingerprint(),
-            emulated=inventory.emulated,
-            operator=bench.operator,
-            labconsole_version=__version__,
-            plan=self.ref(attempt),
-            requested=requested,
+            **self._asked(taken.observations, verdict, bench, attempt),
             set_up=taken.set_up,
-            link_speed_bps=crew.stream.link_speed_bps,
-            source=seen.source,
             origin_ns=window.origin_ns,
             in_packets=counted(window, 0, crew.stream.uut_in, RX),
             routers=routers,
@@ -136,13 +163,9 @@ class RouteStep(CrewStep[RoutePoint, RouteRecord]):
             switches_per_s=switches_per_s,
             busy_ratio=busy_ratio,
             swapped_pages=taken.swapped_pages,
-            in_force=self.in_force.model_copy(update={"drain_s": inventory.defaults.drain_s}),
-            verdict=verdict,
             attestation=crew.crew.attestation,
             influences=tuple(told),
             environment=bench.stage.environment(taken.nodes),
-            status="failed" if verdict.status == "invalid" else "done",
-            failure=failure_of(verdict),
         )
 
     def picture(self, record: StepRecord) -> StepPicture:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from labconsole.experiments.route.comparing import RoutesCompared, apart_words, compare_points, said
 from labconsole.experiments.route.ledger import hops_of
-from labconsole.experiments.route.points import RoutePointKey, lost_ratio, route_key, sum_pps
+from labconsole.experiments.route.points import RoutePointKey, lost_ratio, route_key, set_up_of, sum_pps
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
 from labconsole.measure.trials_of_guests import Blocks, in_order, newest_trials, with_points
 from labconsole.model.record.route import RouteRecord
@@ -123,7 +123,7 @@ def _point(key: RoutePointKey, every: Sequence[RouteRecord], entered: Sequence[R
         values: dict[str, list[float]] = {}
         for each in entered:
             if (value := take(each)) is not None:
-                values.setdefault(each.set_up.id, []).append(value)
+                values.setdefault(set_up_of(each), []).append(value)
         return mean_over_set_ups(values) if values else None
 
     left_out = Counter(

@@ -56,7 +56,6 @@ class RouteTrialSeen:
     attempt: CrewAttempt
     ports: tuple[Port, ...]
     routers: tuple[Router, ...]
-    source: str
     sink_mac: str
     window: RouteWindow
 
@@ -93,7 +92,6 @@ class RouteTaking:
             attempt=self._attempt,
             ports=self._ports(routers),
             routers=tuple(routers),
-            source=self._source.name,
             sink_mac=sink_mac,
             window=window,
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from labconsole.experiments.route.verdict import shown_reasons
 from labconsole.measure.recompute.discrepancy import Discrepancy, Number, same
-from labconsole.measure.recompute.judged_again import judged_again, limits_of
+from labconsole.measure.recompute.judged_again import judged_again, limits_of, nothing_seen
 from labconsole.model.record.route import RouteRecord
 
 SHOWN_ONLY = frozenset(
@@ -20,6 +20,8 @@ SHOWN_ONLY = frozenset(
 
 def recompute_route(record: RouteRecord) -> list[Discrepancy]:
     """What of a trial does not follow, or contradicts itself."""
+    if record.set_up is None:
+        return [*nothing_seen(record, record.routers), *_rates(record), *judged_again(record, (), SHOWN_ONLY)]
     return [*_counts(record), *_rates(record), *_verdict(record)]
 
 

@@ -11,6 +11,9 @@ from labconsole.model.record.run import InForce, Reason, Verdict
 from labconsole.model.record.verdict_codes import WEIGHT
 from labconsole.model.tolerances import Tolerances
 
+CAME_TO_NOTHING = frozenset({"guests_missing", "not_measured", "no_memory"})
+"""Codes of a trial whose guests did not come, or of which no attempt came to anything."""
+
 INVALID_CODES = frozenset(code for code, weight in WEIGHT.items() if weight == "invalid")
 
 
@@ -35,6 +38,12 @@ def limits_of(in_force: InForce | None) -> Tolerances:
 def codes_of(record: Judged) -> set[str]:
     """Of its verdict's reasons."""
     return {each.code for each in record.verdict.reasons}
+
+
+def nothing_seen(record: Judged, seen: Collection[object]) -> Iterator[Discrepancy]:
+    """Of a trial of guests without a set-up: nothing was ``seen`` in it, and the verdict says why."""
+    if seen or not codes_of(record) & CAME_TO_NOTHING:
+        yield against("set_up", "is not told, and neither is why nothing was seen")
 
 
 def judged_again(record: Judged, again: Sequence[Reason], shown_only: Collection[str]) -> Iterator[Discrepancy]:

@@ -8,7 +8,7 @@ On the use of a pilot sample for sample size determination, Statist. Med. 14 (19
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from labconsole.errors import MeasurementError
@@ -110,11 +110,9 @@ def advise(components: Components, setup_s: float, trial_s: float, accuracy_rati
         )
     if not (setup_s >= 0 and trial_s > 0 and accuracy_ratio > 0):
         raise ValueError(f"times and accuracy are above zero, got {setup_s!r}, {trial_s!r}, {accuracy_ratio!r}")
-    repetitions = _repetitions(components, setup_s / trial_s)
-    degrees = components.set_ups - 1
-    variance = max(components.variance_between, 0.0) + components.variance_within / repetitions
-    upper = variance * degrees / chi_square_quantile(UPPER_SHARE, float(degrees))
-    set_ups = _set_ups(upper, accuracy_ratio)
+    repetitions = best_repetitions(components, setup_s / trial_s)
+    upper = upper_variance(variance_of_mean(components, repetitions), components.set_ups)
+    set_ups = fewest_set_ups(upper, accuracy_ratio)
     return Advice(
         repetitions=repetitions,
         set_ups=set_ups,
@@ -126,7 +124,19 @@ def advise(components: Components, setup_s: float, trial_s: float, accuracy_rati
     )
 
 
-def _repetitions(parts: Components, cost_ratio: float) -> int:
+def variance_of_mean(parts: Components, repetitions: int) -> float:
+    """Of a set-up's mean over so many repetitions."""
+    return max(parts.variance_between, 0.0) + parts.variance_within / repetitions
+
+
+def upper_variance(variance: float, set_ups: int) -> float:
+    """The upper 80 % bound of one that was found from so many set-ups."""
+    degrees = float(set_ups - 1)
+    return variance * degrees / chi_square_quantile(UPPER_SHARE, degrees)
+
+
+def best_repetitions(parts: Components, cost_ratio: float) -> int:
+    """In each set-up; ``cost_ratio``: what one takes, over what one more repetition takes."""
     if parts.variance_within == 0:
         return 1
     if parts.variance_between <= 0:
@@ -135,16 +145,32 @@ def _repetitions(parts: Components, cost_ratio: float) -> int:
     return max(math.ceil(min(best, MOST_REPETITIONS)), 1)
 
 
-def _set_ups(variance: float, accuracy_ratio: float) -> int:
-    """The fewest whose interval is narrow enough; it narrows with every one more."""
+def fewest_set_ups(variance: float, accuracy_ratio: float) -> int:
+    """Those with which a mean is known to ± ``accuracy_ratio``. Raises MeasurementError for more than MOST_SET_UPS."""
+    found = _fewest(lambda set_ups: _half_width(variance, set_ups) <= accuracy_ratio)
+    if found is None:
+        raise MeasurementError(f"an accuracy of {accuracy_ratio:.3g} takes more than {MOST_SET_UPS} set-ups")
+    return found
+
+
+def set_ups_to_show(change_ratio: float, variance: float) -> int | None:
+    """The fewest that show such a change between two points of the same blocks with 80 % power, by a plain interval;
+    ``variance``: of a set-up's mean. None: more than MOST_SET_UPS.
+    """
+    sd = math.sqrt(2 * variance)
+    return _fewest(lambda set_ups: (smallest_effect(sd, set_ups) or 0.0) <= change_ratio)
+
+
+def _fewest(enough: Callable[[int], bool]) -> int | None:
+    """From MINIMUM_SET_UPS on, where more are always better; None: not even MOST_SET_UPS are."""
     low, high = MINIMUM_SET_UPS, MINIMUM_SET_UPS
-    while _half_width(variance, high) > accuracy_ratio:
+    while not enough(high):
         low, high = high + 1, 2 * high
         if low > MOST_SET_UPS:
-            raise MeasurementError(f"an accuracy of {accuracy_ratio:.3g} takes more than {MOST_SET_UPS} set-ups")
+            return None
     while low < high:
         middle = (low + high) // 2
-        low, high = (middle + 1, high) if _half_width(variance, middle) > accuracy_ratio else (low, middle)
+        low, high = (low, middle) if enough(middle) else (middle + 1, high)
     return high
 
 

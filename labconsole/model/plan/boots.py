@@ -1,7 +1,6 @@
 """A plan of starts of guests: its factors, its points, and by what each trial is known.
 
-A point is a number of guests that are started at once on a platform, cold or hot. Every trial starts its guests anew,
-and so is a set-up of its own.
+A point is a number of guests that are started at once on a platform, cold or hot. Every trial starts its guests anew.
 """
 
 from __future__ import annotations

@@ -58,7 +58,8 @@ def _as_guests(file: PlanFile, kind: str) -> PlanFile:
     wrong = next((key for key in NOT_OF_GUESTS if key in file.model_fields_set), None)
     if wrong is not None:
         raise ConfigError(
-            f"cannot be combined with {kind}: a plan has either frames to forward or {_ASKED[kind]}", key=wrong
+            f"cannot be combined with {kind}: a plan has frames to forward or {_ASKED[kind]}; write one for each",
+            key=wrong,
         )
     other = next((key for key in OF_GUESTS if key != kind and getattr(file, key) is not None), None)
     if other is not None:

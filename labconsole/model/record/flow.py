@@ -269,7 +269,9 @@ class FlowRecord(ExperimentRecord):
     ``window_s`` how long was counted by the UUT's clock, ``sum_bps`` and ``jain`` are of the rates at their interfaces.
     Where guests receive, there is a ``source`` instead, ``receivers`` has the guests, ``sum_bps``, ``jain`` and
     ``line_ratio`` are of what they read.
-    ``weights``: of guests that share the link by them; ``disk``: the last guest, where it works on its disk meanwhile.
+    ``set_up`` None: its guests did not come, or no attempt came to anything; then nothing was seen, and the verdict
+    says why. ``weights``: of guests that share the link by them; ``disk``: the last guest, where it works on its disk
+    meanwhile.
     """
 
     flow_id: str
@@ -283,7 +285,7 @@ class FlowRecord(ExperimentRecord):
     labconsole_version: str
     plan: CrewTrialRef
     requested: FlowRequested
-    set_up: SetUp
+    set_up: SetUp | None
     link_speed_bps: int
     line_bps: Rate
     origin_ns: Ns | None

@@ -102,7 +102,8 @@ class RouteRecord(ExperimentRecord):
     ``shared_from``, ``shared_to``: the bins in which all routers forward, the second not included. ``sum_pps``: what
     came of all of them in these bins, ``jain``: how equal their shares are there. ``in_packets``: what the UUT's NIC
     got from the source. ``switches_per_s``, ``busy_ratio``: context switches of the UUT and the share of its processors
-    that was used, between the counters before and after.
+    that was used, between the counters before and after. ``set_up`` None: its routers did not come, or no attempt came
+    to anything; then nothing was seen, and the verdict says why.
     """
 
     route_id: str
@@ -116,7 +117,7 @@ class RouteRecord(ExperimentRecord):
     labconsole_version: str
     plan: CrewTrialRef
     requested: RouteRequested
-    set_up: SetUp
+    set_up: SetUp | None
     link_speed_bps: int
     source: str
     origin_ns: Ns | None

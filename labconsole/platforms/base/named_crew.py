@@ -70,7 +70,10 @@ class NamedCrew(NamedStarts):
             names = f"{len(told)} guest{'' if len(told) == 1 else 's'} for jobs in hosts.yaml ({listed(told)})"
             return f"platform {self.name} has {names}, not {many}"
         if any(member.inbound for member in wanted.members):
-            return f"platform {self.name} has guests of the operator's, which cannot be made to forward in number"
+            return (
+                f"platform {self.name} has guests of the operator's, which cannot be made to forward in number: each "
+                "router needs two NICs on bridges that labconsole makes, and their NICs are left where they are"
+            )
         if any(member.disk_mib for member in wanted.members):
             return f"platform {self.name} cannot give each of its guests a disk"
         if any(member.cpus for member in wanted.members) and not self.about.capabilities.pin:

@@ -139,7 +139,11 @@ class RawDriver:
     def crew_refusal(self, wanted: CrewWanted) -> str | None:
         """Processes have no weight and no quota of their own here. Their memory is the host's, whatever guests have."""
         if any(member.inbound for member in wanted.members):
-            return "the bare host is one router; it has no guests that forward"
+            return (
+                "the bare host has no guests that forward: it is one router itself, and nobody gives its own kernel "
+                "routes or filter rules to measure; what it forwards takes a plan of frames to forward (frame_sizes, "
+                "targets)"
+            )
         for member in wanted.members:
             if member.cpu_shares is not None or member.cpu_quota_ratio is not None:
                 return "on the bare host, processes have no weight or quota of their own"

@@ -15,7 +15,7 @@ from labconsole.cli.main import main
 from labconsole.model.plan.plan import Plan
 from support.boot_records import started
 from support.job_records import taken
-from support.measured_sides import around, goal, keep, of_side, searches
+from support.measured_sides import FULL_S, around, goal, keep, of_side, over_link, searches, with_disk
 
 JOBS = """
 plan: nightly
@@ -28,6 +28,20 @@ BOOTS = """
 plan: nightly
 platforms: [uml]
 boot: {guests: [2], start: [hot]}
+set_ups: 8
+margin: 2%
+"""
+SENT = """
+plan: nightly
+platforms: [lxc]
+job: {jobs: [{job: tcp, size: 384}], guests: [1], working: [one], cpu: [any]}
+set_ups: 8
+margin: 2%
+"""
+BONNIE = """
+plan: nightly
+platforms: [lxc]
+job: {jobs: [{job: disk-bonnie, size: 512}], guests: [1], working: [one], cpu: [any]}
 set_ups: 8
 margin: 2%
 """
@@ -54,6 +68,16 @@ class Nightly:
     def jobs(self, occasion: str, seconds: Sequence[float], codes: Sequence[str] = ()) -> None:
         """A trial in each set-up."""
         self._trials(occasion, [taken([each] * 2, block=n, codes=codes) for n, each in enumerate(seconds, 1)])
+
+    def sent(self, occasion: str, seconds: Sequence[float]) -> None:
+        """The same of jobs that send over a link of 1 Gbit/s."""
+        self._trials(occasion, [over_link(each, n) for n, each in enumerate(seconds, 1)])
+
+    def read(self, occasion: str, seconds: Sequence[float], device_ratio: float) -> None:
+        """The same of jobs of a disk, of which the device gave this share of what they read."""
+        read_bytes = round(device_ratio * 2 * 512 * 2**20)
+        trials = [with_disk(each, n, "disk-bonnie", 512, read_bytes) for n, each in enumerate(seconds, 1)]
+        self._trials(occasion, trials)
 
     def boots(self, occasion: str, seconds: Sequence[float], mib: Sequence[float]) -> None:
         """The same of starts."""
@@ -124,6 +148,55 @@ def test_a_job_is_worse_where_it_takes_longer(
     told, judged = guests.gate(capsys, "today")
     assert (told, [each for each, _ in judged]) == (status, [outcome])
     assert "margin 2.00 %, over set-ups" in judged[0][1]
+
+
+@pytest.mark.parametrize(
+    ("before", "today", "outcome", "words"),
+    [
+        (1.0, 1.0, "undecided", "held by the link"),
+        (1.5, 1.0, "undecided", "where one side is held by the link"),
+        (1.0, 1.5, "worse", "where one side is held by the link"),
+        (0.5, 1.0, "undecided", "held by the link on the side that was slower"),
+        (1.5, 1.5, "passed", "margin 2.00 %, over set-ups"),
+    ],
+)
+def test_a_job_that_its_link_held_never_passes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, before: float, today: float, outcome: str, words: str
+) -> None:
+    """Twice as fast as the link that is told is another link's speed, and so is held by none."""
+    monkeypatch.chdir(tmp_path)
+    lab = Nightly(tmp_path, SENT)
+    lab.sent("main", around(before * FULL_S, 1, sd=0.002))
+    assert lab("baseline", "set", "main", "nightly@main") == 0
+    lab.sent("today", around(today * FULL_S, 2, sd=0.002))
+    status, judged = lab.gate(capsys, "today")
+    assert (status, [each for each, _ in judged]) == (int(outcome != "passed"), [outcome])
+    assert words in judged[0][1]
+
+
+def test_a_job_whose_link_held_some_of_its_trials_is_undecided(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lab = Nightly(tmp_path, SENT)
+    lab.sent("main", around(1.5 * FULL_S, 1))
+    assert lab("baseline", "set", "main", "nightly@main") == 0
+    lab.sent("today", [*around(1.5 * FULL_S, 2)[:6], FULL_S, FULL_S])
+    assert lab.gate(capsys, "today") == (1, [("undecided", "held by the link in some trials, and not in others")])
+
+
+@pytest.mark.parametrize(("device_ratio", "outcome"), [(1.1, "passed"), (0.5, "undecided")])
+def test_a_time_that_may_be_that_of_a_cache_never_passes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, device_ratio: float, outcome: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lab = Nightly(tmp_path, BONNIE)
+    lab.read("main", around(4.0, 1), 1.1)
+    assert lab("baseline", "set", "main", "nightly@main") == 0
+    lab.read("today", around(4.0, 2), device_ratio)
+    _, judged = lab.gate(capsys, "today")
+    assert judged[0][0] == outcome
+    assert (judged[0][1] == "read from memory") is (outcome == "undecided")
 
 
 def test_junit_and_markdown_name_the_point_and_its_quantity(guests: Nightly, capsys: Any, tmp_path: Path) -> None:

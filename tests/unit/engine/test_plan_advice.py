@@ -220,16 +220,3 @@ def test_a_plan_without_blocks_and_one_of_which_nothing_is_stored_say_what_to_ta
     path.write_text(PLAN.replace("set_ups: 4\n", ""))
     assert advise(path, stored[1]) == 1
     assert "plan dims has no blocks: take set_ups: 3" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("noun", "key"), [("job", "job: {jobs: [wait]}"), ("boot", "boot: {guests: [1]}"), ("route", "route: {}")]
-)
-def test_a_plan_of_guests_is_refused_with_what_to_do_instead(noun: str, key: str, tmp_path, capsys):
-    path = tmp_path / "plan.yaml"
-    path.write_text(f"plan: guests\nplatforms: [container]\nset_ups: 3\n{key}\n")
-    argv = ["plan", "advise", str(path), "--hosts", str(HOSTS), "--store", str(tmp_path / "none.sqlite")]
-    assert main(argv) == 2
-    said = capsys.readouterr().err
-    assert f"is of {noun}s" in said
-    assert f"`labconsole experiment {noun} --summary --plan guests`" in said

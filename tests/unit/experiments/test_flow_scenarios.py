@@ -430,6 +430,7 @@ def test_a_report_draws_each_scenario_in_its_own_figure_beside_the_papers_senten
         for block in range(1, 4):
             for record in [*scenarios, limited]:
                 number += 1
+                assert record.set_up is not None
                 plan = record.plan.model_copy(update={"block": block, "hash": f"flow-{number}"})
                 made = {
                     "plan": plan, "flow_id": f"20260101T000000000000Z-{number:04d}",

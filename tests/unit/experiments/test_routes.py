@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from labconsole.cli.main import main
 from labconsole.cli.text.of_guests import ROUTES_SHOWN
 from labconsole.experiments.route.ledger import hops_of
 from labconsole.experiments.route.loading import RouteLoad, load_line
@@ -48,6 +49,26 @@ TEST_NETWORK = ipaddress.ip_network("198.18.0.0/15")
 def test_what_a_plan_cannot_ask_is_refused(told: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ValidationError, match=complaint):
         RouteFactors.model_validate(told)
+
+
+@pytest.mark.parametrize(
+    ("plan", "status", "said"),
+    [
+        ("platforms: [raw, container]\n", 0, "raw: 1 router"),
+        ("platforms: [raw]\n", 2, "plan.yaml:2: platforms: the bare host has no guests that forward"),
+        ("platforms: [raw, container]\nframe_sizes: [64]\ntargets: [max]\n", 2, "plan.yaml:3: frame_sizes: cannot be"),
+    ],
+)
+def test_why_the_bare_host_is_no_router_beside_others_is_said(
+    plan: str, status: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Alone it is refused, beside others left out, and in each case it is told where its forwarding is measured."""
+    (path := tmp_path / "plan.yaml").write_text(f"plan: p\n{plan}route: {{guests: [1]}}\n")
+    store, hosts = str(tmp_path / "s.sqlite"), str(ROOT / "tests" / "golden" / "format-1" / "hosts.yaml")
+    assert main(["replay", str(path), "--dry-run", "--hosts", hosts, "--store", store]) == status
+    told = "".join(capsys.readouterr())
+    assert said in told
+    assert ("a plan of frames to forward (frame_sizes, targets)" if status == 0 else "frames to forward") in told
 
 
 def test_rates_are_read_as_they_are_written() -> None:

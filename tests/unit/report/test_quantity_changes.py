@@ -11,6 +11,7 @@ from labconsole.cli.main import main
 from labconsole.measure.statistics.effects import holm
 from support.job_records import taken
 from support.measured_sides import (
+    FULL_S,
     around,
     boots,
     compared,
@@ -20,6 +21,8 @@ from support.measured_sides import (
     of_side,
     routes,
     searches,
+    sent,
+    served,
 )
 
 
@@ -105,6 +108,45 @@ def test_a_side_of_which_only_some_searches_reach_the_generators_limit_claims_no
     keep(place, [*half, *found[4:]], runs)
     (row,) = compared(place, capsys)["quantities"]
     assert row["why"] == "some trials lost nothing of all that could be offered, and others did"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "why", "word"),
+    [
+        (1.0, 1.0, "held by the link", "no claim"),
+        (1.0, 1.02, "held by the link", "no claim"),
+        (1.0, 1.5, None, "different"),
+        (1.5, 1.0, None, "different"),
+        (1.057, 1.048, None, "different"),  # and not within the margin: by how much the faster one is held is not known
+        (1.067, 1.058, None, "different, within the margin"),
+        (0.5, 1.0, "held by the link on the side that was slower", "no claim"),
+        (1.5, 1.5, None, "equivalent"),
+    ],
+)
+def test_times_that_the_link_set_are_neither_equivalent_nor_changed(
+    place: Path, capsys: Any, before: float, after: float, why: str | None, word: str
+) -> None:
+    sides = [sent(name, around(mean * FULL_S, seed, sd=0.001)) for name, mean, seed in
+             (("old", before, 1), ("new", after, 2))]  # fmt: skip
+    keep(place, [*sides[0], *sides[1]])
+    found = compared(place, capsys, "plan=old", "plan=new", "--margin", "2%")
+    (row,) = found["quantities"]
+    assert (row["why"], row["word"]) == (why, word)
+    held = [row[f"{side}_bound"] == "held by the link" for side in ("before", "after")]
+    assert held == [before in (1.0, 1.02, 1.048), after in (1.0, 1.02, 1.048)]
+    assert row["at_least"] is (why is None and any(held))
+
+
+@pytest.mark.parametrize(("cached", "word"), [((False, False), "equivalent"), ((True, True), "equivalent"),
+                                              ((True, False), "no claim"), ((False, True), "no claim")])  # fmt: skip
+def test_files_of_which_one_side_had_some_in_memory_are_not_compared(
+    place: Path, capsys: Any, cached: tuple[bool, bool], word: str
+) -> None:
+    sides = [served(name, around(4.0, seed), from_memory=of) for name, seed, of in
+             (("old", 1, cached[0]), ("new", 2, cached[1]))]  # fmt: skip
+    keep(place, [*sides[0], *sides[1]])
+    (row,) = compared(place, capsys, "plan=old", "plan=new", "--margin", "2%")["quantities"]
+    assert (row["word"], row["why"]) == (word, "read from memory" if word == "no claim" else None)
 
 
 def test_searches_of_one_set_up_or_that_did_not_end_claim_nothing(place: Path, capsys: Any) -> None:

@@ -20,7 +20,7 @@ from labconsole.report.changes import Side
 from labconsole.report.digest import Digest
 from labconsole.report.sample import KeptRuns
 from labconsole.report.trends import LEAST_STEPS, find_trends
-from support.measured_sides import around, boots, flows, jobs, keep, routes, searches
+from support.measured_sides import FULL_S, around, boots, flows, jobs, keep, routes, searches, sent, served
 from support.occasions import stored
 
 KINDS: dict[str, tuple[Callable[..., Any], float]] = {
@@ -84,6 +84,29 @@ def test_a_step_of_three_per_cent_is_found_with_its_direction_and_what_else_chan
     assert main(["trend", "--store", str(tmp_path / "s"), "nightly"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "since nightly@09" in shown and "kernel 6.1 → 6.6" in shown
+
+
+@pytest.mark.parametrize(
+    ("make", "means", "why"),
+    [
+        (lambda name, mean, day: sent(name, around(mean * FULL_S, day)), [1.5] * 8 + [1.0] * 8, "held by the link"),
+        (
+            lambda name, mean, day: served(name, around(4 * mean, day), from_memory=mean < 1),
+            [1.0] * 8 + [0.8] * 8, "read from memory",
+        ),
+        (lambda name, mean, day: sent(name, around(mean * FULL_S, day)), [1.8] * 8 + [1.5] * 8, None),
+    ],
+)  # fmt: skip
+def test_times_of_a_link_or_a_cache_are_no_change_of_what_runs_the_guests(tmp_path, capsys, make, means, why):
+    records = []
+    for day, mean in enumerate(means, 1):
+        for record in make(f"d{day:02}", mean, day):
+            plan = record.plan.model_copy(update={"name": f"nightly@{day:02}"})
+            at = f"2026-10-{day:02}T01:00:00.000000Z"
+            records.append(record.model_copy(update={"plan": plan, "started_at": at}))
+    keep(tmp_path / "s", records)
+    (found,) = trend(tmp_path / "s", capsys)
+    assert (found["why"], len(found["changes"])) == (why, int(why is None))
 
 
 def test_a_step_of_three_per_cent_is_found_in_searches(tmp_path, capsys):

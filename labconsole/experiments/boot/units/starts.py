@@ -103,6 +103,7 @@ def times(material: Material) -> Table | None:
                 None if own is None else own.mean,
                 each.resolution_s,
                 None if mean is None else mean.trials,
+                None if mean is None else mean.set_ups,
                 out,
                 *tested_on(each.key, summary.testbeds),
             )
@@ -117,6 +118,7 @@ def times(material: Material) -> Table | None:
                 UNKNOWN if own is None else number(own.mean, 3),
                 UNKNOWN if each.resolution_s is None else number(each.resolution_s, 4),
                 UNKNOWN if mean is None else str(mean.trials),
+                UNKNOWN if mean is None else str(mean.set_ups),
                 out or "none",
             )
         )
@@ -134,13 +136,26 @@ def times(material: Material) -> Table | None:
             "between_guests_sd_s",
             "resolution_s",
             "trials",
+            "set_ups",
             "left_out_codes",
             *TESTED_ON,
         ),
         rows=tuple(rows),
-        headings=("platform", "start", "guests", "s", "by their word", "sd s", "known to s", "trials", "left out"),
+        headings=(
+            "platform",
+            "start",
+            "guests",
+            "s",
+            "by their word",
+            "sd s",
+            "known to s",
+            "trials",
+            "set-ups",
+            "left out",
+        ),
         shown=tuple(shown),
-        note=f"{CLOCK}; mean ± half the 95 % interval over trials, each of which starts all guests anew. By their "
+        note=f"{CLOCK}; mean ± half the 95 % interval over set-ups: a set-up is one round of all points, in which a "
+        "start may be repeated, each time with all guests anew. By their "
         "word: READY on their consoles, by the clock of the unit under test; sd: between guests. Known to: how far off "
         "the time of the coarsest trial may be, as the clocks were compared and as guests look for the timekeeper in "
         "steps (installed ones: as the way into them is tried in steps); no interval contains it. Only valid trials "
@@ -300,7 +315,8 @@ def _interval(found: SetUpMean | None) -> tuple[Cell, Cell, Cell]:
 def mean_words(found: SetUpMean | None, unit: float, places: int) -> str:
     if found is None:
         return UNKNOWN
-    half = "" if found.half_width is None else f" ± {number(found.half_width / unit, places)}"
+    half_width = found.half_width if found.scope == "set-ups" else None  # of one set-up it would speak for no other
+    half = "" if half_width is None else f" ± {number(half_width / unit, places)}"
     return f"{number(found.mean / unit, places)}{half}"
 
 

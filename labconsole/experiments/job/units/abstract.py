@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
-from labconsole.experiments.job.from_memory import FROM_MEMORY
-from labconsole.experiments.job.link import HELD
+from labconsole.contracts.measured import FROM_MEMORY, HELD
 from labconsole.experiments.job.points import PointKey
 from labconsole.experiments.job.shown import panel_words, resource_of, summary_of
 from labconsole.experiments.job.summary import GuestsCurve, JobsSummary

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple
 
+from labconsole.contracts.measured import FROM_MEMORY, HELD
 from labconsole.contracts.report import Cell, ReportUnit, Table
-from labconsole.experiments.job.from_memory import FROM_MEMORY
-from labconsole.experiments.job.link import HELD
 from labconsole.experiments.job.points import PointKey
 from labconsole.experiments.job.shown import job_words, resource_of, summary_of
 from labconsole.experiments.job.summary import JobsSummary

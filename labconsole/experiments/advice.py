@@ -1,0 +1,214 @@
+"""How many set-ups a plan of guests needs, and for which change, from its own stored trials.
+
+As for forwarded traffic (engine/execution/advice.py), for each quantity of each design point by itself: jobs, starts,
+flows and routes of a plan have little in common. With one trial in each set-up it is not known what varies within one,
+and set-ups alone are advised. One more repetition costs a trial of each point that is measured in the same guests.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any, Final
+
+from labconsole.contracts.measured import FROM_MEMORY, HELD, MeasuredKind, MeasuredTrial, Quantity
+from labconsole.engine.execution.advice import APART, Dimension, dimension, seconds_between
+from labconsole.errors import MeasurementError
+from labconsole.measure.statistics.components import (
+    MINIMUM_REPETITIONS,
+    MINIMUM_SET_UPS,
+    Components,
+    best_repetitions,
+    components,
+    fewest_set_ups,
+    set_ups_to_show,
+    upper_variance,
+    variance_of_mean,
+)
+from labconsole.measure.statistics.set_ups import deviation, mean_of
+from labconsole.measure.trials_of_guests import newest_trials
+from labconsole.model.plan.plan import Plan
+from labconsole.report.compared_effect import LOSS_UNKNOWN
+
+CHANGES_RATIO: Final = (0.01, 0.02, 0.05, 0.1)
+"""For which it is told how many set-ups show them."""
+
+NOT_ITS_OWN: Final[Mapping[str, str]] = {
+    "at least": "nothing was lost of all that could be offered, so that it varies as the source or the link does",
+    "unknown": LOSS_UNKNOWN, HELD: HELD, FROM_MEMORY: FROM_MEMORY,
+}  # fmt: skip
+"""Of values that vary for other reasons than the guests, why."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuantityAdvice:
+    """For one quantity of one design point. ``set_ups``, ``repetitions``: stored (the mean, where set-ups differ).
+
+    ``sd_ratio``: between the means of set-ups; ``spread``: of that what is within them, None: one trial in each.
+    ``setup_s``: of its guests; ``trial_s``: of one more repetition, of all points that are measured in them.
+    ``to_show``: changes, with the fewest set-ups of the advised repetitions that show each with 80 % power between two
+    points of the same blocks, taken alone; None: more than 10 000.
+    """
+
+    platform: str
+    point: str
+    quantity: str
+    set_ups: int
+    repetitions: float
+    sd_ratio: float
+    spread: Components | None
+    setup_s: float
+    trial_s: float
+    as_advised: Dimension
+    as_planned: Dimension
+    to_show: tuple[tuple[float, int | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GuestsAdvice:
+    """``set_ups``, ``repetitions``: of what needs most. ``claims``: of the report on what is stored. ``left_out``: what
+    could not be reckoned with, and why. ``total_s``: of all blocks so dimensioned.
+    """
+
+    accuracy_ratio: float
+    claims: int
+    each: tuple[QuantityAdvice, ...]
+    left_out: tuple[tuple[str, str], ...]
+    set_ups: int
+    repetitions: int
+    total_s: float
+
+
+def guests_advice(
+    plan: Plan, kind: MeasuredKind, records: Iterable[Any], accuracy_ratio: float, claims: int
+) -> GuestsAdvice:
+    """``records``: all that is stored of its trials on this testbed. Raises MeasurementError where they are too few."""
+    asked = plan.of_guests
+    assert asked is not None
+    at: dict[str, Any] = dict(zip(asked.hashes, asked.trials, strict=True))
+    every = [record for record in records if record.plan.hash in at]
+    newest = {id(record) for record in newest_trials(every)}
+    taken = [
+        (record, measured) for record, measured in zip(every, kind.trials(every, {}), strict=True)
+        if id(record) in newest and measured.values
+    ]  # fmt: skip
+    by_point: dict[int, list[tuple[Any, MeasuredTrial]]] = {}
+    crews: dict[Hashable, list[int]] = {}
+    for record, measured in taken:
+        point = at[record.plan.hash].point
+        if point.index not in by_point:
+            crews.setdefault(_crew(point), []).append(point.index)
+        by_point.setdefault(point.index, []).append((record, measured))
+    costs_s = {
+        crew: (
+            _setup_s([record for index in indices for record, _ in by_point[index]]),
+            sum(_trial_s([record for record, _ in by_point[index]]) for index in indices),
+        )
+        for crew, indices in crews.items()
+    }
+    each: list[QuantityAdvice] = []
+    left_out: list[tuple[str, str]] = []
+    for point in asked.points:
+        own = [measured for _, measured in by_point.get(point.index, ())]
+        if not own:
+            left_out.append((point.words(), "none of its trials enters a mean"))
+        for quantity in dict.fromkeys(name for measured in own for name in measured.values):
+            try:
+                each.append(_of_quantity(plan, own, quantity, costs_s[_crew(point)], accuracy_ratio, claims))
+            except MeasurementError as exc:
+                left_out.append((f"{own[0].words}: {quantity.name}", str(exc)))
+    if not each:
+        why = "; ".join(dict.fromkeys(why for _, why in left_out)) if by_point else "no trial of it is stored here"
+        within = f"with repetitions: {MINIMUM_REPETITIONS} to know what varies within"
+        first = f"take set_ups: {MINIMUM_SET_UPS} first ({within}), {APART}"
+        raise MeasurementError(f"plan {plan.name} cannot be dimensioned yet ({why}): {first}")
+    set_ups = max(advice.as_advised.set_ups for advice in each)
+    repetitions = max(advice.as_advised.repetitions for advice in each)
+    return GuestsAdvice(
+        accuracy_ratio=accuracy_ratio,
+        claims=claims,
+        each=tuple(each),
+        left_out=tuple(left_out),
+        set_ups=set_ups,
+        repetitions=repetitions,
+        total_s=set_ups * sum(setup_s + repetitions * trial_s for setup_s, trial_s in costs_s.values()),
+    )
+
+
+def _crew(point: Any) -> Hashable:
+    """Points with an equal one are measured in the same guests; starts in none but their own."""
+    return (point.platform, point.index) if point.crew is None else (point.platform, point.crew)
+
+
+def _of_quantity(
+    plan: Plan, own: Sequence[MeasuredTrial], quantity: Quantity, costs_s: tuple[float, float], accuracy_ratio: float,
+    claims: int,
+) -> QuantityAdvice:  # fmt: skip
+    asked = plan.of_guests
+    assert asked is not None
+    by_set_up: dict[Hashable, list[float]] = {}
+    for measured in own:
+        value, bound, _ = measured.values.get(quantity, (None, "exact", None))
+        if bound != "exact":
+            raise MeasurementError(NOT_ITS_OWN.get(bound, bound))
+        if value is not None:
+            by_set_up.setdefault(measured.set_up, []).append(value)
+    if len(by_set_up) < MINIMUM_SET_UPS:
+        raise MeasurementError(f"advice needs {MINIMUM_SET_UPS} set-ups, there are {len(by_set_up)}")
+    if min(min(values) for values in by_set_up.values()) <= 0:
+        raise MeasurementError("deviations are relative, and a value is zero or less")
+    spread = _spread(by_set_up)
+    means = [mean_of([math.log(value) for value in values]) for values in by_set_up.values()]
+    sd_ratio = deviation(means) or 0.0
+    setup_s, trial_s = costs_s
+    if not trial_s:
+        raise MeasurementError("its records do not say that a trial took any time")
+
+    def variance(repetitions: int) -> float:
+        if spread is None:  # of more repetitions than there are it is no larger
+            return upper_variance(sd_ratio**2, len(means))
+        return upper_variance(variance_of_mean(spread, repetitions), spread.set_ups)
+
+    repetitions = asked.repetitions if spread is None else best_repetitions(spread, setup_s / trial_s)
+    upper = variance(repetitions)
+    return QuantityAdvice(
+        platform=str(own[0].factors["platform"]),
+        point=own[0].words,
+        quantity=quantity.name,
+        set_ups=len(by_set_up),
+        repetitions=len(by_set_up) / math.fsum(1 / len(values) for values in by_set_up.values()),
+        sd_ratio=sd_ratio,
+        spread=spread,
+        setup_s=setup_s,
+        trial_s=trial_s,
+        as_advised=dimension(upper, fewest_set_ups(upper, accuracy_ratio), repetitions, setup_s, trial_s, claims),
+        as_planned=dimension(variance(asked.repetitions), asked.set_ups, asked.repetitions, setup_s, trial_s, claims),
+        to_show=tuple((change, set_ups_to_show(change, upper)) for change in CHANGES_RATIO),
+    )
+
+
+def _spread(by_set_up: Mapping[Hashable, Sequence[float]]) -> Components | None:
+    """Over the set-ups with two trials or more, where there are three of them."""
+    several = {set_up: values for set_up, values in by_set_up.items() if len(values) >= MINIMUM_REPETITIONS}
+    return components(several) if len(several) >= MINIMUM_SET_UPS else None
+
+
+def _setup_s(records: Iterable[Any]) -> float:
+    """From the beginning of a setting-up to the first trial in it: the mean. Starts have it in their trials."""
+    took: dict[str, float] = {}
+    for record in records:
+        if record.set_up is not None:
+            until_s = seconds_between(record.set_up.started_at, record.started_at)
+            took[record.set_up.id] = min(until_s, took.get(record.set_up.id, until_s))
+    return fmean(took.values()) if took else 0.0
+
+
+def _trial_s(records: Sequence[Any]) -> float:
+    """From the beginning of a trial to the end of its pause: the mean."""
+    return fmean(
+        seconds_between(record.started_at, record.finished_at)
+        + ((record.in_force.settle_s or 0.0) if record.in_force is not None else 0.0)
+        for record in records
+    )

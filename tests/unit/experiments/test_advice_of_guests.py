@@ -1,0 +1,220 @@
+"""Advice on plans of guests from stored trials whose deviations are known, of every kind, through the command."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import statistics
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scipy import stats
+
+from labconsole.cli.main import main
+from labconsole.model.inventory import load_inventory
+from labconsole.model.plan.loader import load_plan
+from labconsole.model.record.kinds import record_kinds
+from labconsole.model.record.run import SetUp
+from labconsole.store.open import open_store
+from support.boot_records import started
+from support.flow_records import flow_record
+from support.job_records import taken
+from support.measured_sides import over_link
+from support.route_records import route_record
+
+HOSTS = Path(__file__).parents[2] / "golden" / "format-1" / "hosts.yaml"
+START = datetime(2026, 11, 22, tzinfo=UTC)
+SETUP_S, TRIAL_S = 8.0, 2.0
+
+JOBS = "job: {jobs: [{job: wait, size: 3}], guests: [1], working: [one]}"
+Make = Callable[[int, float], Any]
+
+
+def job(block: int, factor: float) -> Any:
+    return taken([4.0 * factor], platform="container", guests=1, working="one", block=block)
+
+
+def boot(block: int, factor: float) -> Any:
+    return started(2.0 * factor, 50.0 * factor, block=block)
+
+
+def flow(block: int, factor: float) -> Any:
+    record = flow_record([[1000] * 4, [1000] * 4], block=block)
+    return record.model_copy(update={"sum_bps": 1e6 * factor})
+
+
+def route(block: int, factor: float) -> Any:
+    record = route_record([200], lost_inside=[4000], block=block)
+    return record.model_copy(update={"sum_pps": 2000.0 * factor})
+
+
+KINDS: dict[str, tuple[str, Make, str]] = {
+    "job": (JOBS, job, "time"),
+    "boot": ("boot: {guests: [1]}", boot, "start-up time"),
+    "flow": ("flow: {guests: [2]}", flow, "payload of all guests"),
+    "route": ("route: {guests: [1], routes: [0]}", route, "forwarding rate"),
+}
+
+
+def at(seconds: float) -> str:
+    return (START + timedelta(seconds=seconds)).isoformat()
+
+
+class Stored:
+    """A plan's trials in a store. ``values``: of its first quantity, by block."""
+
+    def __init__(
+        self, directory: Path, key: str, make: Make, *, between: float = 0.0, within: float = 0.0, set_ups: int = 6,
+        repetitions: int = 1, platforms: str = "container", seed: int = 1,
+    ) -> None:  # fmt: skip
+        self.plan, self.store = directory / "plan.yaml", directory / "runs.sqlite"
+        self.plan.write_text(
+            f"plan: guests\nplatforms: [{platforms}]\nset_ups: {set_ups}\nrepetitions: {repetitions}\n{key}\n"
+        )
+        inventory = load_inventory(HOSTS)
+        plan = load_plan(self.plan, inventory)
+        assert plan.of_guests is not None
+        dice, second = random.Random(seed), 0.0
+        levels: dict[int, float] = {}
+        self.factors: dict[int, list[float]] = {}
+        begun: dict[tuple[Any, int], float] = {}
+        trials: Any = plan.of_guests.trials
+        with open_store(str(self.store)) as opened:
+            for number, (trial, key_of) in enumerate(zip(trials, plan.of_guests.hashes, strict=True)):
+                crew = (trial.point.crew, trial.block)
+                if crew not in begun or trial.point.crew is None:
+                    begun[crew] = second
+                    second += SETUP_S
+                level = levels.setdefault(trial.block, dice.gauss(0, between))
+                factor = math.exp(level + dice.gauss(0, within))
+                self.factors.setdefault(trial.block, []).append(factor)
+                record = make(trial.block, factor)
+                asked = record.requested.model_copy(update={"platform": trial.point.platform})
+                if hasattr(trial.point, "job"):
+                    asked = asked.model_copy(update={"job": trial.point.job, "size": trial.point.size})
+                ref = record.plan.model_copy(
+                    update={"name": "guests", "hash": key_of, "block": trial.block, "repetition": trial.repetition,
+                            "set_ups": set_ups, "repetitions": repetitions, "plan_hash": plan.hash()}
+                )  # fmt: skip
+                kind = record_kinds()[plan.of_guests.noun]
+                update = {
+                    "requested": asked, "plan": ref, "testbed_fingerprint": inventory.fingerprint(),
+                    "started_at": at(second), "finished_at": at(second + TRIAL_S),
+                    f"{kind.name}_id": f"20261122T{number:06d}Z-{number:06x}",
+                    "set_up": SetUp(id=f"{crew}", started_at=at(begun[crew]), setup_s=1.0, trial=1),
+                    "in_force": None, "attestation": {"driver": trial.point.platform},
+                }  # fmt: skip
+                second += TRIAL_S
+                opened.save_experiment(kind, record.model_copy(update=update))
+
+    def advise(self, *words: str) -> int:
+        return main(["plan", "advise", str(self.plan), "--hosts", str(HOSTS), "--store", str(self.store), *words])
+
+    def advice(self, capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+        capsys.readouterr()
+        assert self.advise("--json", *words) == 0
+        found: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return found
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_of_one_trial_in_each_set_up_the_set_ups_alone_are_advised(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key, make, quantity = KINDS[name]
+    stored = Stored(tmp_path, key, make, between=0.02)
+    found = stored.advice(capsys, "--accuracy", "1%")
+    (row,) = [each for each in found["each"] if each["quantity"] == quantity]
+    sd = statistics.stdev(math.log(factor) for (factor,) in stored.factors.values())
+    assert row["sd_ratio"] == pytest.approx(sd, rel=1e-3)
+    assert (row["set_ups"], row["repetitions"], row["spread"]) == (6, 1.0, None)
+    upper = sd**2 * 5 / stats.chi2.ppf(0.2, 5)
+    least = next(s for s in range(3, 10_000) if stats.t.ppf(0.975, s - 1) * math.sqrt(upper / s) <= 0.01)
+    assert (row["as_advised"]["set_ups"], row["as_advised"]["repetitions"]) == (least, 1)
+    setup_s = 0.0 if name == "boot" else SETUP_S  # of a start it is in its trial
+    assert row["trial_s"] == TRIAL_S
+    assert name == "boot" or row["setup_s"] == setup_s
+    for change, set_ups in row["to_show"]:
+        assert powers(change, upper, set_ups) >= 0.8 - 1e-6
+        assert set_ups == 3 or powers(change, upper, set_ups - 1) < 0.8
+
+
+def powers(change: float, variance: float, set_ups: int) -> float:
+    """Of a paired t test at 5 %, by another library."""
+    degrees, limit = set_ups - 1, stats.t.ppf(0.975, set_ups - 1)
+    noncentrality = math.log1p(change) / math.sqrt(2 * variance / set_ups)
+    return float(stats.nct.sf(limit, degrees, noncentrality) + stats.nct.cdf(-limit, degrees, noncentrality))
+
+
+def test_of_several_trials_in_each_both_are_advised(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stored = Stored(tmp_path, JOBS, job, between=0.01, within=0.02, set_ups=5, repetitions=3)
+    (row,) = stored.advice(capsys)["each"]
+    logs = [[math.log(factor) for factor in factors] for factors in stored.factors.values()]
+    within = sum(stats.tvar(values) for values in logs) / 5
+    between = stats.tvar([sum(values) / 3 for values in logs]) - within / 3
+    assert row["spread"]["variance_within"] == pytest.approx(within)
+    assert row["spread"]["variance_between"] == pytest.approx(between)
+    best = min(10, max(1, math.ceil(math.sqrt(SETUP_S / TRIAL_S * within / between)))) if between > 0 else 10
+    assert row["as_advised"]["repetitions"] == best
+    assert (row["as_planned"]["set_ups"], row["as_planned"]["repetitions"]) == (5, 3)
+
+
+def test_four_in_five_pilots_advise_set_ups_that_reach_the_accuracy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As many as the true deviation needs, or more: the advice rests on the upper 80 % bound."""
+    sd, enough = 0.02, 0
+    least = next(s for s in range(3, 10_000) if stats.t.ppf(0.975, s - 1) * sd / math.sqrt(s) <= 0.01)
+    for seed in range(40):
+        (place := tmp_path / str(seed)).mkdir()
+        found = Stored(place, JOBS, job, between=sd, seed=seed).advice(capsys, "--accuracy", "1%")
+        enough += found["set_ups"] >= least
+    assert 26 <= enough <= 38  # 32 are expected
+
+
+def test_what_is_measured_in_the_same_guests_shares_their_set_up(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key = "job: {jobs: [{job: wait, size: 3}, {job: cpu-pi, size: 1000}], guests: [1], working: [one]}"
+    stored = Stored(tmp_path, key, job, between=0.02, within=0.01, platforms="container, raw")
+    found = stored.advice(capsys)
+    assert len(found["each"]) == 4
+    assert {(each["setup_s"], each["trial_s"]) for each in found["each"]} == {(SETUP_S, 2 * TRIAL_S)}
+    assert found["total_s"] == pytest.approx(2 * found["set_ups"] * (SETUP_S + 2 * TRIAL_S))
+    assert found["claims"] == 2, "what virtualization costs either job"
+    assert stored.advise() == 0
+    told = capsys.readouterr().out
+    assert "container: wait (3 s) in 1 guest: time" in told
+    assert "set-ups of the advised repetitions that detect a change with 80 % power, alone:" in told
+    assert "repetitions: 2 would tell" in told
+
+
+def test_times_that_the_link_set_are_not_advised_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    full = 8 * 384 * 2**20 / (1448 / 1538 * 1e9)
+    key = "job: {jobs: [{job: tcp, size: 384}, {job: wait, size: 3}], guests: [1], working: [one]}"
+
+    def make(block: int, factor: float) -> Any:
+        return over_link(full * (1 + (factor - 1) / 100), block)
+
+    found = Stored(tmp_path, key, make, between=0.02).advice(capsys)
+    assert [each["point"] for each in found["each"]] == ["container: wait (3 s) in 1 guest"]
+    assert found["left_out"] == [["container: tcp (384 MiB) in 1 guest: time", "held by the link"]]
+
+
+@pytest.mark.parametrize(
+    ("set_ups", "why"), [(2, "advice needs 3 set-ups, there are 2"), (0, "no trial of it is stored here")]
+)
+def test_too_few_are_refused_with_what_to_take_first(
+    set_ups: int, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored = Stored(tmp_path, JOBS, job, between=0.02, set_ups=set_ups or 1)
+    if not set_ups:
+        stored.store = tmp_path / "none.sqlite"
+    assert stored.advise() == 1
+    said = capsys.readouterr().err
+    assert why in said
+    assert "take set_ups: 3 first" in said

@@ -1,0 +1,189 @@
+"""Flows and routers whose guests did not come: a record with its reason, as a job's has, and a point that is theirs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from labconsole.cli.main import main
+from labconsole.cli.text.flows import flow_lines
+from labconsole.cli.text.of_guests import FLOWS_SHOWN, ROUTES_SHOWN
+from labconsole.cli.text.routes import route_lines
+from labconsole.errors import AgentError, LabError, MeasurementError, TooLittleMemory
+from labconsole.experiments.flow.measured import MEASURED as FLOWS_MEASURED
+from labconsole.experiments.flow.steps import EXPERIMENT as FLOWS
+from labconsole.experiments.flow.summary import summarize_flows
+from labconsole.experiments.flow.verify import recompute_flow
+from labconsole.experiments.route.measured import MEASURED as ROUTES_MEASURED
+from labconsole.experiments.route.steps import EXPERIMENT as ROUTES
+from labconsole.experiments.route.summary import summarize_routes
+from labconsole.experiments.route.verify import recompute_route
+from labconsole.model.inventory import Inventory, load_inventory
+from labconsole.model.plan.loader import load_plan
+from labconsole.model.record.kinds.flow import KIND as FLOW
+from labconsole.model.record.kinds.route import KIND as ROUTE
+from labconsole.store.open import open_store
+from support.flow_records import flow_record
+from support.route_records import route_record
+from support.testbeds import GOOD
+
+SHOWN = {"flow": FLOWS_SHOWN, "route": ROUTES_SHOWN}
+SILENT = AgentError("uut", "guest g2 did not answer within 60 s", code="guest_silent")
+TOO_LITTLE = TooLittleMemory("uut", "2 guests are given 256 MiB of memory, and 100 are there")
+
+
+class Kind(NamedTuple):
+    """``done``: another trial of the same point that came to something; ``seen``: what a record has of guests."""
+
+    text: str
+    steps: Any
+    of: Any
+    recompute: Callable[[Any], list[Any]]
+    lines: Callable[[Any], list[str]]
+    summarize: Callable[[Any], Any]
+    measured: Any
+    done: Callable[[], Any]
+    seen: tuple[str, ...]
+    total: str
+    ids: str
+
+
+FLOW_KIND = Kind(
+    "flow: {guests: [2]}", FLOWS, FLOW, recompute_flow, flow_lines, summarize_flows, FLOWS_MEASURED,
+    lambda: flow_record([[500] * 4, [500] * 4]), ("flows", "senders", "ring", "receivers"), "sum_bps", "flow_ids",
+)  # fmt: skip
+KINDS = {
+    "flow": FLOW_KIND,
+    "in a ring": FLOW_KIND._replace(text="flow: {guests: [3], pattern: [ring]}"),
+    "inward": FLOW_KIND._replace(text="flow: {guests: [2], pattern: [in]}"),
+    "by weights": FLOW_KIND._replace(text="flow: {guests: [2], weights: {every_s: 4.0, steps: [3:1, 1:3]}}"),
+    "beside a disk": FLOW_KIND._replace(text="flow: {guests: [2], disk: [{job: disk-zero, from_s: 3.0, to_s: 6.0}]}"),
+    "route": Kind(
+        "route: {guests: [2], routes: [0]}", ROUTES, ROUTE, recompute_route, route_lines, summarize_routes,
+        ROUTES_MEASURED, lambda: route_record([200, 200]), ("routers",), "sum_pps", "route_ids",
+    ),
+}  # fmt: skip
+
+
+@dataclass
+class Stage:
+    """Guests that do not come."""
+
+    problem: LabError
+    asked: int = 0
+    uut: Any = None
+    timekeeper: Any = None
+
+    async def guest_cpus(self, platform: str) -> list[int]:
+        return [0, 1]
+
+    async def stand(self, *of: Any) -> Any:
+        self.asked += 1
+        raise self.problem
+
+    async def wait_stopping(self) -> None:
+        await asyncio.Event().wait()
+
+    def environment(self, nodes: Any) -> dict[str, Any]:
+        return {"nodes": {}}
+
+
+@dataclass
+class Bench:
+    inventory: Inventory
+    stage: Stage
+    operator: str = "ann"
+    saved: list[Any] = field(default_factory=list)
+    over_words: list[str] = field(default_factory=list)
+
+    def show(self, picture: Any) -> None: ...
+
+    async def begin(self) -> None: ...
+
+    async def over(self, status: str, *, again: str = "") -> None:
+        self.over_words.append(again)
+
+    def save_experiment(self, kind: Any, record: Any) -> None:
+        assert kind in (FLOW, ROUTE)
+        self.saved.append(record)
+
+
+def taken(tmp_path: Path, kind: Kind, problem: LabError) -> tuple[Bench, Any]:
+    """What is stored of a trial whose guests end so, each time."""
+    (hosts := tmp_path / "hosts.yaml").write_text(GOOD)
+    (path := tmp_path / "plan.yaml").write_text(f"plan: p\nplatforms: [lxc]\nmax_redo: 2\n{kind.text}\n")
+    bench = Bench(load_inventory(hosts), Stage(problem))
+    (step,) = kind.steps(bench).steps(load_plan(path))
+    return bench, asyncio.run(step.take(bench))
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize(
+    ("problem", "code", "attempts"),
+    [
+        (TOO_LITTLE, "no_memory", 0),
+        (SILENT, "guests_missing", 0),
+        (MeasurementError("guest g1 of platform lxc has no disk"), "not_measured", 3),
+    ],
+)
+def test_it_is_stored_with_its_reason(tmp_path: Path, name: str, problem: LabError, code: str, attempts: int) -> None:
+    kind = KINDS[name]
+    bench, record = taken(tmp_path, kind, problem)
+    assert bench.saved == [record] and len(bench.over_words) == attempts
+    assert bench.stage.asked == max(1, attempts)
+    assert (record.status, record.set_up, getattr(record, kind.total)) == ("failed", None, None)
+    assert not any(getattr(record, each) for each in kind.seen)
+    assert [each.code for each in record.verdict.reasons] == [code]
+    assert (record.failure or "").startswith(getattr(problem, "message", str(problem))[:20])
+    assert kind.recompute(record) == []
+    assert type(record).model_validate_json(record.model_dump_json(), strict=True) == record
+    assert any(code in line for line in kind.lines(record))
+    assert len(SHOWN[kind.of.name].table([record])) == 1
+
+
+@pytest.mark.parametrize("name", ["flow", "in a ring", "inward", "route"])
+def test_a_record_that_lacks_its_guests_without_such_a_reason_is_told(tmp_path: Path, name: str) -> None:
+    kind = KINDS[name]
+    _, record = taken(tmp_path, kind, SILENT)
+    forged = record.model_copy(update={"verdict": record.verdict.model_copy(update={"reasons": ()})})
+    assert "set_up" in [each.where for each in kind.recompute(forged)]
+    rated = record.model_copy(update={kind.total: 1e6})
+    assert [each.where for each in kind.recompute(rated)] == [kind.total]
+    done = kind.done().model_copy(update={"set_up": None, "verdict": record.verdict, "status": "failed"})
+    assert "set_up" in [each.where for each in kind.recompute(done)]
+
+
+@pytest.mark.parametrize("name", ["flow", "route"])
+def test_it_is_left_out_of_the_point_that_the_others_are_of(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kind, done = KINDS[name], KINDS[name].done()
+    _, void = taken(tmp_path, kind, TOO_LITTLE)
+    void = void.model_copy(update={
+        "requested": done.requested, "testbed_fingerprint": done.testbed_fingerprint, "environment": done.environment,
+    })  # fmt: skip
+    (point,) = kind.summarize([done, void]).points
+    assert (len(getattr(point, kind.ids)), dict(point.left_out)) == (1, {"no_memory": 1})
+    known = {each.id: each.left_out for each in kind.measured.trials([done, void], {})}
+    assert sorted(known.values(), key=str) == [None, "no_memory"]
+    store = tmp_path / "s.sqlite"
+    with open_store(str(store)) as opened:
+        for record in (done, void):
+            opened.save_experiment(kind.of, record)
+    assert main(["report", "--store", str(store), "--out", str(tmp_path / "out"), "--formats", "csv,html"]) == 0
+    assert "no_memory" in (tmp_path / "out" / "trials.csv").read_text()
+    assert main(["report", "--store", str(store), "--bundle", str(tmp_path / "b.tar.gz")]) == 0
+    capsys.readouterr()
+    assert main(["verify", str(tmp_path / "b.tar.gz")]) in (0, 1)
+    assert "set_up" not in capsys.readouterr().out
+
+
+def test_what_no_guest_can_help_is_no_record(tmp_path: Path) -> None:
+    for name in ("flow", "route"):
+        with pytest.raises(AgentError, match="no room"):
+            taken(tmp_path, KINDS[name], AgentError("uut", "there is no room", code="no_space"))
