@@ -8,6 +8,7 @@ and set-ups alone are advised. One more repetition costs a trial of each point t
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -90,14 +91,16 @@ def guests_advice(
     at: dict[str, Any] = dict(zip(asked.hashes, asked.trials, strict=True))
     every = [record for record in records if record.plan.hash in at]
     newest = {id(record) for record in newest_trials(every)}
-    taken = [
-        (record, measured) for record, measured in zip(every, kind.trials(every, {}), strict=True)
-        if id(record) in newest and measured.values
-    ]  # fmt: skip
     by_point: dict[int, list[tuple[Any, MeasuredTrial]]] = {}
     crews: dict[Hashable, list[int]] = {}
-    for record, measured in taken:
+    why_not: dict[int, Counter[str | None]] = {}
+    for record, measured in zip(every, kind.trials(every, {}), strict=True):
         point = at[record.plan.hash].point
+        if id(record) not in newest:
+            continue
+        if not measured.values:
+            why_not.setdefault(point.index, Counter())[measured.left_out] += 1
+            continue
         if point.index not in by_point:
             crews.setdefault(_crew(point), []).append(point.index)
         by_point.setdefault(point.index, []).append((record, measured))
@@ -112,15 +115,19 @@ def guests_advice(
     left_out: list[tuple[str, str]] = []
     for point in asked.points:
         own = [measured for _, measured in by_point.get(point.index, ())]
+        out = ", ".join(f"{many} {code}" for code, many in why_not.get(point.index, {}).items())
         if not own:
-            left_out.append((point.words(), "none of its trials enters a mean"))
+            left_out.append((point.words(), f"no trial enters a mean{f': {out}' if out else ''}"))
         for quantity in dict.fromkeys(name for measured in own for name in measured.values):
             try:
                 each.append(_of_quantity(plan, own, quantity, costs_s[_crew(point)], accuracy_ratio, claims))
             except MeasurementError as exc:
-                left_out.append((f"{own[0].words}: {quantity.name}", str(exc)))
+                also = f"; left out: {out}" if out else ""
+                left_out.append((f"{own[0].words}: {quantity.name}", f"{exc}{also}"))
     if not each:
-        why = "; ".join(dict.fromkeys(why for _, why in left_out)) if by_point else "no trial of it is stored here"
+        why = "; ".join(dict.fromkeys(why for _, why in left_out)) if every else "no trial of it is stored here"
+        if left_out and all(why.partition(";")[0] in NOT_ITS_OWN.values() for _, why in left_out):
+            raise MeasurementError(f"plan {plan.name} cannot be dimensioned: {why}")
         within = f"with repetitions: {MINIMUM_REPETITIONS} to know what varies within"
         first = f"take set_ups: {MINIMUM_SET_UPS} first ({within}), {APART}"
         raise MeasurementError(f"plan {plan.name} cannot be dimensioned yet ({why}): {first}")

@@ -203,6 +203,19 @@ def test_times_that_the_link_set_are_not_advised_on(tmp_path: Path, capsys: pyte
     found = Stored(tmp_path, key, make, between=0.02).advice(capsys)
     assert [each["point"] for each in found["each"]] == ["container: wait (3 s) in 1 guest"]
     assert found["left_out"] == [["container: tcp (384 MiB) in 1 guest: time", "held by the link"]]
+    (tmp_path / "alone").mkdir()
+    alone = Stored(tmp_path / "alone", key.replace(", {job: wait, size: 3}", ""), make, between=0.02)
+    assert alone.advise() == 1
+    assert capsys.readouterr().err == "labconsole: plan guests cannot be dimensioned: held by the link\n"
+
+
+def test_trials_that_enter_no_mean_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def doubted(block: int, factor: float) -> Any:
+        codes = ["unseen_cpu"] if block <= 4 else []
+        return taken([4.0 * factor], platform="container", guests=1, working="one", block=block, codes=codes)
+
+    assert Stored(tmp_path, JOBS, doubted, between=0.02).advise() == 1
+    assert "advice needs 3 set-ups, there are 2; left out: 4 unseen_cpu" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
