@@ -141,9 +141,11 @@ def _curves(figure: Figure, panel: Panel, ax: Axes) -> None:
         ax.axvline(change, color="0.35", linewidth=1, linestyle=":", zorder=0, label="" if number else "change")
     ax.set(xlabel=figure.x_label, ylabel=figure.y_label)
     places = [mark.x for curve in panel.curves for mark in curve.marks]
-    if all(float(place).is_integer() for place in places) and max(places, default=0) <= MOST_COUNTED:
+    counted = all(float(place).is_integer() for place in places) and max(places, default=0) <= MOST_COUNTED
+    if counted or figure.x_numbered:
         ax.locator_params(axis="x", integer=True)
-    ax.set_xlim(left=0)
+    if not figure.x_numbered:
+        ax.set_xlim(left=0)
     if figure.y_log:
         ax.set_yscale("log")
     elif figure.from_zero:

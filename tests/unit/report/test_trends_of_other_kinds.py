@@ -67,7 +67,10 @@ def trend(place: Path, capsys: Any, *words: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_step_of_three_per_cent_is_found_with_its_direction_and_what_else_changed(tmp_path, capsys, kind):
+def test_a_step_of_three_per_cent_is_found_with_its_direction_and_what_else_changed(
+    tmp_path, capsys, monkeypatch, kind
+):
+    monkeypatch.setenv("COLUMNS", "160")
     keep(tmp_path / "s", on_days(kind, [1.0] * 8 + [1.03] * 8, kernels=["6.1"] * 8 + ["6.6"] * 8))
     found = trend(tmp_path / "s", capsys)
     (stepped,) = [each for each in found if each["changes"]]
