@@ -101,6 +101,7 @@ def render(report: Report, *, drawings: Mapping[str, str]) -> str:
         paths=sorted((platform, stream, way) for (platform, stream), way in digest.paths.items()),
         platforms=[_thing(name, facts, ("driver",)) for name, facts in sorted(digest.platforms.items())],
         nodes=[_thing(name, facts, ("os", "kernel", "cpu_model")) for name, facts in sorted(digest.nodes.items())],
+        settings=[_thing(name, held, ()) for name, held in sorted(digest.settings.items())],
         provenance=_provenance(digest, report),
         of_runs=bool(kept.run_ids),
         plans=report.plans,

@@ -1,0 +1,54 @@
+"""Queueing disciplines and the kernel's own options as the agent tells them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from labconsole.agent.reading.settings import boot_options, parse_disciplines
+
+ROOT = 0xFFFFFFFF
+
+
+class Discipline(dict[str, Any]):
+    """As the netlink library decodes one."""
+
+    def __init__(self, index: int, parent: int, kind: str, options: Any) -> None:
+        super().__init__(index=index, parent=parent)
+        self._attributes = {"TCA_KIND": kind, "TCA_OPTIONS": options}
+
+    def get_attr(self, name: str) -> Any:
+        return self._attributes[name]
+
+
+def test_a_discipline_is_told_with_its_options_and_alike_children_are_counted():
+    limits = {"rate_cell_log": 0, "rate___reserved": 1, "rate": 12_500_000, "limit": 157_768, "mtu": 0}
+    told = parse_disciplines([
+        Discipline(2, ROOT, "noqueue", None),
+        Discipline(3, 0x10000, "pfifo_fast", {"bands": 3, "priomap": (1, 2)}),
+        Discipline(3, ROOT, "mq", None),
+        Discipline(3, 0x10001, "pfifo_fast", {"bands": 3, "priomap": (1, 2)}),
+        Discipline(4, ROOT, "tbf", {"attrs": [("TCA_TBF_PARMS", limits)]}),
+        Discipline(5, ROOT, "htb", {"attrs": [("TCA_HTB_INIT", {"defcls": 1, "direct_pkts": 77})]}),
+    ])  # fmt: skip
+    assert told == {
+        2: "noqueue", 3: "mq; 2 times pfifo_fast bands 3 priomap 1,2", 4: "tbf rate 12500000 limit 157768",
+        5: "htb defcls 1",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("line", "kept"),
+    [
+        (None, None),
+        ("quiet root=/dev/sda1 rd.iscsi.password=secret", "none"),
+        (
+            "mitigations=off isolcpus=1-3 nosmt intel_idle.max_cstate=0",
+            "mitigations=off isolcpus=1-3 nosmt intel_idle.max_cstate=0",
+        ),
+        ("ip=10.0.0.1 hugepagesz=2M hugepages=64 memtest", "hugepagesz=2M hugepages=64"),
+    ],
+)
+def test_of_the_kernels_options_only_those_that_decide_how_it_forwards_are_told(line, kept):
+    assert boot_options(line) == kept
