@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from labconsole.cli.commands import About
 from labconsole.cli.options import add_common
 from labconsole.cli.output import json_line, plain_lines
-from labconsole.errors import LabError
+from labconsole.errors import ConfigError, LabError
 
 about = About(
     195,
@@ -81,7 +81,9 @@ def _plugins() -> Iterator[Looked]:
             try:
                 try_it(name)
             except (LabError, plugins.PluginError) as exc:
-                yield Looked(f"plug-in {name}", "failed", str(exc), "mend or uninstall it; all others work")
+                said = exc.message if isinstance(exc, ConfigError) else str(exc)  # nobody typed what it complains of
+                said = said.removeprefix(f"plug-in {name} ")
+                yield Looked(f"plug-in {name}", "failed", said, "mend or uninstall it; all others work")
             else:
                 yield Looked(f"plug-in {name}", "ok", f"of {package.rpartition('.')[2]}")
 

@@ -53,3 +53,9 @@ def test_a_plug_in_whose_name_is_ours_is_said_not_to_be_used(tmp_path, capsys):
         found = looked(capsys)["plug-in raw"]
     assert found["status"] == "failed"
     assert found["evidence"] == "that of package toys is not used: labconsole has one of this name"
+
+
+def test_a_format_that_cannot_be_used_is_said_without_an_option_that_nobody_typed(tmp_path, capsys):
+    with plugged_in(tmp_path, "labconsole.exporters", {"broken_one": "x = 1"}):
+        found = looked(capsys)["plug-in broken_one"]
+    assert (found["status"], found["evidence"]) == ("failed", "cannot be used: it lacks BINARY or parts")

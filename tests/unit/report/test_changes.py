@@ -242,3 +242,10 @@ def test_settings_of_nodes_that_both_sides_know_are_named_and_unknown_ones_are_n
     assert main(["report", "--store", str(tmp_path / "runs.sqlite"), "--out", str(out), "--formats", "html"]) == 0
     page = (out / "report.html").read_text()
     assert "net.core.netdev_max_backlog" in page and "earlier: 1000" in page
+
+
+def test_a_plan_that_is_named_without_saying_so_is_refused_with_what_to_write(tmp_path, capsys):
+    with open_store(str(tmp_path / "s.sqlite")):
+        pass
+    assert main(["compare", "--store", str(tmp_path / "s.sqlite"), "nightly@main kernel=6.1", "nightly@c1"]) == 2
+    assert "write plan=nightly@main, got 'nightly@main kernel=6.1'" in capsys.readouterr().err
