@@ -51,7 +51,7 @@ def asked_point(
 
 
 def refuse_unknown(asked: Iterable[str], what: str, *of: Callable[..., object]) -> None:
-    """Refuse what is none of these functions' keywords, and name the one that looks most like it. Raises ConfigError."""
+    """Refuse what is none of these functions' keywords, naming the one that looks most like it. Raises ConfigError."""
     parameters = [each for function in of for each in signature(function).parameters.values()]
     known = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY and each.name != "where"]
     for name in asked:

@@ -1,4 +1,4 @@
-"""Figures as SVG, PDF and PNG by matplotlib, which is an extra: ``pip install 'labconsole[report]'``.
+"""Figures as SVG, PDF and PNG by matplotlib, which is an extra (text/extras.py).
 
 Okabe and Ito's eight colours are told apart by colour-blind readers; markers, line styles and hatches tell the curves
 apart in grey as well. Nothing in a file says when it was made: the same runs give the same bytes.
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from labconsole.contracts.report import Figure, Mark, Panel
 from labconsole.errors import ConfigError
+from labconsole.text.extras import to_install
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,8 +40,8 @@ def require_matplotlib() -> Any:
         import matplotlib
     except ImportError:
         raise ConfigError(
-            "figures in files need matplotlib: pip install 'labconsole[report]'; figures and tables in the terminal do "
-            "not (labconsole report without --out)"
+            f"figures in files need matplotlib: {to_install('report')}; figures and tables in the terminal do not "
+            "(labconsole report without --out)"
         ) from None
     matplotlib.use("agg")
     return matplotlib

@@ -19,14 +19,6 @@ about = About(
     "the local lab needs. Changes nothing. Machines of a testbed are looked at by `labconsole check`.",
 )
 
-EXTRAS = {
-    "report": (("matplotlib", "jinja2"), "figure files and the page of reports"),
-    "postgresql": (("psycopg",), "a run store on a server"),
-    "parquet": (("pyarrow",), "exports as Parquet"),
-    "metrics": (("prometheus_client",), "metrics for Prometheus"),
-}
-"""Optional packages by the name that pip takes, and what for."""
-
 
 class Looked(NamedTuple):
     """``status``: ok; lacking, where something else works without; failed, where nothing does."""
@@ -57,17 +49,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _program() -> Iterator[Looked]:
-    from importlib.util import find_spec
-
+    from labconsole.text.extras import EXTRAS, missing, to_install
     from labconsole.wire.version import __version__
 
     yield Looked("labconsole", "ok", f"{__version__}, Python {sys.version.split()[0]}")
-    for extra, (modules, words) in EXTRAS.items():
-        missing = [name for name in modules if find_spec(name) is None]
-        hint = f"pip install 'labconsole[{extra}]' (pipx inject labconsole {' '.join(missing)})" if missing else ""
-        yield Looked(
-            f"for {extra}", "lacking" if missing else "ok", f"{'without' if missing else 'with'} {words}", hint
-        )
+    for extra, told in EXTRAS.items():
+        lacking = bool(missing(extra))
+        evidence = f"{'without' if lacking else 'with'} {told.purpose}"
+        yield Looked(f"for {extra}", "lacking" if lacking else "ok", evidence, to_install(extra) if lacking else "")
 
 
 def _plugins() -> Iterator[Looked]:
