@@ -58,6 +58,8 @@ class OutsideStep:
     def __init__(self, name: str, inner: Step) -> None:
         self._name, self.inner = name, inner
         self.request: DesignPoint = _asked(name, lambda: inner.request)
+        if not isinstance(self.request, DesignPoint):  # by which the platform is set up for it
+            raise ConfigError(f"plug-in {name} failed: a step of it has no design point")
         self.hash: str = _asked(name, lambda: inner.hash)
 
     def describe(self) -> str:
