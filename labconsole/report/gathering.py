@@ -73,7 +73,8 @@ def gather(
     found = coverage(kept, digest.planned, file_points(plans.values()), query, request.platforms)
     return assemble(
         kept, digest, made, units, selection=selection, found=found, planned=planned, reference=reference, names=names,
-        searches=searches, plans=[(path.name, path.read_text(encoding="utf-8")) for path in plans],
+        searches=searches, search_runs=_runs_of(searches, stored),
+        plans=[(path.name, path.read_text(encoding="utf-8")) for path in plans],
         plan_notes=_plan_notes(store, digest, experiments), experiments=experiments,
     )  # fmt: skip
 
@@ -213,6 +214,12 @@ def _searches(store: RunStore, selected: list[RunSummary]) -> tuple[list[SearchR
     ids = {run.run_id for run in selected}
     searches = [each for each in store.experiments(SEARCH) if any(trial.run_id in ids for trial in each.trials)]
     return searches, [run for run in selected if not is_search_trial(run)] or selected
+
+
+def _runs_of(searches: Sequence[SearchRecord], stored: Iterable[RunSummary]) -> dict[str, RunSummary]:
+    """The runs that searches are made of, by id, whether a filter means them or not."""
+    ids = {trial.run_id for search in searches for trial in search.trials}
+    return {run.run_id: run for run in stored if run.run_id in ids}
 
 
 def _experiments(store: RunStore, where: RunFilter, query: Query) -> dict[str, Sequence[ExperimentRecord]]:
