@@ -46,8 +46,10 @@ def gather(
     *,
     place: str,
     on_unreadable: Callable[[StoreError], None],
+    outside: Callable[[Plan, RunStore], Sequence[str]] = lambda plan, store: (),
 ) -> Report:
-    """The report on the runs that are meant, as these units make it. ``place`` says where the runs are.
+    """The report on the runs that are meant, as these units make it. ``place`` says where the runs are; ``outside``: by
+    which hashes the records are found of what a plan asks of other packages' kinds.
 
     Raises ConfigError when there are none. A record that cannot be read is told to ``on_unreadable`` and in the
     report's first words.
@@ -60,7 +62,8 @@ def gather(
     of_options = stored if where == RunFilter() else store.list(where)
     selection = _selection(request, query, of_options)
     searches, meant = _searches(store, query.select(of_options))
-    experiments = _experiments(store, where, query)
+    also = [key for plan in plans.values() for key in outside(plan, store)]
+    experiments = _experiments(store, replace(where, plan_hash=[*(where.plan_hash or ()), *also] or None), query)
     if not meant and not any(experiments.values()):
         raise _no_runs(stored, store, place, by_file=bool(plans))
     kept = sample(meant, admission := admit(stored, {run.run_id for run in meant}))
