@@ -153,8 +153,9 @@ def parse_disciplines(messages: List[Any]) -> Dict[int, str]:
     """By interface index all its queueing disciplines, roots first, with their options as the kernel tells them."""
     found: Dict[int, Dict[str, int]] = {}
     for message in sorted(messages, key=lambda message: -message["parent"]):
-        told = " ".join(_options(message.get_attr("TCA_OPTIONS")))[:MAX_OPTIONS]
-        words = ("%s %s" % (message.get_attr("TCA_KIND"), told)).strip()
+        kind = message.get_attr("TCA_KIND")
+        told = " ".join(_options(message.get_attr("TCA_OPTIONS"))).replace("%s_" % kind, "")[:MAX_OPTIONS]
+        words = ("%s %s" % (kind, told)).strip()
         own = found.setdefault(message["index"], {})
         own[words] = own.get(words, 0) + 1
     return {

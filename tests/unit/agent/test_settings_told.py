@@ -31,10 +31,11 @@ def test_a_discipline_is_told_with_its_options_and_alike_children_are_counted():
         Discipline(3, 0x10001, "pfifo_fast", {"bands": 3, "priomap": (1, 2)}),
         Discipline(4, ROOT, "tbf", {"attrs": [("TCA_TBF_PARMS", limits)]}),
         Discipline(5, ROOT, "htb", {"attrs": [("TCA_HTB_INIT", {"defcls": 1, "direct_pkts": 77})]}),
+        Discipline(6, ROOT, "fq_codel", {"attrs": [("TCA_FQ_CODEL_TARGET", 4999), ("TCA_FQ_CODEL_ECN", 0)]}),
     ])  # fmt: skip
     assert told == {
         2: "noqueue", 3: "mq; 2 times pfifo_fast bands 3 priomap 1,2", 4: "tbf rate 12500000 limit 157768",
-        5: "htb defcls 1",
+        5: "htb defcls 1", 6: "fq_codel target 4999",
     }  # fmt: skip
 
 
