@@ -1,7 +1,6 @@
 """What a record keeps of how its nodes were set: one value a setting, under the name that people know it by. Pure.
 
-A setting that is not there is unknown. A sysctl that is null is known: the kernel has none of this name, or does not
-show it in this namespace.
+A setting that is not there is unknown. A sysctl that is null is known: it is of a kernel module that is not loaded.
 """
 
 from __future__ import annotations
@@ -20,6 +19,9 @@ NOT_KEPT = ("interfaces", "idle_states", "sysctls")
 NOT_KEPT_OF_PORTS = ("mac", "up", "carrier_changes", "irqs", "sysctls", "qdisc")
 """Of an interface: what says who it is and not how it is set, or is kept in a form of its own."""
 
+OF_MODULES = ("net/bridge/", "net/netfilter/")
+"""Sysctls that are not there as long as nothing needs their module; another may be hidden in a network namespace."""
+
 Kept = dict[str, str | int | float | bool | None]
 
 
@@ -27,7 +29,9 @@ def kept_settings(settings: NodeSettings, ports: Iterable[str]) -> Kept:
     """Of the node and of these ports of it."""
     told = settings.to_wire()
     found: Kept = dict(_leaves({key: value for key, value in told.items() if key not in NOT_KEPT}))
-    found.update((name.replace("/", "."), value) for name, value in settings.sysctls.items())
+    for name, value in settings.sysctls.items():
+        if value is not None or name.startswith(OF_MODULES):
+            found[name.replace("/", ".")] = value
     if settings.idle_states is not None:
         off = {True: " (off)", False: ""}
         states = (f"{each.name} {each.exit_latency_us} µs{off[each.disabled]}" for each in settings.idle_states)
@@ -50,7 +54,8 @@ def _of_port(name: str, port: InterfaceSettings, *, steady: bool) -> Iterator[tu
         affinities = [port.irqs[number] or "?" for number in sorted(port.irqs, key=lambda each: (len(each), each))]
         yield f"{name} interrupts on processors", " ".join(affinities)
     for key, sysctl in port.sysctls.items():
-        yield f"net.ipv4.conf.{name}.{key}", sysctl
+        if sysctl is not None:
+            yield f"net.ipv4.conf.{name}.{key}", sysctl
 
 
 def _leaves(value: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
