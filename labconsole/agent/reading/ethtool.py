@@ -12,6 +12,11 @@ from labconsole.network.ethtool import asked
 GET_SETTINGS = 0x01
 GET_DRIVER = 0x03
 GET_PAUSE = 0x12
+GET_STRINGS = 0x1B
+GET_SET_SIZES = 0x37
+GET_FEATURES = 0x3A
+NAME_BYTES = 32
+FEATURES_SET, MAX_FEATURES = 4, 512
 UNKNOWN_SPEEDS = (0, 0xFFFF, 0xFFFFFFFF)
 UNANSWERED = (errno.EOPNOTSUPP, errno.ENODEV, errno.EPERM, errno.EINVAL)
 
@@ -63,6 +68,30 @@ class Ethtool:
             "duplex": {0: "half", 1: "full"}.get(duplex),
             "autoneg": bool(autoneg),
         }
+
+    def names_in(self, name: str, which: int) -> int:
+        """How many names a set of the driver's has; 0 where it has none."""
+        answer = self.ask(name, struct.pack("=IIQI", GET_SET_SIZES, 0, 1 << which, 0))
+        if answer is None or not struct.unpack_from("=Q", answer, 8)[0] & 1 << which:
+            return 0
+        return int(struct.unpack_from("=I", answer, 16)[0])
+
+    def features(self, name: str) -> Dict[str, bool]:
+        """Every feature by the kernel's name for it, and whether it is on; empty where that is not known."""
+        count = self.names_in(name, FEATURES_SET)
+        if not 0 < count <= MAX_FEATURES:
+            return {}
+        blocks = (count + 31) // 32
+        names = self.ask(name, struct.pack("=III", GET_STRINGS, FEATURES_SET, count) + bytes(NAME_BYTES * count))
+        found = self.ask(name, struct.pack("=II", GET_FEATURES, blocks) + bytes(16 * blocks))
+        if names is None or found is None:
+            return {}
+        told = {}
+        for place in range(count):
+            raw = names[12 + NAME_BYTES * place : 12 + NAME_BYTES * (place + 1)].split(b"\0")[0]
+            active = int(struct.unpack_from("=8xI", found, 8 + 16 * (place // 32))[0])  # available, asked for, active
+            told[raw.decode("ascii", "replace")] = bool(active >> place % 32 & 1)
+        return told
 
     def pause(self, name: str) -> Optional[Dict[str, bool]]:
         """Flow control as set: the netlink library has no call for it."""

@@ -28,6 +28,12 @@ FLAGS = {"lro": 1 << 15}
 FEATURES = {
     "rx_checksum": 0x14, "tx_checksum": 0x16, "scatter_gather": 0x18, "tso": 0x1E, "gso": 0x23, "gro": 0x2B
 }  # fmt: skip
+NAMED_FEATURES = {
+    "gro_hw": "rx-gro-hw", "gro_list": "rx-gro-list", "udp_gro_forwarding": "rx-udp-gro-forwarding",
+    "rx_hash": "rx-hashing", "ntuple": "rx-ntuple-filter", "tc": "hw-tc-offload",
+}  # fmt: skip
+"""Those that have no command of their own; older kernels lack some."""
+
 SYSCTLS = (
     *("net/core/" + name for name in (
         "netdev_budget", "netdev_budget_usecs", "netdev_max_backlog", "dev_weight", "dev_weight_rx_bias",
@@ -81,6 +87,8 @@ def _offloads(tool: Ethtool, name: str) -> Dict[str, Optional[bool]]:
     flags = tool.number(name, GET_FLAGS)
     for feature, bit in FLAGS.items():
         found[feature] = None if flags is None else bool(flags & bit)
+    told = tool.features(name)
+    found.update({feature: told.get(known) for feature, known in NAMED_FEATURES.items()})
     return found
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 import pytest
 
-from labconsole.agent.reading.settings import boot_options, parse_disciplines
+from labconsole.agent.reading.ethtool import Ethtool
+from labconsole.agent.reading.settings import _offloads, boot_options, parse_disciplines
 
 ROOT = 0xFFFFFFFF
 
@@ -53,3 +55,11 @@ def test_a_discipline_is_told_with_its_options_and_alike_children_are_counted():
 )
 def test_of_the_kernels_options_only_those_that_decide_how_it_forwards_are_told(line, kept):
     assert boot_options(line) == kept
+
+
+def test_features_by_name_are_what_the_older_questions_say():
+    with closing(Ethtool()) as tool:
+        named, asked = tool.features("lo"), _offloads(tool, "lo")
+        assert (named["rx-gro"], named["tx-tcp-segmentation"]) == (asked["gro"], asked["tso"])
+        assert asked["rx_hash"] is named["rx-hashing"]
+        assert tool.features("nobody0") == {}
