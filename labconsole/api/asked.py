@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+from inspect import signature
+
 from labconsole.errors import ConfigError
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory
@@ -44,3 +48,14 @@ def asked_point(
     )
     check_request(request, inventory, where=where)
     return request
+
+
+def refuse_unknown(asked: Iterable[str], what: str, *of: Callable[..., object]) -> None:
+    """Refuse what is none of these functions' keywords, naming the one that looks most like it. Raises ConfigError."""
+    parameters = [each for function in of for each in signature(function).parameters.values()]
+    known = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY and each.name != "where"]
+    for name in asked:
+        if name not in known:
+            like = get_close_matches(name, known, 1)
+            hint = f" (did you mean {like[0]}?)" if like else ""
+            raise ConfigError(f"has no argument {name}{hint}", key=what, allowed=", ".join(known))

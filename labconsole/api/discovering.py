@@ -11,7 +11,7 @@ from labconsole.contracts.ports import AgentLink
 from labconsole.engine.discovery.finding import DiscoveryRequest
 from labconsole.engine.discovery.probing import Tell
 from labconsole.engine.leases import Leases
-from labconsole.errors import LabError
+from labconsole.errors import LabError, NodeError
 from labconsole.model.identity import operator_name
 from labconsole.model.inventory import Defaults, Inventory
 
@@ -45,6 +45,10 @@ async def held_nodes(request: DiscoveryRequest, tell: Tell) -> AsyncIterator[dic
         for problem in problems:
             if not isinstance(problem, LabError):
                 raise problem
+        failed = [each for each in problems if isinstance(each, NodeError)]
+        if len(failed) > 1:
+            more = "; ".join(map(str, failed[1:]))
+            raise NodeError(failed[0].node, f"{failed[0].message}; {more}", operation=failed[0].operation)
         if problems:
             raise problems[0]
         ordered = {name: links[name] for name in nodes}

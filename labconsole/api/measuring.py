@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from labconsole.api.asked import asked_point
+from labconsole.api.asked import asked_point, refuse_unknown
 from labconsole.api.plan_files import held_for, refuse_twice
 from labconsole.api.session import connected, in_own_loop
 from labconsole.api.testbed import open_session
@@ -41,6 +41,7 @@ async def run_async(
     ``point``: platform, frame_size_bytes, includes_fcs, sources, target, duration_s, background, generator, observe,
     as `labconsole run` has them. ``store``: a file or URL, None: the user's own. Raises LabError.
     """
+    refuse_unknown(point, "run", asked_point, run_async)
     inventory = _inventory(testbed)
     request = asked_point(inventory, **point)
     if repetitions < 1:
@@ -107,6 +108,7 @@ def replay(
     plans: str | Path | Sequence[str | Path], testbed: Inventory | str | Path = "hosts.yaml", **asked: Any
 ) -> Replayed:
     """The same for who does not await: see replay_async()."""
+    refuse_unknown(asked, "replay", replay_async)
     return in_own_loop(lambda: replay_async(plans, testbed, **asked))
 
 

@@ -8,13 +8,13 @@ import socket
 import socketserver
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
 from typing import Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from labconsole.errors import ConfigError
+from labconsole.text.extras import missing, to_install
 
 PORT: Final = 9477
 UNIX: Final = "unix:"
@@ -59,8 +59,8 @@ def loopback(address: str, key: str) -> tuple[str, int]:
 
 
 def _require() -> None:
-    if find_spec("prometheus_client") is None:
-        raise ConfigError("metrics need another package; run: pip install 'labconsole[metrics]'")
+    if missing("metrics"):
+        raise ConfigError(f"metrics need another package: {to_install('metrics')}")
 
 
 def _registry(collectors: tuple[Any, ...]) -> Any:

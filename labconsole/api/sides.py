@@ -41,9 +41,23 @@ def open_side(opened: ExitStack, word: str, default_store: str | None, also: Seq
     elif word.endswith(FILES) or ("/" in word and "=" not in word):
         raise ConfigError("no such plan file, bundle or store", value=word)
     else:
+        _refuse_bare_words(word)
         request = replace(request, filter=(word, *also))
     store = opened.enter_context(open_store(place, write=False))
     return wanted(request, store, place=place or "the default store", words=word)
+
+
+def _refuse_bare_words(word: str) -> None:
+    """Refuse a side that is named by words that any field may hold, such as a plan's name alone. Raises ConfigError."""
+    from labconsole.report.selection import parse_filter
+
+    bare = [each for each in word.split() if any(not term.field for term in parse_filter((each,)).terms)]
+    if bare:
+        raise ConfigError(
+            f"does not say what {bare[0]} is; for the runs of a plan write plan={bare[0]}",
+            value=word,
+            allowed="a filter such as plan=NAME, plan=NAME@OCCASION or kernel=6.1.0, a plan file, a bundle, a store",
+        )
 
 
 def compared(

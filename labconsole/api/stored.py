@@ -82,12 +82,16 @@ class OpenStore:
 
         Raises ConfigError, also for a filter that selects by outcome.
         """
+        from labconsole.experiments.kinds import outside_hashes
         from labconsole.experiments.units import report_units
         from labconsole.report.gathering import gather
         from labconsole.report.request import ReportRequest
 
         request = ReportRequest(filter=tuple(where.split()), **options)
-        return MadeReport(gather(request, self._store, report_units(), place=PLACE, on_unreadable=_warn))
+        made = gather(
+            request, self._store, report_units(), place=PLACE, on_unreadable=_warn, outside=outside_hashes
+        )  # fmt: skip
+        return MadeReport(made)
 
 
 class MadeReport:

@@ -41,11 +41,15 @@ class PlottedCurve:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One set of axes. ``changes``: where along x the curves are cut, each drawn as an upright line."""
+    """One set of axes. ``changes``: where along x the curves are cut, each drawn as an upright line.
+
+    ``change_names``: what stands above these lines where there is room for it; empty, or as many.
+    """
 
     title: str
     curves: tuple[PlottedCurve, ...]
     changes: tuple[float, ...] = ()
+    change_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +58,7 @@ class Figure:
 
     ``reference_line``: height of a line to compare with (1 for ratios). ``ideal``: of curves, whether y equal to x
     means that nothing was lost. ``from_zero``: whether the y axis begins at 0; ``y_log``: whether it is logarithmic.
+    ``x_numbered``: x is a number in a row, such as an occasion's, so that no axis begins at 0 or has halves.
     ``number``: in its paper; the report takes it from the unit.
     """
 
@@ -69,6 +74,7 @@ class Figure:
     ideal: bool = True
     from_zero: bool = True
     y_log: bool = False
+    x_numbered: bool = False
     number: str = ""
 
 

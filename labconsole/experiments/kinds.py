@@ -38,6 +38,14 @@ def kinds(store: Any) -> tuple[Experiment, ...]:
     return tuple(found)
 
 
+def outside_hashes(plan: Plan, store: Any) -> list[str]:
+    """By which the records are found of what a plan asks of other packages' kinds. Raises LabError."""
+    if not plan.experiments:
+        return []
+    own = [kind for kind in kinds(store) if isinstance(kind, OutsideExperiment)]
+    return [step.hash for kind in own for step in kind.steps(plan)]
+
+
 def _failed(name: str, exc: Exception) -> ConfigError:
     return ConfigError(f"plug-in {name} failed: {type(exc).__name__}: {exc}")
 
@@ -58,6 +66,8 @@ class OutsideStep:
     def __init__(self, name: str, inner: Step) -> None:
         self._name, self.inner = name, inner
         self.request: DesignPoint = _asked(name, lambda: inner.request)
+        if not isinstance(self.request, DesignPoint):  # by which the platform is set up for it
+            raise ConfigError(f"plug-in {name} failed: a step of it has no design point")
         self.hash: str = _asked(name, lambda: inner.hash)
 
     def describe(self) -> str:

@@ -13,6 +13,7 @@ from labconsole.model.record.kind import ExperimentRecord
 from labconsole.model.record.note import PlanNote
 from labconsole.model.record.run import InForce
 from labconsole.model.record.search import SearchRecord
+from labconsole.model.record.summary import RunSummary
 from labconsole.report.conclusions import conclusions
 from labconsole.report.digest import Digest
 from labconsole.report.evaluation import Evaluation, evaluate
@@ -70,6 +71,7 @@ def assemble(
     reference: PaperTables | None = None,
     names: Mapping[str, str] | None = None,
     searches: Sequence[SearchRecord] = (),
+    search_runs: Mapping[str, RunSummary] | None = None,
     plans: Sequence[tuple[str, str]] = (),
     plan_notes: Sequence[tuple[str, PlanNote]] = (),
     experiments: Mapping[str, Sequence[ExperimentRecord]] | None = None,
@@ -90,6 +92,7 @@ def assemble(
         coverage=tuple(found),
         planned_trials=tuple(planned),
         searches=tuple(searches),
+        search_runs=search_runs or {},
         paper=reference,
         paper_names={} if reference is None else matched([*platforms, *others], reference, names or {}),
         experiments=experiments or {},

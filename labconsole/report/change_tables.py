@@ -47,8 +47,8 @@ def changes_table(changes: Changes) -> Table:
         columns=COLUMNS,
         rows=tuple(_cells(each) for each in changes.changes),
         headings=(
-            "design point", "before, Mbit/s", "after, Mbit/s", "lost, %", "change, %", "95 % interval, %", "over",
-            "p, Holm", "would have shown, %", "finding",
+            "design point", "change, %", "95 % interval, %", "finding", "before, Mbit/s", "after, Mbit/s", "lost, %",
+            "would have shown, %", "p, Holm", "over",
         ),
         shown=tuple(_shown(each, changes) for each in changes.changes),
         note="Rates are sums over the streams on the wire, as means over set-ups; a change is after / before − 1, on "
@@ -148,15 +148,15 @@ def _shown(change: Change, changes: Changes) -> tuple[str, ...]:
     ratio, small = change.change_ratio, change.smallest_ratio
     return (
         design_words(change),
+        UNKNOWN if ratio is None else number(100 * ratio, digits_to_tell(100 * ratio)),
+        UNKNOWN if effect is None else bounds_words(effect.ci_low, effect.ci_high),
+        _finding(change, changes),
         with_interval(change.before.rate_bps),
         with_interval(change.after.rate_bps),
         " → ".join(_lost(point) for point in (change.before, change.after)),
-        UNKNOWN if ratio is None else number(100 * ratio, digits_to_tell(100 * ratio)),
-        UNKNOWN if effect is None else bounds_words(effect.ci_low, effect.ci_high),
-        _over_words(change),
-        p_words(change.adjusted_p),
         UNKNOWN if small is None else number(100 * small, digits_to_tell(100 * small)),
-        _finding(change, changes),
+        p_words(change.adjusted_p),
+        _over_words(change),
     )
 
 

@@ -11,7 +11,7 @@ or set-ups. With set-ups of few boots a difference may be one of the boots, or o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple
 
@@ -35,7 +35,7 @@ from labconsole.report.compared_effect import (
     told,
 )
 from labconsole.report.comparisons import blocks_in_one_go
-from labconsole.report.digest import Digest
+from labconsole.report.digest import Digest, SeenFacts
 from labconsole.report.drawn_order import Drawn, drawn, why_not_drawn
 from labconsole.report.measured_points import MeasuredPoint, differing_conditions, points_of
 from labconsole.report.points import PointSummary, make_points
@@ -266,6 +266,7 @@ def differences(before: Side, after: Side) -> list[Pair]:
         for name in [*one, *(each for each in other if each not in one)]:
             before_it, after_it = (None if name not in held else held[name].newest for held in (one, other))
             found += [pair for pair in different(f"{section} {name}", before_it, after_it) if not pair.expected]
+    found += _settings(theirs.settings, ours.settings)
     told = {(pair.label, pair.left, pair.right) for pair in found}
     words = [(name, ", ".join(before.conditions(name)), ", ".join(after.conditions(name))) for name in POOLED]
     words += [
@@ -278,3 +279,12 @@ def differences(before: Side, after: Side) -> list[Pair]:
         if one_of != other_of and (name, one_of, other_of) not in told and before.kept.entered and after.kept.entered
     ]  # fmt: skip
     return [*of_runs, *found]
+
+
+def _settings(before: Mapping[str, SeenFacts], after: Mapping[str, SeenFacts]) -> Iterator[Pair]:
+    """Settings that both sides know of a node and that are not alike: one that only one side tells is unknown."""
+    for name, held in before.items():
+        one, other = held.newest, after[name].newest if name in after else {}
+        for setting in one:
+            if setting in other and one[setting] != other[setting]:
+                yield Pair(f"Node {name}", setting, one[setting], other[setting])

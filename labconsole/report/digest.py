@@ -160,6 +160,7 @@ class Digest:
         self.loads: dict[tuple[str, str], Load] = {}
         self.influences: dict[tuple[str, str], Influence] = {}
         self.nodes: dict[str, SeenFacts] = {}
+        self.settings: dict[str, SeenFacts] = {}
         self.platforms: dict[str, SeenFacts] = {}
         self.paths: dict[tuple[str, str], str] = {}
         self.unusual: list[Unusual] = []
@@ -265,7 +266,9 @@ class Digest:
             if isinstance(said, dict):
                 facts = self.nodes.setdefault(name, SeenFacts())
                 facts.add(said.get("facts") or {})
-                facts.add({key: value for key, value in said.items() if key != "facts"})
+                facts.add({key: value for key, value in said.items() if key not in ("facts", "settings")})
+                if isinstance(said.get("settings"), dict):
+                    self.settings.setdefault(name, SeenFacts()).add(said["settings"])
 
     def _reasons(self, shows: partial[Evidence], reasons: list[Json]) -> None:
         for each in reasons:

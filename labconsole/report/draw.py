@@ -1,4 +1,4 @@
-"""Figures as SVG, PDF and PNG by matplotlib, which is an extra: ``pip install 'labconsole[report]'``.
+"""Figures as SVG, PDF and PNG by matplotlib, which is an extra (text/extras.py).
 
 Okabe and Ito's eight colours are told apart by colour-blind readers; markers, line styles and hatches tell the curves
 apart in grey as well. Nothing in a file says when it was made: the same runs give the same bytes.
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from labconsole.contracts.report import Figure, Mark, Panel
 from labconsole.errors import ConfigError
+from labconsole.text.extras import to_install
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,8 +40,8 @@ def require_matplotlib() -> Any:
         import matplotlib
     except ImportError:
         raise ConfigError(
-            "figures in files need matplotlib: pip install 'labconsole[report]'; figures and tables in the terminal do "
-            "not (labconsole report without --out)"
+            f"figures in files need matplotlib: {to_install('report')}; figures and tables in the terminal do not "
+            "(labconsole report without --out)"
         ) from None
     matplotlib.use("agg")
     return matplotlib
@@ -141,9 +142,11 @@ def _curves(figure: Figure, panel: Panel, ax: Axes) -> None:
         ax.axvline(change, color="0.35", linewidth=1, linestyle=":", zorder=0, label="" if number else "change")
     ax.set(xlabel=figure.x_label, ylabel=figure.y_label)
     places = [mark.x for curve in panel.curves for mark in curve.marks]
-    if all(float(place).is_integer() for place in places) and max(places, default=0) <= MOST_COUNTED:
+    counted = all(float(place).is_integer() for place in places) and max(places, default=0) <= MOST_COUNTED
+    if counted or figure.x_numbered:
         ax.locator_params(axis="x", integer=True)
-    ax.set_xlim(left=0)
+    if not figure.x_numbered:
+        ax.set_xlim(left=0)
     if figure.y_log:
         ax.set_yscale("log")
     elif figure.from_zero:

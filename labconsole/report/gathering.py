@@ -46,8 +46,10 @@ def gather(
     *,
     place: str,
     on_unreadable: Callable[[StoreError], None],
+    outside: Callable[[Plan, RunStore], Sequence[str]] = lambda plan, store: (),
 ) -> Report:
-    """The report on the runs that are meant, as these units make it. ``place`` says where the runs are.
+    """The report on the runs that are meant, as these units make it. ``place`` says where the runs are; ``outside``: by
+    which hashes the records are found of what a plan asks of other packages' kinds.
 
     Raises ConfigError when there are none. A record that cannot be read is told to ``on_unreadable`` and in the
     report's first words.
@@ -60,7 +62,8 @@ def gather(
     of_options = stored if where == RunFilter() else store.list(where)
     selection = _selection(request, query, of_options)
     searches, meant = _searches(store, query.select(of_options))
-    experiments = _experiments(store, where, query)
+    also = [key for plan in plans.values() for key in outside(plan, store)]
+    experiments = _experiments(store, replace(where, plan_hash=[*(where.plan_hash or ()), *also] or None), query)
     if not meant and not any(experiments.values()):
         raise _no_runs(stored, store, place, by_file=bool(plans))
     kept = sample(meant, admission := admit(stored, {run.run_id for run in meant}))
@@ -73,7 +76,8 @@ def gather(
     found = coverage(kept, digest.planned, file_points(plans.values()), query, request.platforms)
     return assemble(
         kept, digest, made, units, selection=selection, found=found, planned=planned, reference=reference, names=names,
-        searches=searches, plans=[(path.name, path.read_text(encoding="utf-8")) for path in plans],
+        searches=searches, search_runs=_runs_of(searches, stored),
+        plans=[(path.name, path.read_text(encoding="utf-8")) for path in plans],
         plan_notes=_plan_notes(store, digest, experiments), experiments=experiments,
     )  # fmt: skip
 
@@ -213,6 +217,12 @@ def _searches(store: RunStore, selected: list[RunSummary]) -> tuple[list[SearchR
     ids = {run.run_id for run in selected}
     searches = [each for each in store.experiments(SEARCH) if any(trial.run_id in ids for trial in each.trials)]
     return searches, [run for run in selected if not is_search_trial(run)] or selected
+
+
+def _runs_of(searches: Sequence[SearchRecord], stored: Iterable[RunSummary]) -> dict[str, RunSummary]:
+    """The runs that searches are made of, by id, whether a filter means them or not."""
+    ids = {trial.run_id for search in searches for trial in search.trials}
+    return {run.run_id: run for run in stored if run.run_id in ids}
 
 
 def _experiments(store: RunStore, where: RunFilter, query: Query) -> dict[str, Sequence[ExperimentRecord]]:

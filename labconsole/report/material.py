@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from labconsole.contracts.report import ReportUnit
 from labconsole.model.record.kind import ExperimentRecord
 from labconsole.model.record.search import SearchRecord
+from labconsole.model.record.summary import RunSummary
 from labconsole.report.digest import Digest
 from labconsole.report.evaluation import Evaluation
 from labconsole.report.planned_trials import PlannedTrials
@@ -20,8 +21,9 @@ class Material:
     """``kept``: the runs that are meant; ``evaluation``: what follows from those that enter, platforms told apart.
 
     ``digest``: what their records say beyond the columns of a list. ``coverage``: of points of plans only,
-    ``planned_trials``: of those of other kinds. ``paper``: whose tables are asked for beside one's own,
-    ``paper_names``: one's own platforms to the paper's. ``experiments``: records of other kinds, by the kind's name.
+    ``planned_trials``: of those of other kinds. ``search_runs``: what searches are made of, by id. ``paper``: whose
+    tables are asked for beside one's own, ``paper_names``: one's own platforms to the paper's.
+    ``experiments``: records of other kinds, by the kind's name.
     """
 
     kept: KeptRuns
@@ -30,6 +32,7 @@ class Material:
     coverage: tuple[Coverage, ...] = ()
     planned_trials: tuple[PlannedTrials, ...] = ()
     searches: tuple[SearchRecord, ...] = ()
+    search_runs: Mapping[str, RunSummary] = field(default_factory=dict)
     paper: PaperTables | None = None
     paper_names: Mapping[str, str] = field(default_factory=dict)
     experiments: Mapping[str, Sequence[ExperimentRecord]] = field(default_factory=dict)

@@ -21,6 +21,7 @@ from labconsole.report.method import Words, method, one_of
 from labconsole.report.sample import KeptRuns
 from labconsole.report.tables import labelled
 from labconsole.report.words import note_words
+from labconsole.text.extras import to_install
 from labconsole.wire.version import __version__
 
 TEMPLATE = Path(__file__).parent / "templates" / "report.html"
@@ -46,9 +47,8 @@ def require_jinja() -> Any:
         from jinja2 import Environment
     except ImportError:
         raise ConfigError(
-            "report.html needs jinja2: run `pip install 'labconsole[report]'; figures and tables in the terminal do "
-            "not "
-            "(labconsole report without --out)"
+            f"report.html needs jinja2: {to_install('report')}; figures and tables in the terminal do not (labconsole "
+            "report without --out)"
         ) from None
     return Environment
 
@@ -103,6 +103,7 @@ def render(report: Report, *, drawings: Mapping[str, str]) -> str:
         paths=sorted((platform, stream, way) for (platform, stream), way in digest.paths.items()),
         platforms=[_thing(name, facts, ("driver",)) for name, facts in sorted(digest.platforms.items())],
         nodes=[_thing(name, facts, ("os", "kernel", "cpu_model")) for name, facts in sorted(digest.nodes.items())],
+        settings=[_thing(name, held, ()) for name, held in sorted(digest.settings.items())],
         provenance=_provenance(digest, report),
         of_runs=bool(kept.run_ids),
         plans=report.plans,

@@ -43,12 +43,14 @@ def panel_rows(figure: Figure, panel: Panel, labels: Sequence[str], width: int, 
     scale = math.log10 if figure.y_log else float
     by_label = {curve.label: curve for curve in panel.curves}
     series = [[_point(mark, scale) for mark in by_label[label].marks] if label in by_label else [] for label in labels]
+    names = (*map(harmless, panel.change_names), *[""] * len(panel.changes))
     axes = charts.CurveAxes(
+        x_ticks=[mark.x for curve in panel.curves for mark in curve.marks] if figure.x_numbered else (),
         x_words=_axis,
         y_words=_decade if figure.y_log else _axis,
         ideal=figure.kind == "curves" and figure.ideal,
         y_least_step=1.0 if figure.y_log else 0.0,
-        moments=[(place, "") for place in panel.changes],
+        moments=list(zip(panel.changes, names, strict=False)),
     )
     if figure.kind == "curves":
         return charts.draw_curves(series, axes, width, height)

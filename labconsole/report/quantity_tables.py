@@ -35,8 +35,8 @@ def quantities_table(changes: Changes) -> Table | None:
         columns=COLUMNS,
         rows=tuple(_cells(each) for each in found),
         headings=(
-            "design point", "quantity", "before", "after", "change, %", "95 % interval, %", "over", "p, Holm",
-            "would have shown, %", "finding",
+            "design point", "quantity", "change, %", "95 % interval, %", "finding", "before", "after",
+            "would have shown, %", "p, Holm", "over",
         ),
         shown=tuple(_shown(each) for each in found),
         note="Means over set-ups; a change is after / before − 1, on the logarithm. Would have shown: the smallest "
@@ -103,14 +103,14 @@ def _shown(change: QuantityChange) -> tuple[str, ...]:
     return (
         change_words(change),
         f"{quantity.name}, {quantity.shown_unit}",
-        _mean_words(change.before),
-        _mean_words(change.after),
         UNKNOWN if ratio is None else number(100 * ratio, digits_to_tell(100 * ratio)),
         UNKNOWN if effect is None else bounds_words(effect.ci_low, effect.ci_high),
-        _over_words(change),
-        p_words(change.adjusted_p),
-        UNKNOWN if small is None else number(100 * small, digits_to_tell(100 * small)),
         _finding(change),
+        _mean_words(change.before),
+        _mean_words(change.after),
+        UNKNOWN if small is None else number(100 * small, digits_to_tell(100 * small)),
+        p_words(change.adjusted_p),
+        _over_words(change),
     )
 
 

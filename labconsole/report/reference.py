@@ -11,6 +11,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import PurePath
 
 from labconsole.errors import ConfigError
@@ -50,20 +51,28 @@ class PaperTables:
         return low if low in self.platforms else None
 
 
+def _shipped() -> list[Traversable]:
+    return sorted((files("labconsole.report") / "reference").iterdir(), key=lambda file: file.name)
+
+
+def papers() -> dict[str, Traversable]:
+    """Those whose tables are shipped, each with its file, by name."""
+    return {PurePath(file.name).stem: file for file in _shipped() if file.name.endswith(".toml")}
+
+
 def load_reference(name: str) -> PaperTables:
     """The shipped tables of a paper. Raises ConfigError when there is none of that name."""
-    folder = sorted((files("labconsole.report") / "reference").iterdir(), key=lambda file: file.name)
-    papers = {PurePath(file.name).stem: file for file in folder if file.name.endswith(".toml")}
-    if name not in papers:
-        allowed = ", ".join(papers)
+    known = papers()
+    if name not in known:
+        allowed = ", ".join(known)
         raise ConfigError("is not a paper with stored tables", key="--reference", value=name, allowed=allowed)
     tables = {}
-    for file in folder:
+    for file in _shipped():
         paper, _, table = PurePath(file.name).stem.partition("_")
         if paper == name and table:
             lines = file.read_text(encoding="utf-8").splitlines()
             tables[table] = tuple(csv.DictReader(line for line in lines if not line.startswith("#")))
-    return PaperTables(name=name, tables=tables, **tomllib.loads(papers[name].read_text(encoding="utf-8")))
+    return PaperTables(name=name, tables=tables, **tomllib.loads(known[name].read_text(encoding="utf-8")))
 
 
 def matched(own: Sequence[str], paper: PaperTables, given: Mapping[str, str]) -> dict[str, str]:

@@ -68,9 +68,9 @@ def _trends_table(kind: str, trends: Sequence[Trend]) -> Table:
         )  # fmt: skip
         shown.append(
             (
-                each.words, *_quantity_words(kind, each), str(len(each.results)), shown_value(each, value),
-                level_words(each), last_words(each),
-                UNKNOWN if each.smallest_ratio is None else percent(each.smallest_ratio, 2),
+                each.words, *_quantity_words(kind, each), last_words(each), level_words(each),
+                shown_value(each, value), UNKNOWN if each.smallest_ratio is None else percent(each.smallest_ratio, 2),
+                str(len(each.results)),
             )
         )  # fmt: skip
     return Table(
@@ -82,8 +82,8 @@ def _trends_table(kind: str, trends: Sequence[Trend]) -> Table:
         ),
         rows=tuple(rows),
         headings=(
-            "design point", *(() if kind == RUN else ("quantity",)), "occasions", f"last{shown_unit}",
-            f"level{shown_unit}", "last change", "would have found",
+            "design point", *(() if kind == RUN else ("quantity",)), "last change", f"level{shown_unit}",
+            f"last{shown_unit}", "would have found", "occasions",
         ),
         shown=tuple(shown),
         note="Level: mean and standard deviation of the occasions since the last change, found by minimum description "
@@ -102,8 +102,8 @@ def _steps_table(kind: str, trends: Sequence[Trend]) -> Table:
             )
             shown.append(
                 (
-                    trend.words, *_quantity_words(kind, trend), step.occasion, step.started_at[:10],
-                    change_words(trend, step), told or "nothing that is known",
+                    trend.words, *_quantity_words(kind, trend), change_words(trend, step), step.occasion,
+                    step.started_at[:10], told or "nothing that is known",
                 )
             )  # fmt: skip
     return Table(
@@ -115,7 +115,7 @@ def _steps_table(kind: str, trends: Sequence[Trend]) -> Table:
         ),
         rows=tuple(rows),
         headings=(
-            "design point", *(() if kind == RUN else ("quantity",)), "since", "date", "change",
+            "design point", *(() if kind == RUN else ("quantity",)), "change", "since", "date",
             "what else changed then",
         ),
         shown=tuple(shown),
@@ -171,6 +171,7 @@ def figures(trends: Sequence[Trend]) -> Iterator[Figure]:
             yield Figure(
                 name=_named(kind, "trend"), title=_title(kind), kind="curves", x_label="occasion",
                 y_label="change from the first level, %", panels=panels, ideal=False, from_zero=False,
+                x_numbered=True,
                 caption="Occasions are numbered in the order of their beginning. Bars: 95 % interval over the set-ups "
                 "of an occasion. Levels: between two changes, by minimum description length; dotted upright lines: the "
                 "changes.",
@@ -193,7 +194,8 @@ def panel_of(trend: Trend) -> Panel | None:
         for each in trend.levels for place in (each.first, each.last)
     ]  # fmt: skip
     curves = [PlottedCurve("result", tuple(marks)), *([PlottedCurve("level", tuple(level))] if level else [])]
-    return Panel(trend.title, tuple(curves), changes=tuple(step.first + 0.5 for step in trend.steps))
+    places = tuple(step.first + 0.5 for step in trend.steps)
+    return Panel(trend.title, tuple(curves), changes=places, change_names=tuple(step.occasion for step in trend.steps))
 
 
 def shown_value(trend: Trend, value: float | None) -> str:

@@ -15,6 +15,9 @@ from labconsole.report.occasions import base_name, sides_of_trials
 from labconsole.report.trend_tables import figures, results_table, tables
 from labconsole.report.trends import Trend, find_trends
 
+SEARCHES = "search"
+"""The kind that a report's material has apart from the others."""
+
 MOST_PANELS = 12
 """Of the figure; the table has every design point."""
 
@@ -51,7 +54,8 @@ def _tables(material: Material, *, measured: MeasuredKind) -> list[Table]:
 
 def _trends(material: Material, measured: MeasuredKind) -> tuple[list[Trend], list[str]]:
     by_plan: dict[str, list[MeasuredTrial]] = {}
-    for trial in newest(measured.trials(material.of(measured.kind.name), {})):
+    records = material.searches if measured.kind.name == SEARCHES else material.of(measured.kind.name)
+    for trial in newest(measured.trials(records, material.search_runs)):
         if AT in trial.plan_name:
             by_plan.setdefault(base_name(trial.plan_name), []).append(trial)
     found: list[Trend] = []

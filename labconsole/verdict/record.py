@@ -40,6 +40,7 @@ from labconsole.verdict.changes import clock_moved_ns
 from labconsole.verdict.hops import capture_complete, growth, hop_counts, moved
 from labconsole.verdict.influences import influences
 from labconsole.verdict.kernel_drops import extensions
+from labconsole.verdict.node_settings import with_settings
 from labconsole.verdict.observed import StreamObservations, TrialObservations
 from labconsole.verdict.telemetry import telemetry_extension
 from labconsole.verdict.timing import with_timing
@@ -85,6 +86,9 @@ def build_record(
     }
     seen = replace(seen, background=_background(seen, second_streams, request))
     environment = {**environment, "platform": seen.attestation}
+    if "nodes" in environment:
+        told = {name: reading.settings for name, reading in seen.begin.items()}
+        environment["nodes"] = with_settings(environment["nodes"], told, inventory)
     return RunRecord(
         run_id=seen.run_id,
         started_at=seen.started_at,

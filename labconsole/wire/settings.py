@@ -66,7 +66,10 @@ class NicStamping(Message):
 
 
 class InterfaceSettings(Message):
-    """Of one interface; None is unknown. ``irqs``: the processors that each interrupt may go to."""
+    """Of one interface; None is unknown. ``irqs``: the processors that each interrupt may go to. ``qdiscs``: all its
+    queueing disciplines with their options; ``xdp``: how a program is attached, or "none"; ``device``: how its packets
+    are taken and steered.
+    """
 
     driver: Optional[Name]
     driver_version: Optional[Name]
@@ -89,6 +92,9 @@ class InterfaceSettings(Message):
     bus: Optional[Bus]
     irqs: Annotated[Dict[str, Optional[Sentence]], Most(MAX_IRQS, run_length)]
     sysctls: Sysctls
+    qdiscs: Optional[Sentence] = None
+    xdp: Optional[Name] = None
+    device: Optional[Sysctls] = None
 
 
 class IdleState(Message):
@@ -100,7 +106,7 @@ class IdleState(Message):
 
 
 class NodeSettings(Message):
-    """None is unknown. ``interfaces``: all but loopback."""
+    """None is unknown. ``interfaces``: all but loopback; ``boot_options``: those of the kernel that matter here."""
 
     interfaces: Annotated[Dict[str, InterfaceSettings], Most(MAX_INTERFACES)]
     governors: Optional[Governors]
@@ -111,6 +117,8 @@ class NodeSettings(Message):
     online_cpus: Optional[Sentence]
     smt: Optional[Name]
     sysctls: Sysctls
+    frequencies: Optional[Annotated[Dict[str, Sentence], Most(MAX_FEATURES)]] = None
+    boot_options: Optional[Sentence] = None
 
 
 class ReadSettings(Request[NodeSettings], op="settings"):

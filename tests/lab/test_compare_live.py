@@ -71,6 +71,8 @@ def test_a_slower_queue_of_the_uut_is_gated_and_its_return_passes(testbed, tmp_p
     status, told = gate("slower", "--junit", str(tmp_path / "gate.xml"))
     assert status == 1, told
     assert "WORSE" in told
+    assert f"Node uut: {port} qdiscs tbf rate {BEFORE_BPS // 8} " in told.replace("\n", " ")
+    assert f"tbf rate {AFTER_BPS // 8} " in told
     assert "<failure" in (tmp_path / "gate.xml").read_text()
     measure("again", BEFORE_BPS)
     status, told = gate("again")

@@ -182,6 +182,9 @@ def test_its_kind_of_experiment_is_taken_by_a_plan_and_its_records_outlive_it(te
     shown = labconsole(installed, "report", "--store", store, "--json")
     tables = {line["table"]: line for line in map(json.loads, shown.stdout.splitlines()) if "table" in line}
     assert tables["twices"]["rows"] == [{"platform": "raw", "times": 2}]
+    by_file = labconsole(installed, "report", "--plan", str(plan), "--store", store, "--json")
+    tables = {line["table"]: line for line in map(json.loads, by_file.stdout.splitlines()) if "table" in line}
+    assert tables["twices"]["rows"] == [{"platform": "raw", "times": 2}]
     for place in (("--store", store), (str(bundle),)):
         verified = labconsole(installed, "verify", *place)
         assert verified.returncode == 0, verified.stdout + verified.stderr

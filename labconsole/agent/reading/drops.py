@@ -18,14 +18,11 @@ from labconsole.agent.debug import complain
 from labconsole.agent.processes import linux
 from labconsole.agent.processes.namespaces import Namespaces
 from labconsole.agent.reading import filters
-from labconsole.agent.reading.ethtool import Ethtool
+from labconsole.agent.reading.ethtool import GET_STRINGS, NAME_BYTES, Ethtool
 from labconsole.agent.reading.files import text_of
 
-GET_STRINGS = 0x1B
 GET_STATISTICS = 0x1D
-GET_SET_SIZES = 0x37
 STATISTICS_SET = 1
-NAME_BYTES = 32
 MAX_STATISTICS = 8192
 """A NIC with 128 queues has some 4000."""
 MAX_KEPT = 512
@@ -105,10 +102,7 @@ def driver_statistics(
     kept: Callable[[bytes, Tuple[int, ...]], Dict[str, int]],
 ) -> Optional[Dict[str, int]]:
     """ethtool -S: what is ``kept`` of it, by name. None when the driver has no statistics of its own."""
-    answer = tool.ask(interface, struct.pack("=IIQI", GET_SET_SIZES, 0, 1 << STATISTICS_SET, 0))
-    if answer is None or not struct.unpack_from("=Q", answer, 8)[0] & 1 << STATISTICS_SET:
-        return None
-    count = _at(answer, 16)
+    count = tool.names_in(interface, STATISTICS_SET)
     if not 0 < count <= MAX_STATISTICS:
         return None
     names = tool.ask(interface, struct.pack("=III", GET_STRINGS, STATISTICS_SET, count) + bytes(NAME_BYTES * count))

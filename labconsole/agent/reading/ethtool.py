@@ -12,7 +12,10 @@ from labconsole.network.ethtool import asked
 GET_SETTINGS = 0x01
 GET_DRIVER = 0x03
 GET_PAUSE = 0x12
+GET_STRINGS = 0x1B
+GET_SET_SIZES = 0x37
 GET_TIME_STAMPS = 0x41
+NAME_BYTES = 32
 UNKNOWN_SPEEDS = (0, 0xFFFF, 0xFFFFFFFF)
 RX_HARDWARE, RAW_HARDWARE = 1 << 2, 1 << 6
 """Of SOF_TIMESTAMPING: stamps by the NIC as frames come, in the time of its own clock."""
@@ -70,6 +73,13 @@ class Ethtool:
             "duplex": {0: "half", 1: "full"}.get(duplex),
             "autoneg": bool(autoneg),
         }
+
+    def names_in(self, name: str, which: int) -> int:
+        """How many names a set of the driver's has; 0 where it has none."""
+        answer = self.ask(name, struct.pack("=IIQI", GET_SET_SIZES, 0, 1 << which, 0))
+        if answer is None or not struct.unpack_from("=Q", answer, 8)[0] & 1 << which:
+            return 0
+        return int(struct.unpack_from("=I", answer, 16)[0])
 
     def pause(self, name: str) -> Optional[Dict[str, bool]]:
         """Flow control as set: the netlink library has no call for it."""

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 from contextlib import closing
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Iterator, List, Optional
 
 from labconsole.agent import netlink
 from labconsole.agent.reading import facts
 from labconsole.agent.reading.ethtool import Ethtool
 from labconsole.agent.reading.files import number_of, text_of
+from labconsole.network import port_features
 
 GET_COALESCE = 0x0E
 GET_RINGS = 0x10
@@ -27,19 +29,49 @@ FLAGS = {"lro": 1 << 15}
 FEATURES = {
     "rx_checksum": 0x14, "tx_checksum": 0x16, "scatter_gather": 0x18, "tso": 0x1E, "gso": 0x23, "gro": 0x2B
 }  # fmt: skip
+NAMED_FEATURES = {
+    "gro_hw": "rx-gro-hw", "gro_list": "rx-gro-list", "udp_gro_forwarding": "rx-udp-gro-forwarding",
+    "rx_hash": "rx-hashing", "ntuple": "rx-ntuple-filter", "tc": "hw-tc-offload",
+}  # fmt: skip
+"""Those that have no command of their own; older kernels lack some."""
+
 SYSCTLS = (
-    "net/core/netdev_budget",
-    "net/core/netdev_budget_usecs",
-    "net/core/netdev_max_backlog",
-    "net/core/dev_weight",
-    "net/core/rmem_max",
-    "net/core/default_qdisc",
-    "net/ipv4/ip_forward",
-    "net/ipv4/conf/all/rp_filter",
-    "net/ipv4/conf/all/forwarding",
-    "net/bridge/bridge-nf-call-iptables",
-)
+    *("net/core/" + name for name in (
+        "netdev_budget", "netdev_budget_usecs", "netdev_max_backlog", "dev_weight", "dev_weight_rx_bias",
+        "dev_weight_tx_bias", "netdev_tstamp_prequeue", "rps_sock_flow_entries", "flow_limit_cpu_bitmap",
+        "gro_normal_batch", "skb_defer_max", "high_order_alloc_disable", "bpf_jit_enable", "rmem_max", "rmem_default",
+        "wmem_max", "wmem_default", "default_qdisc",
+    )),
+    *("net/ipv4/" + name for name in (
+        "ip_forward", "ip_early_demux", "ip_forward_use_pmtu", "ip_forward_update_priority",
+        "fib_multipath_hash_policy", "conf/all/rp_filter", "conf/all/forwarding", "conf/all/accept_local",
+        "neigh/default/gc_thresh3",
+    )),
+    "net/netfilter/nf_conntrack_max",
+    *("net/bridge/bridge-nf-call-" + name for name in ("iptables", "ip6tables", "arptables")),
+    "kernel/numa_balancing", "kernel/nmi_watchdog", "kernel/sched_rt_runtime_us", "kernel/timer_migration",
+)  # fmt: skip
 INTERFACE_SYSCTLS = ("forwarding", "rp_filter")
+QUEUE_FILES = {"rps_cpus": "rx", "rps_flow_cnt": "rx", "xps_cpus": "tx"}
+"""What steers packets between processors, queue by queue, and the direction of the queues that have it."""
+
+DEVICE_FILES = ("threaded", "gro_flush_timeout", "napi_defer_hard_irqs")
+FREQUENCY_FILES = ("scaling_driver", "scaling_min_freq", "scaling_max_freq", "energy_performance_preference")
+COUNTED = ("direct_pkts", "debug")
+"""Among a queueing discipline's options: what is no setting."""
+
+BOOT_OPTIONS = re.compile(
+    r"(?:isolcpus|nohz|nohz_full|rcu_nocb\w*|irqaffinity|threadirqs|preempt|skew_tick|idle|nosmt|smt|maxcpus|nr_cpus|mem"
+    r"|mitigations|no?pti|pti|\w*spectre\w*|spec\w*|retbleed|l1tf|mds|tsx\w*|kvm[-_a-z]*\.\w+|intel_\w+(?:\.\w+)?"
+    r"|amd_\w+|processor\.\w+|cpuidle\w*\.\w+|cpufreq\.\w+|iommu(?:\.\w+)?|swiotlb|pcie?_\w+|hugepages\w*"
+    r"|default_hugepagesz|transparent_hugepage|numa_balancing|nmi_watchdog|nosoftlockup|tsc|clocksource|audit|mce)(?:=\S*)?"
+)
+"""Of what the kernel was started with; the rest names disks, consoles, sometimes passwords."""
+
+MAX_QUEUES = 256
+MAX_OPTIONS = 500
+"""Characters of a queueing discipline's options."""
+
 MAX_IRQS = 256
 """Of one interface: as many queues as a fast NIC has."""
 
@@ -56,6 +88,11 @@ def _offloads(tool: Ethtool, name: str) -> Dict[str, Optional[bool]]:
     flags = tool.number(name, GET_FLAGS)
     for feature, bit in FLAGS.items():
         found[feature] = None if flags is None else bool(flags & bit)
+    try:
+        told = port_features.read(name)
+    except OSError:
+        told = {}
+    found.update({feature: told.get(known) for feature, known in NAMED_FEATURES.items()})
     return found
 
 
@@ -87,7 +124,59 @@ def irqs_of(name: str) -> Dict[str, Optional[str]]:
     return {str(number): text_of("/proc/irq/%d/smp_affinity_list" % number) for number in numbers}
 
 
-def _interface(tool: Ethtool, message: Any) -> Dict[str, Any]:
+def device_of(name: str, index: int) -> Optional[Dict[str, Optional[str]]]:
+    """How the kernel takes packets from a device, and to which processors it hands them; None: /sys shows another's.
+
+    Of its queues one after the other, or one value where all are alike.
+    """
+    device = "/sys/class/net/%s/" % name
+    if number_of(device + "ifindex") != index:
+        return None
+    found = {key: text_of(device + key) for key in DEVICE_FILES}
+    for key, way in QUEUE_FILES.items():
+        queues = sorted(glob.glob("%squeues/%s-*" % (device, way)), key=lambda path: (len(path), path))[:MAX_QUEUES]
+        values = [text_of("%s/%s" % (path, key)) or "?" for path in queues]
+        alike = len(set(values)) == 1
+        found[key] = None if set(values) <= {"?"} else values[0] if alike else " ".join(values)
+    return found
+
+
+def xdp_of(message: Any) -> Optional[str]:
+    """How a program is attached that sees every packet first, "none", or None: not known."""
+    return (message.get_nested("IFLA_XDP", "IFLA_XDP_ATTACHED") or "none") if message.get("IFLA_XDP") else None
+
+
+def _options(value: Any, name: str = "") -> Iterator[str]:
+    """The numbers and words among a queueing discipline's options that are not 0, each with its name."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if key == "attrs":
+                for attribute in inner:
+                    yield from _options(attribute[1], attribute[0][4:].lower())  # without its TCA_
+            elif key not in COUNTED and "__" not in key:
+                yield from _options(inner, key)
+    elif isinstance(value, (list, tuple)):
+        yield "%s %s" % (name, ",".join(map(str, value)))
+    elif isinstance(value, (int, float, str)) and value:
+        yield "%s %s" % (name, value)
+
+
+def parse_disciplines(messages: List[Any]) -> Dict[int, str]:
+    """By interface index all its queueing disciplines, roots first, with their options as the kernel tells them."""
+    found: Dict[int, Dict[str, int]] = {}
+    for message in sorted(messages, key=lambda message: -message["parent"]):
+        kind = message.get_attr("TCA_KIND")
+        told = " ".join(_options(message.get_attr("TCA_OPTIONS"))).replace("%s_" % kind, "")[:MAX_OPTIONS]
+        words = ("%s %s" % (kind, told)).strip()
+        own = found.setdefault(message["index"], {})
+        own[words] = own.get(words, 0) + 1
+    return {
+        index: "; ".join(words if many == 1 else "%d times %s" % (many, words) for words, many in own.items())
+        for index, own in found.items()
+    }
+
+
+def _interface(tool: Ethtool, message: Any, disciplines: Dict[int, str]) -> Dict[str, Any]:
     name = message.get("IFLA_IFNAME")
     return {
         **tool.driver(name),
@@ -97,6 +186,10 @@ def _interface(tool: Ethtool, message: Any) -> Dict[str, Any]:
         "carrier_changes": message.get("IFLA_CARRIER_CHANGES"),
         "queue_length": message.get("IFLA_TXQLEN"),
         "qdisc": message.get("IFLA_QDISC"),
+        "qdiscs": disciplines.get(message["index"]),
+        "xdp": None
+        if message.get("IFLA_XDP") is None
+        else message.get_nested("IFLA_XDP", "IFLA_XDP_ATTACHED") or "none",
         **tool.link(name),
         "pause": tool.pause(name),
         "offloads": _offloads(tool, name),
@@ -109,6 +202,7 @@ def _interface(tool: Ethtool, message: Any) -> Dict[str, Any]:
         "queues": _named(tool.numbers(name, GET_CHANNELS, 8), {"rx": 4, "tx": 5, "combined": 7}),
         "bus": bus_of(name),
         "irqs": irqs_of(name),
+        "device": device_of(name, message["index"]),
         "sysctls": {key: text_of("/proc/sys/net/ipv4/conf/%s/%s" % (name, key)) for key in INTERFACE_SYSCTLS},
     }
 
@@ -116,8 +210,9 @@ def _interface(tool: Ethtool, message: Any) -> Dict[str, Any]:
 def read_interfaces() -> Dict[str, Dict[str, Any]]:
     """Every interface of the calling thread's namespace but loopback."""
     with closing(netlink.RouteSocket()) as route, closing(Ethtool()) as tool:
+        disciplines = parse_disciplines(route.queueing_disciplines())
         return {
-            message.get("IFLA_IFNAME"): _interface(tool, message)
+            message.get("IFLA_IFNAME"): _interface(tool, message, disciplines)
             for message in route.links()
             if message.get("IFLA_IFNAME") != "lo"
         }
@@ -146,6 +241,21 @@ def idle_states() -> Optional[List[Dict[str, Any]]]:
     return found or None
 
 
+def frequencies() -> Optional[Dict[str, str]]:
+    """By whom processors' clocks are set and within which bounds, in kHz; None where the kernel does not say."""
+    found = {}
+    for key in FREQUENCY_FILES:
+        values = {text_of(path) for path in glob.glob("/sys/devices/system/cpu/cpu[0-9]*/cpufreq/" + key)} - {None}
+        if values:
+            found[key] = ", ".join(sorted(value for value in values if value))
+    return found or None
+
+
+def boot_options(line: Optional[str]) -> Optional[str]:
+    """What decides how processors run, interrupts come and memory is reached; None: the kernel does not say."""
+    return None if line is None else " ".join(filter(BOOT_OPTIONS.fullmatch, line.split())) or "none"
+
+
 def irqbalance() -> bool:
     """Whether irqbalance runs: it moves a NIC's interrupts while one measures."""
     return any(text_of(path) == "irqbalance" for path in glob.glob("/proc/[0-9]*/comm"))
@@ -157,11 +267,13 @@ def read() -> Dict[str, Any]:
     return {
         "interfaces": read_interfaces(),
         "governors": facts.governors(),
+        "frequencies": frequencies(),
         "turbo": turbo(),
         "idle_states": idle_states(),
         "irqbalance": irqbalance(),
         "isolated_cpus": text_of(system + "/isolated"),
         "online_cpus": text_of(system + "/online"),
         "smt": text_of(system + "/smt/control"),
+        "boot_options": boot_options(text_of("/proc/cmdline")),
         "sysctls": {name: text_of("/proc/sys/" + name) for name in SYSCTLS},
     }

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from labconsole.cli.commands import About
 from labconsole.cli.options import add_common
@@ -32,19 +32,62 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+PLATFORMS = "_labconsole_platforms"
+_NAMES = r"""sed -n '/^platforms:/,/^[^ #]/s/^  \([A-Za-z0-9._-]*\):.*/\1/p' hosts.yaml 2>/dev/null"""
+"""Of the testbed in the directory in which one types: only its own file knows them."""
+
+PREAMBLE = {
+    "bash": f'{PLATFORMS}() {{\n  compgen -W "$({_NAMES})" -- "$1"\n}}',
+    "zsh": f'{PLATFORMS}() {{\n  compadd -- ${{(f)"$({_NAMES})"}}\n}}',
+}
+
+
 def completions(parser: argparse.ArgumentParser, shell: str) -> str:
-    """The script for a shell; what takes a path completes files."""
+    """The script for a shell; what takes a path completes files, and what has known values completes those."""
     import shtab
 
-    for action in _actions(parser):
-        if action.type is Path:
-            action.complete = shtab.FILE  # type: ignore[attr-defined]
-    return shtab.complete(parser, shell).rstrip() + "\n"
+    values = _values()
+    for prog, action in _actions(parser):
+        named: Any = action
+        flags = [flag for flag in action.option_strings if flag in values or flag in ("--platform", "--platforms")]
+        if action.type is Path or action.option_strings in (["--store"], ["--ssh-config"]):
+            named.complete = shtab.FILE
+        elif flags and action.choices is None:
+            own = values.get(f"{prog} {flags[0]}", values.get(flags[0]))
+            if own is None:
+                named.complete = dict.fromkeys(("bash", "zsh"), PLATFORMS)
+            else:
+                action.choices = own
+    return shtab.complete(parser, shell, preamble=PREAMBLE[shell]).rstrip() + "\n"
 
 
-def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+def _values() -> dict[str, Sequence[str]]:
+    """What options can be given that the parser leaves to the command; those of one command after its name. Where
+    several may be given, each is one.
+    """
+    from labconsole.lab.spec import KNOWN_PLATFORMS
+    from labconsole.measure.groups import CONDITIONS
+    from labconsole.model.design_point import BACKGROUNDS
+    from labconsole.model.jobs import JOBS
+    from labconsole.model.plan.boots import Start
+    from labconsole.model.plan.flows import Pattern
+    from labconsole.model.plan.jobs import Placing, Working
+    from labconsole.model.plan.search import FURTHER, PRESETS
+    from labconsole.report.files import FORMATS
+    from labconsole.report.reference import papers
+
+    return {
+        "--background": BACKGROUNDS, "--goals": (*PRESETS, *FURTHER), "--jobs": tuple(JOBS),
+        "--working": get_args(Working), "--cpu": get_args(Placing), "--start": get_args(Start),
+        "--pattern": get_args(Pattern), "--formats": FORMATS, "--pool": CONDITIONS, "--reference": tuple(papers()),
+        "labconsole lab up --platforms": KNOWN_PLATFORMS,
+    }  # fmt: skip
+
+
+def _actions(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Action]]:
+    """Each with the words of its command."""
     for action in parser._actions:
-        yield action
+        yield parser.prog, action
         inner: Any = action.choices if isinstance(action, argparse._SubParsersAction) else {}
         for each in inner.values():
             yield from _actions(each)

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from labconsole.cli.commands import About
 from labconsole.cli.options import add_common
 from labconsole.cli.output import json_line, plain_lines
-from labconsole.errors import LabError
+from labconsole.errors import ConfigError, LabError
 
 about = About(
     195,
@@ -18,14 +18,6 @@ about = About(
     description="Look at this machine: Python, optional packages, the terminal, the store, and what each platform of "
     "the local lab needs. Changes nothing. Machines of a testbed are looked at by `labconsole check`.",
 )
-
-EXTRAS = {
-    "report": (("matplotlib", "jinja2"), "figure files and the page of reports"),
-    "postgresql": (("psycopg",), "a run store on a server"),
-    "parquet": (("pyarrow",), "exports as Parquet"),
-    "metrics": (("prometheus_client",), "metrics for Prometheus"),
-}
-"""Optional packages by the name that pip takes, and what for."""
 
 
 class Looked(NamedTuple):
@@ -57,17 +49,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _program() -> Iterator[Looked]:
-    from importlib.util import find_spec
-
+    from labconsole.text.extras import EXTRAS, missing, to_install
     from labconsole.wire.version import __version__
 
     yield Looked("labconsole", "ok", f"{__version__}, Python {sys.version.split()[0]}")
-    for extra, (modules, words) in EXTRAS.items():
-        missing = [name for name in modules if find_spec(name) is None]
-        hint = f"pip install 'labconsole[{extra}]' (pipx inject labconsole {' '.join(missing)})" if missing else ""
-        yield Looked(
-            f"for {extra}", "lacking" if missing else "ok", f"{'without' if missing else 'with'} {words}", hint
-        )
+    for extra, told in EXTRAS.items():
+        lacking = bool(missing(extra))
+        evidence = f"{'without' if lacking else 'with'} {told.purpose}"
+        yield Looked(f"for {extra}", "lacking" if lacking else "ok", evidence, to_install(extra) if lacking else "")
 
 
 def _plugins() -> Iterator[Looked]:
@@ -81,7 +70,9 @@ def _plugins() -> Iterator[Looked]:
             try:
                 try_it(name)
             except (LabError, plugins.PluginError) as exc:
-                yield Looked(f"plug-in {name}", "failed", str(exc), "mend or uninstall it; all others work")
+                said = exc.message if isinstance(exc, ConfigError) else str(exc)  # nobody typed what it complains of
+                said = said.removeprefix(f"plug-in {name} ")
+                yield Looked(f"plug-in {name}", "failed", said, "mend or uninstall it; all others work")
             else:
                 yield Looked(f"plug-in {name}", "ok", f"of {package.rpartition('.')[2]}")
 

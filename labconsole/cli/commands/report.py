@@ -81,6 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0 when it is made. In the terminal, or into the files of --out, whose names it prints."""
+    from labconsole.experiments.kinds import outside_hashes
     from labconsole.report.files import require, write
     from labconsole.report.gathering import gather
     from labconsole.store.open import open_store
@@ -98,6 +99,7 @@ def run(args: argparse.Namespace) -> int:
             _units(args),
             place=str(args.store or "the default store"),
             on_unreadable=complain,
+            **({} if args.bundle is not None else {"outside": outside_hashes}),
         )
     if args.json:
         for line in _objects(made):

@@ -8,6 +8,7 @@ from typing import Any
 
 from labconsole.report.change_tables import reservations, to_markdown
 from labconsole.report.change_tables import to_json as changes_json
+from labconsole.report.changes import Changes
 from labconsole.report.gating import Gate
 from labconsole.report.judged_points import Outcome
 from labconsole.report.tables import markdown_text
@@ -16,6 +17,10 @@ from labconsole.text.harmless import harmless
 SHOWN: dict[Outcome, str] = {
     "passed": "passed", "worse": "WORSE", "undecided": "UNDECIDED", "not measured": "NOT MEASURED",
 }  # fmt: skip
+
+
+MOST_DIFFERENCES = 12
+"""Told in a line; ``--json`` has all."""
 
 
 def verdict(plan: str, baseline: str, gate: Gate) -> str:
@@ -31,7 +36,21 @@ def lines(plan: str, baseline: str, gate: Gate) -> Iterator[str]:
         yield f"{SHOWN[each.outcome]:12}  {each.point}: {each.detail}"
     if gate.changes is not None:
         yield from reservations(gate.changes)
+        yield from _differences(gate.changes)
     yield verdict(plan, baseline, gate)
+
+
+def _differences(changes: Changes) -> Iterator[str]:
+    """What is not alike around the two sides, in one line."""
+    told = [f"{each.section}: {each.label} {_known(each.left)} → {_known(each.right)}" for each in changes.differences]
+    if told:
+        more = len(told) - MOST_DIFFERENCES
+        rest = f"; and {more} more, which --json lists" if more > 0 else ""
+        yield f"What else differs: {'; '.join(told[:MOST_DIFFERENCES])}{rest}."
+
+
+def _known(value: object) -> str:
+    return "unknown" if value is None else str(value)
 
 
 def markdown(plan: str, baseline: str, gate: Gate) -> Iterator[str]:

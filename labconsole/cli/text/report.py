@@ -7,6 +7,7 @@ have marks and bars have fills of their own. Every foreign word is made harmless
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -43,8 +44,8 @@ def show(report: Report) -> None:
     _findings(console, report)
 
 
-def show_figure(console: Console, figure: Figure) -> None:
-    """Print it, with as many panels beside each other as there is room for."""
+def show_figure(console: Console, figure: Figure, *, caption: bool = True) -> None:
+    """Print it, with as many panels beside each other as there is room for, and its caption if it is wanted."""
     console.print()
     console.print(Text(harmless(labelled(figure)), style="bold"))
     labels = labels_of(figure)
@@ -54,6 +55,8 @@ def show_figure(console: Console, figure: Figure) -> None:
     panels = [_panel(figure, panel, labels, width) for panel in figure.panels]
     for place in range(0, len(panels), columns):
         beside = panels[place : place + columns]
+        for one in beside:
+            one[:0] = [Text() for _ in range(max(map(len, beside)) - len(one))]
         for lines in zip(*beside, strict=True):
             row = Text(no_wrap=True, overflow="crop")
             for number, line in enumerate(lines):
@@ -62,7 +65,8 @@ def show_figure(console: Console, figure: Figure) -> None:
                 row.append_text(line)
             row.rstrip()
             console.print(row)
-    console.print(Text(harmless(figure.caption), style="dim"))
+    if caption:
+        console.print(Text(harmless(figure.caption), style="dim"))
 
 
 def _legend(figure: Figure, labels: Sequence[str]) -> Text:
@@ -75,7 +79,8 @@ def _legend(figure: Figure, labels: Sequence[str]) -> Text:
 
 
 def _panel(figure: Figure, panel: Panel, labels: Sequence[str], width: int) -> list[Text]:
-    lines = [Text(f"  {panel_heading(figure, panel)}"[:width])]
+    heading = textwrap.wrap(panel_heading(figure, panel), width - 2, break_on_hyphens=False)
+    lines = [Text(f"  {line}") for line in heading]
     for row in panel_rows(figure, panel, labels, width, PANEL_LINES):
         line = Text()
         for text, number in row:

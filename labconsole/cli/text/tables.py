@@ -1,4 +1,9 @@
-"""Tables of reports in the terminal. Every foreign word is made harmless before rich adds its own sequences."""
+"""Tables of reports in the terminal. Every foreign word is made harmless before rich adds its own sequences.
+
+A table that is wider than the terminal is folded between words. Where even that is too wide, each row has a line of
+what it is of, unless that is short, a line of the columns that fit, the first ones, and the rest as words: so the
+columns that matter most come first.
+"""
 
 from __future__ import annotations
 
@@ -18,42 +23,91 @@ from labconsole.text.harmless import harmless
 MOST_ROWS = 60
 """Of one table."""
 
+LEAST_CELLS = 22
+"""So wide at least is a column of words that are folded, unless it takes less."""
 
-def show_table(console: Console, table: Table, *, rest: str) -> None:
-    """Print it: as a grid where that is no wider than the terminal, else its rows in words. ``rest``: where all is."""
+GRID_GAP, GAP = 3, 2
+"""Cells between two columns, of a grid and of a row that is split."""
+
+
+def show_table(console: Console, table: Table, *, rest: str, note: bool = True) -> None:
+    """Print it, no wider than the terminal. ``rest``: where all is; ``note``: whether to print its own."""
     console.print()
     title = harmless(labelled(table))
     headings = [harmless(heading) for heading in table.headings]
     rows = [[harmless(cell) for cell in row] for row in table.shown[:MOST_ROWS]]
-    if _natural_width(headings, rows) > console.width:
-        console.print(Text(title, style="bold"))
-        for row in rows:
-            console.print(_row_in_words(headings, row))
-    else:
+    columns = list(zip(headings, *rows, strict=True))
+    if widths := _widths(columns, console.width, GRID_GAP):
         grid = Grid(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=(0, 1))
-        for heading, left in zip(headings, table.left, strict=True):
-            grid.add_column(heading, justify="left" if left else "right", overflow="fold")
+        for heading, left, width in zip(headings, table.left, widths, strict=True):
+            grid.add_column(heading, justify="left" if left else "right", overflow="fold", width=width)
         for row in rows:
             grid.add_row(*row)
         console.print(grid)
+    else:
+        console.print(Text(title, style="bold"))
+        _show_split(console, columns, table.left)
     if len(table.shown) > MOST_ROWS:
         console.print(f"{len(table.shown) - MOST_ROWS} more rows: {rest}")
-    if table.note:
+    if note and table.note:
         console.print(Text(harmless(table.note), style="dim"))
 
 
-def _natural_width(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
-    """Cells that the table takes when nothing in it is folded."""
-    widths = [max(cell_len(cell) for cell in column) for column in zip(headings, *rows, strict=True)]
-    return sum(widths) + 2 * len(widths) + 2
+def _widths(columns: Sequence[Sequence[str]], width: int, gap: int) -> list[int]:
+    """Cells of each column, folded between words as far as need be; none where they are too wide even so."""
+    given = [_least(column) for column in columns]
+    spare = width - gap * len(columns) - 1 - sum(given)
+    if spare < 0:
+        return []
+    wanted = [max(map(cell_len, column)) - least for column, least in zip(columns, given, strict=True)]
+    for place in sorted(range(len(columns)), key=wanted.__getitem__):  # so that most columns are not folded
+        more = min(wanted[place], spare)
+        given[place] += more
+        spare -= more
+    return given
 
 
-def _row_in_words(headings: Sequence[str], row: Sequence[str]) -> Padding:
-    """A row of a table that is wider than the terminal: a column of two letters is read by nobody."""
-    said = Text("• ")
-    for heading, cell in zip(headings, row, strict=True):
-        if cell and cell != "–":
-            said.append(f"{heading} ", style="dim")
-            said.append(f"{cell}   ")
-    said.rstrip()
-    return Padding(said, (0, 0, 0, 1))
+def _least(column: Sequence[str]) -> int:
+    """Cells without which a word would be broken, or a cell folded that is no longer than ``LEAST_CELLS``."""
+    _, *cells = column
+    words = [cell_len(word) for text in column for word in text.split()]
+    return max(1, *words, *(min(cell_len(cell), LEAST_CELLS) for cell in cells))
+
+
+def _show_split(console: Console, columns: Sequence[Sequence[str]], left: Sequence[bool]) -> None:
+    """Each row as a line of its first cell, unless that is short, a line of the columns that fit, the rest in words."""
+    label = columns[0] if max(map(cell_len, columns[0])) > LEAST_CELLS else ()
+    others, left = (columns[1:], left[1:]) if label else (columns, left)
+    shown = next((many for many in range(len(others), 0, -1) if _widths(others[:many], console.width, GAP)), 0)
+    widths = _widths(others[:shown], console.width, GAP)
+    for place, cells in enumerate(zip(*others, strict=True)):
+        heading = place == 0
+        if label:
+            console.print(Text(f" {label[place]}", style="bold"))
+        if shown:
+            line = Grid.grid(padding=(0, GAP, 0, 0))
+            for width, on_left in zip(widths, left, strict=False):
+                line.add_column(
+                    justify="left" if on_left else "right", overflow="fold", width=width,
+                    style="bold" if heading else "",
+                )  # fmt: skip
+            line.add_row(*cells[:shown])
+            console.print(Padding(line, (0, 0, 0, 3 if label else 1)))
+        if heading:
+            console.print(f" {'─' * (console.width - 2)}")
+        else:
+            _show_pairs(console, [(each[0], cell) for each, cell in zip(others[shown:], cells[shown:], strict=True)])
+
+
+def _show_pairs(console: Console, pairs: Sequence[tuple[str, str]]) -> None:
+    """What has no column: heading and value, of which no pair is broken where a line has room for it."""
+    lines = [""]
+    for heading, value in pairs:
+        if not value or value == "–":
+            continue
+        words = f"{heading}: {value}"
+        if lines[-1] and cell_len(f"{lines[-1]} · {words}") + 4 > console.width:
+            lines.append("")
+        lines[-1] += f" · {words}" if lines[-1] else words
+    for line in filter(None, lines):
+        console.print(Padding(Text(line, style="dim"), (0, 0, 0, 3)))

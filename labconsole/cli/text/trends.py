@@ -15,9 +15,11 @@ from labconsole.text.harmless import undisguised
 
 
 def show(trends: Sequence[Trend]) -> None:
-    """Print them on stdout."""
+    """Print them on stdout. What is said of several figures or tables in the same words stands under the last one."""
     console = Console(file=undisguised(sys.stdout), highlight=False, markup=False, emoji=False)
-    for figure in figures(trends):
-        show_figure(console, figure)
-    for table in tables(trends):
-        show_table(console, table, rest="--json lists all")
+    drawn, told = list(figures(trends)), list(tables(trends))
+    for place, figure in enumerate(drawn, 1):
+        show_figure(console, figure, caption=all(figure.caption != each.caption for each in drawn[place:]))
+    for place, table in enumerate(told, 1):
+        again = any(table.note == each.note for each in told[place:])
+        show_table(console, table, rest="--json lists all", note=not again)

@@ -53,19 +53,21 @@ def read_words(words: Sequence[str]) -> list[AskedMachine]:
     chosen = [name for name in (word.rpartition("=")[0] for word in words) if name not in ROLES and NAME.match(name)]
     if len(set(chosen)) < len(chosen):
         raise ConfigError("gives two machines one name", value=" ".join(words))
+    wrong: list[ConfigError] = []
     for word in words:
-        before, equals, login = word.rpartition("=")
-        roles = tuple(before.split("+")) if equals and before not in chosen else ()
-        if not login or any(role not in ROLES for role in roles) or ("uut" in roles and len(roles) > 1):
-            allowed = "HOST, uut=HOST, source=HOST, sink=HOST, source+sink=HOST or, to name it, NAME=HOST"
-            raise ConfigError("is not a machine", value=word, allowed=allowed)
-        user, address, port = _login(login)
-        roles = tuple(role for role in ROLES if role in roles)
-        taken = [*chosen, *(each.name for each in found)]
-        name = before if before in chosen else _name(address, roles, taken)
-        machine = AskedMachine(name, address, roles, user, port)
-        machine.node(False)
-        found.append(machine)
+        before = word.rpartition("=")[0]
+        try:
+            machine = _machine(word, before if before in chosen else None, [*chosen, *(each.name for each in found)])
+        except ConfigError as exc:
+            wrong.append(exc)
+        else:
+            found.append(machine)
+    if len(wrong) > 1:
+        allowed = dict.fromkeys(each.allowed for each in wrong if each.allowed)
+        told = "; ".join(f"{each.value!r} {each.message}" for each in wrong)
+        raise ConfigError(told, allowed=" or ".join(allowed) or None)
+    if wrong:
+        raise wrong[0]
     if len({(each.address, each.port) for each in found}) < len(found):
         raise ConfigError("the same machine is named twice", value=" ".join(words))
     uuts = [each for each in found if "uut" in each.roles]
@@ -76,6 +78,20 @@ def read_words(words: Sequence[str]) -> list[AskedMachine]:
     if len(found) < 2:
         raise ConfigError("a testbed has more than the unit under test", value=" ".join(words))
     return found
+
+
+def _machine(word: str, chosen: str | None, taken: Sequence[str]) -> AskedMachine:
+    """One of them. ``chosen``: the name that its word gives it. Raises ConfigError."""
+    before, equals, login = word.rpartition("=")
+    roles = tuple(before.split("+")) if equals and chosen is None else ()
+    if not login or any(role not in ROLES for role in roles) or ("uut" in roles and len(roles) > 1):
+        allowed = "HOST, uut=HOST, source=HOST, sink=HOST, source+sink=HOST or, to name it, NAME=HOST"
+        raise ConfigError("is not a machine", value=word, allowed=allowed)
+    user, address, port = _login(login)
+    roles = tuple(role for role in ROLES if role in roles)
+    machine = AskedMachine(chosen or _name(address, roles, taken), address, roles, user, port)
+    machine.node(False)
+    return machine
 
 
 def said_roles(asked: Sequence[AskedMachine]) -> Mapping[str, tuple[str, ...]]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from labconsole.errors import ConfigError
 from labconsole.store.exporting import COLUMNS, ChosenRuns, row_values
+from labconsole.text.extras import to_install
 
 BINARY = True
 
@@ -20,7 +21,7 @@ def parts(runs: ChosenRuns) -> Iterator[bytes]:
         from pyarrow import parquet as parquet_files
     except ImportError as exc:
         raise ConfigError(
-            f"Parquet needs pyarrow, which cannot be loaded ({exc}): pip install 'labconsole[parquet]'", key="--format"
+            f"Parquet needs pyarrow, which cannot be loaded ({exc}): {to_install('parquet')}", key="--format"
         ) from None
     types = {
         "text": pyarrow.string(), "integer": pyarrow.int64(), "real": pyarrow.float64(), "boolean": pyarrow.bool_(),

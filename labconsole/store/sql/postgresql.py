@@ -34,14 +34,14 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from labconsole.errors import StoreError, StoreHeld
 from labconsole.store.location import ServerLocation
 from labconsole.store.sql.backend import BUSY_TIMEOUT_S, Backend
+from labconsole.text.extras import to_install
 
 try:
     import psycopg
     from psycopg.conninfo import conninfo_to_dict
 except ImportError as missing:
     raise StoreError(
-        f"a store on PostgreSQL needs psycopg 3, which cannot be loaded ({missing}): "
-        "pip install 'labconsole[postgresql]'"
+        f"a store on PostgreSQL needs psycopg 3, which cannot be loaded ({missing}): {to_install('postgresql')}"
     ) from missing
 
 CONNECT_TIMEOUT_S = 10

@@ -14,6 +14,7 @@ from labconsole.engine.live.observed import ObservedTrial
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.plan.one_search import is_one_search
 from labconsole.text.cells import time_left
+from labconsole.tui.console.plan_words import step_noun
 from labconsole.tui.console.state import PHASE_WORDS, ConsoleState
 from labconsole.units import format_target
 
@@ -157,7 +158,6 @@ def _plan(execution: PlanExecution) -> Wordings:
         trial = len(steps.current.picture.trials) + 1
         return f"search, trial {trial}", f"search {trial}"
     if steps.current is not None:
-        asked = execution.plan.of_guests
-        number, kind = steps.number_of(steps.current), "search" if asked is None else asked.noun
+        number, kind = steps.number_of(steps.current), step_noun(execution.plan)
         long, short = f"{kind} {number} of {steps.asked}", f"{kind} {number}/{steps.asked}"
     return f"plan {name}, {long}", f"{name} {short}", short

@@ -6,12 +6,18 @@ from labconsole.engine.execution.progress import Outcome
 from labconsole.model.plan.plan import Plan
 
 
+def step_noun(plan: Plan) -> str:
+    """What one of the experiments is called that it asks for beside its grid: of another package's a step."""
+    return plan.of_guests.noun if plan.of_guests is not None else "step" if plan.experiments else "search"
+
+
 def extent(plan: Plan) -> str:
     """How much a plan asks for."""
     searches, asked = len(plan.searches), plan.of_guests
     words = [f"{plan.trials} trials"] if plan.grid else []
     words += [f"{searches} search{'es' if searches > 1 else ''}"] if searches else []
     words += [f"{(many := len(asked.trials))} {asked.noun}{'s' if many > 1 else ''}"] if asked is not None else []
+    words += [f"experiments of {', '.join(name for name, _ in plan.experiments)}"] if plan.experiments else []
     return " and ".join(words)
 
 
@@ -32,6 +38,11 @@ def ending(plan: Plan, outcome: Outcome) -> str:
         failed = f", {len(steps.failed)} of them not to their end" if steps.failed else ""
         refused = f", {steps.not_measured} not searched" if steps.refused else ""
         words.append(f"{len(steps.made)} searches made{failed}{refused}, {steps.skipped} stored before")
+    if plan.experiments:
+        failed = f", {len(steps.failed)} of them not to their end" if steps.failed else ""
+        refused = f", {steps.not_measured} not taken" if steps.refused else ""
+        names, noun = ", ".join(name for name, _ in plan.experiments), "step" if len(steps.made) == 1 else "steps"
+        words.append(f"{len(steps.made)} {noun} of {names} taken{failed}{refused}, {steps.skipped} stored before")
     if plan.of_guests is not None:
         told = ", ".join(f"{number} {word}" for word, number in steps.verdicts.items())
         counts = f" ({told})" if told else ""

@@ -73,6 +73,8 @@ class StepTrials(LineTable):
         """Why there is nothing to see."""
         if self._seen is None:
             return "nothing chosen"
+        if self._seen.state in (StepState.DONE, StepState.STORED):
+            return "of its trials it shows none"
         return {StepState.PENDING: "not begun", StepState.FAILED: self._seen.why or "failed"}.get(
             self._seen.state, self.EMPTY
         )
@@ -205,7 +207,7 @@ def ended_words(record: StepRecord, trials: int) -> tuple[str, str]:
         return f"{FAILED} {record.failure}", "bad"
     verdict: Verdict | None = getattr(record, "verdict", None)
     if verdict is None:
-        return f"{PASSED} {count(trials)} trials", "good"
+        return (f"{PASSED} {count(trials)} trials" if trials else PASSED), "good"
     words = f"{VERDICT_GLYPHS[verdict.status]} {verdict.status}"
     return f"{words}: {verdict.reasons[0].detail}" if verdict.reasons else words, VERDICT_TONE[verdict.status]
 

@@ -12,6 +12,7 @@ import pytest
 
 from labconsole.agent import netlink
 from labconsole.agent.reading import drops, filters, surroundings
+from labconsole.agent.reading.ethtool import NAME_BYTES
 from labconsole.agent.reading.guests import called, matching
 from labconsole.agent.reading.process_table import Process, parse_stat, processes
 from labconsole.agent.reading.surroundings import (
@@ -167,7 +168,7 @@ def test_guests_are_known_by_the_whole_names_that_the_console_sends():
 
 def test_of_a_drivers_statistics_only_trouble_that_happened_is_kept():
     names = ["rx_packets", "rx_missed_errors", "tx_busy", "rx_interrupts", "rx_flow_control_xoff", "rx_no_buffer_count"]
-    raw = b"".join(name.encode().ljust(drops.NAME_BYTES, b"\0") for name in names)
+    raw = b"".join(name.encode().ljust(NAME_BYTES, b"\0") for name in names)
     assert drops.keep_trouble(raw, (5, 4, 0, 9, 3, 2)) == {
         "rx_missed_errors": 4, "rx_flow_control_xoff": 3, "rx_no_buffer_count": 2
     }  # fmt: skip

@@ -1,10 +1,16 @@
 """What this machine lacks is said, with what to type, and nothing that works is called missing."""
 
 import json
+import re
+import sys
+from importlib.metadata import metadata
 
 import pytest
 
 from labconsole.cli.main import main
+from labconsole.errors import ConfigError
+from labconsole.report.page import require_jinja
+from labconsole.text import extras
 from support.plugged_in import plugged_in
 
 
@@ -44,8 +50,34 @@ def test_optional_packages_are_told_by_the_name_that_pip_takes(monkeypatch, caps
     real = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "pyarrow" else real(name))
     found = looked(capsys)
-    assert found["for parquet"]["hint"] == "pip install 'labconsole[parquet]' (pipx inject labconsole pyarrow)"
+    assert found["for parquet"]["hint"] == "pip install 'labconsole[parquet]'"
     assert found["for report"]["status"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("marked", "command"),
+    [
+        ("pipx_metadata.json", "pipx inject labconsole matplotlib jinja2"),
+        ("uv-receipt.toml", "uv tool install 'labconsole[report]'"),
+    ],
+)
+def test_who_installed_by_pipx_or_uv_reads_their_command(tmp_path, monkeypatch, marked, command):
+    (tmp_path / marked).touch()
+    monkeypatch.setattr("sys.prefix", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    assert extras.to_install("report") == command
+    with pytest.raises(ConfigError, match=re.escape(f"report.html needs jinja2: {command};")):
+        require_jinja()
+
+
+def test_the_extras_are_those_of_the_package():
+    told = metadata("labconsole")
+    for name, extra in extras.EXTRAS.items():
+        wanted = {
+            re.split(r"[>=;<]", each)[0].strip()
+            for each in told.get_all("Requires-Dist") or [] if f'extra == "{name}"' in each
+        }  # fmt: skip
+        assert wanted == {package.strip("'") for package in extra.packages.values()}
 
 
 def test_a_plug_in_whose_name_is_ours_is_said_not_to_be_used(tmp_path, capsys):
@@ -53,3 +85,9 @@ def test_a_plug_in_whose_name_is_ours_is_said_not_to_be_used(tmp_path, capsys):
         found = looked(capsys)["plug-in raw"]
     assert found["status"] == "failed"
     assert found["evidence"] == "that of package toys is not used: labconsole has one of this name"
+
+
+def test_a_format_that_cannot_be_used_is_said_without_an_option_that_nobody_typed(tmp_path, capsys):
+    with plugged_in(tmp_path, "labconsole.exporters", {"broken_one": "x = 1"}):
+        found = looked(capsys)["plug-in broken_one"]
+    assert (found["status"], found["evidence"]) == ("failed", "cannot be used: it lacks BINARY or parts")

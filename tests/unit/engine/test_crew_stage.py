@@ -17,7 +17,9 @@ from labconsole.wire.changes import ApplyChanges, UndoChanges
 from labconsole.wire.counters import StartCounters
 from labconsole.wire.execution import Execute
 from labconsole.wire.session import Undone
+from labconsole.wire.settings import NodeSettings, ReadSettings
 from support.fake_session import make_inventory
+from support.observed_trials import PORT, SETTINGS
 
 MEMBERS = (CrewMember(name="g1", address="198.18.64.1/18", mac="02:6c:77:00:00:00"),)
 
@@ -58,6 +60,7 @@ class Link:
     def __init__(self, name: str, told: list[str], error: Exception | None = None) -> None:
         self.name, self._told, self._error = name, told, error
         self.sampled_s: list[float] = []
+        self.round_trip_s = self.clock_offset_ns = self.clock_error_ns = None
 
     async def ask(self, request: Any, *, timeout_s: float = 30.0) -> Any:
         if isinstance(request, ApplyChanges):
@@ -71,6 +74,10 @@ class Link:
             return SimpleNamespace(stdout="MemTotal: 9 kB\nMemAvailable:   2097152 kB\n")
         elif isinstance(request, StartCounters):
             self.sampled_s.append(request.interval_s)
+        elif isinstance(request, ReadSettings):
+            if self.name == "snk1":
+                raise NodeError(self.name, "cannot say")
+            return NodeSettings.parse({**SETTINGS, "interfaces": {"eth1": PORT}})
 
 
 def stage(
@@ -274,3 +281,15 @@ async def test_who_asks_is_told_the_ground_right_before_guests_are_started_with_
     assert asked[-1]["forwarding"] == "bridge"
     assert limits == [7]
     assert on.inventory.platforms["raw"].options["forwarding"] == "route"
+
+
+@pytest.mark.asyncio
+async def test_the_surroundings_of_guests_tell_how_their_nodes_were_set() -> None:
+    links: list[Link] = []
+    on = stage(Driver([]), [], links=links)
+    await stand(on)
+    nodes = on.environment(links)["nodes"]  # type: ignore[arg-type]
+    assert nodes["uut"]["settings"]["net.ipv4.ip_forward"] == "0"
+    assert nodes["uut"]["settings"]["eth1 qdiscs"] == "fq_codel"
+    assert "settings" not in nodes["snk1"]
+    await on.restore()

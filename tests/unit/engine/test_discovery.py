@@ -227,3 +227,11 @@ def test_machines_are_named_by_what_one_types():
 def test_words_that_make_no_sense_are_refused(words: list[str], problem: str):
     with pytest.raises(ConfigError, match=problem):
         read_words(words)
+
+
+def test_all_machines_that_make_no_sense_are_named_at_once():
+    with pytest.raises(ConfigError) as refused:
+        read_words(["uut=a:", "b", "source+router=c", "@d"])
+    for word in ("'a:'", "'source+router=c'", "'@d'"):
+        assert word in str(refused.value)
+    assert str(refused.value).count("allowed:") == 1

@@ -28,9 +28,8 @@ class Factors(BaseModel):
 
 
 class Step:
-    request = None
-
-    def __init__(self, often):
+    def __init__(self, often, request):
+        self.request = request
         self.hash = f"toy-{often}"
 
     def describe(self):
@@ -51,7 +50,7 @@ class Toy:
         pass
 
     def steps(self, plan, only=None, salt=""):
-        return [Step(dict(plan.experiments)["toy"].often)]
+        return [Step(dict(plan.experiments)["toy"].often, plan.points[0].request)]
 
     def earlier(self, testbed_fingerprint):
         raise RuntimeError("nothing is remembered")

@@ -217,3 +217,35 @@ def test_what_is_not_offered_is_not_recommended(tmp_path, capsys):
         import_records(store, side(around(60, 1), 0, "6.1", OLD))
     assert main(["compare", "--store", str(place), "loss>1%", "platform=raw"]) == 2
     assert "--select-by-outcome" not in capsys.readouterr().err
+
+
+def test_settings_of_nodes_that_both_sides_know_are_named_and_unknown_ones_are_not(tmp_path, capsys):
+    records = old_and_new(around(60, 1), around(58.2, 2))
+    for record in records:
+        new = record["plan"]["hash"] == NEW
+        nodes = {name: dict(said) for name, said in record["environment"]["nodes"].items()}
+        nodes["uut"]["settings"] = {
+            "net.core.netdev_max_backlog": "2000" if new else "1000", "eth1 qdiscs": "tbf rate 5" if new else "noqueue",
+            "net.bridge.bridge-nf-call-iptables": "1" if new else None, "eth1 mtu": 1500,
+            **({"net.core.later": "7"} if new else {}),
+        }  # fmt: skip
+        if new:
+            nodes["snk1"]["settings"] = {"eth1 mtu": 9000}  # of the other side it is not known
+        record["environment"] = {**record["environment"], "nodes": nodes}
+    found = compared(tmp_path, capsys, records, "kernel=6.1", "kernel=6.6")
+    told = {each["what"]: (each["where"], each["before"], each["after"]) for each in found["differences"]}
+    assert told["net.core.netdev_max_backlog"] == ("Node uut", "1000", "2000")
+    assert told["eth1 qdiscs"] == ("Node uut", "noqueue", "tbf rate 5")
+    assert told["net.bridge.bridge-nf-call-iptables"] == ("Node uut", None, "1")
+    assert not {"net.core.later", "eth1 mtu", "settings"} & set(told)
+    out = tmp_path / "out"
+    assert main(["report", "--store", str(tmp_path / "runs.sqlite"), "--out", str(out), "--formats", "html"]) == 0
+    page = (out / "report.html").read_text()
+    assert "net.core.netdev_max_backlog" in page and "earlier: 1000" in page
+
+
+def test_a_plan_that_is_named_without_saying_so_is_refused_with_what_to_write(tmp_path, capsys):
+    with open_store(str(tmp_path / "s.sqlite")):
+        pass
+    assert main(["compare", "--store", str(tmp_path / "s.sqlite"), "nightly@main kernel=6.1", "nightly@c1"]) == 2
+    assert "write plan=nightly@main, got 'nightly@main kernel=6.1'" in capsys.readouterr().err

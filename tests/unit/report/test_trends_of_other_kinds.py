@@ -67,7 +67,10 @@ def trend(place: Path, capsys: Any, *words: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_step_of_three_per_cent_is_found_with_its_direction_and_what_else_changed(tmp_path, capsys, kind):
+def test_a_step_of_three_per_cent_is_found_with_its_direction_and_what_else_changed(
+    tmp_path, capsys, monkeypatch, kind
+):
+    monkeypatch.setenv("COLUMNS", "160")
     keep(tmp_path / "s", on_days(kind, [1.0] * 8 + [1.03] * 8, kernels=["6.1"] * 8 + ["6.6"] * 8))
     found = trend(tmp_path / "s", capsys)
     (stepped,) = [each for each in found if each["changes"]]
@@ -237,6 +240,18 @@ def test_a_report_has_them_as_a_figure_and_tables(tmp_path, kind):
     assert [each["number"] for each in rows if each["changed"] == "True"] == ["9"]
     assert len(rows) == 15
     assert "nightly@16 is left out: 1 of its 8 trials are missing" in (out / f"trends-{kind}.md").read_text()
+
+
+def test_a_report_has_those_of_searches_by_the_set_ups_of_their_runs(tmp_path):
+    keep(tmp_path / "s", *searches_on_days([30_000.0] * 8 + [29_100.0] * 8))
+    out = tmp_path / "out"
+    assert main(["report", "--store", str(tmp_path / "s"), "--out", str(out), "--formats", "svg,csv"]) == 0
+    assert ">change</text>" in (out / "trend-search.svg").read_text()
+    with (out / "changes-search.csv").open() as file:
+        (row,) = csv.DictReader(file)
+    assert (row["occasion"], row["changed_for"]) == ("nightly@09", "worse")
+    with (out / "occasions-search.csv").open() as file:
+        assert [each["set_ups"] for each in csv.DictReader(file)] == ["3"] * 16
 
 
 def test_a_report_on_one_occasion_has_none(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pydantic import BaseModel
 from textual.widget import Widget
 
 from labconsole.engine.execution.execution import PlanExecution
@@ -13,6 +14,7 @@ from labconsole.model.plan.jobs import PlannedJobs
 from labconsole.model.plan.plan import Plan, PlannedOfGuests
 from labconsole.model.plan.routes import PlannedRoutes, target_words
 from labconsole.text.cells import count, span
+from labconsole.tui.console.plan_words import step_noun
 
 Words = tuple[str, str, str]
 """Label, text, tone."""
@@ -32,6 +34,8 @@ def step_words(plan: Plan, execution: PlanExecution | None) -> list[Words]:
         searches = len(plan.searches)
         places = f"{count(searches)} configuration{'s' if searches != 1 else ''}"
         words = [("searches", f"{', '.join(plan.search.goals)} at {places}" + ("" if plan.grid else "; no grid"), "")]
+    elif plan.experiments:
+        words = [("asks for", f"{name}{_factor_words(asked)}", "") for name, asked in plan.experiments]
     else:
         return []
     if execution is None or not execution.steps.seen:
@@ -55,6 +59,12 @@ def make_room(right: Widget, plan: Plan | None) -> None:
     right.set_class(plan is not None and (plan.flows or plan.routes) is not None, "-flows")
     right.set_class(plan is not None and plan.step_count > 0, "-searches")
     right.set_class(plan is not None and not plan.grid, "-no-grid")
+
+
+def _factor_words(asked: BaseModel) -> str:
+    """What a plan asks of another package's kind, as it stands in its file."""
+    told = ", ".join(f"{key}: {value}" for key, value in asked.model_dump(mode="json").items())
+    return f", {told}" if told else ""
 
 
 def _job_words(jobs: PlannedJobs) -> list[Words]:
@@ -109,7 +119,7 @@ def running_words(execution: PlanExecution) -> list[Words]:
     number, total, trials = steps.number_of(seen), steps.asked, len(seen.picture.trials)
     return [
         (
-            "search" if execution.plan.of_guests is None else execution.plan.of_guests.noun,
+            step_noun(execution.plan),
             f"{number} of {total}: {seen.step.describe()}",
             "strong",
         ),

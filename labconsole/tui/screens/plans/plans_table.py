@@ -37,8 +37,9 @@ def taken_trials(execution: PlanExecution) -> int:
 
 
 def asked_for(execution: PlanExecution) -> int:
-    """How many trials, searches and jobs the plan asks for."""
-    return execution.plan.trials + execution.plan.step_count
+    """How many trials, searches and jobs the plan asks for; of other packages' kinds the steps that they make of it."""
+    plan = execution.plan
+    return plan.trials + (len(execution.steps.seen) if plan.experiments else plan.step_count)
 
 
 class PlansTable(LineTable):
@@ -101,7 +102,9 @@ class PlansTable(LineTable):
     def cell_trials(self, key: Path, width: int) -> Span:
         execution, plan = self._executions.get(key), self._entries[key].plan
         plan = plan if execution is None else execution.plan
-        return (count(plan.trials + plan.step_count), "") if plan is not None else ("", "")
+        if plan is None:
+            return "", ""
+        return count(plan.trials + plan.step_count if execution is None else asked_for(execution)), ""
 
     def cell_done(self, key: Path, width: int) -> Span:
         execution = self._executions.get(key)

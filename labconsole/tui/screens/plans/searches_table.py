@@ -12,6 +12,7 @@ from labconsole.engine.execution.steps import StepSeen, StepState
 from labconsole.model.record.run import Verdict
 from labconsole.model.record.verdict_codes import TITLES as TITLES_OF_CODES
 from labconsole.text.cells import count, safe
+from labconsole.tui.console.plan_words import step_noun
 from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.lines import Span
 from labconsole.tui.parts.table import Column, LineTable
@@ -29,7 +30,8 @@ DOUBTED = {"suspect": ("?", "warn"), "invalid": ("✗", "bad")}
 """By a trial's verdict: it is stored, and enters no mean."""
 
 TITLES = {
-    "": "Searches", "job": "Jobs", "boot": "Starts of guests", "flow": "Flows out of guests", "route": "Routers",
+    "search": "Searches", "step": "Steps", "job": "Jobs",
+    "boot": "Starts of guests", "flow": "Flows out of guests", "route": "Routers",
 }  # fmt: skip
 
 
@@ -74,6 +76,13 @@ class SearchesTable(LineTable):
         Column("found", "packets/s that came to the sink", 20, right=False, grow_to=90),
     )
 
+    OF_OTHERS: ClassVar[tuple[Column, ...]] = (
+        Column("state", "", 1, right=False),
+        Column("asked", "step", 30, right=False, grow_to=100),
+        Column("found", "found", 20, right=False, grow_to=90),
+    )
+    """Of kinds of experiment of other packages."""
+
     ACTIONS = (
         Action("enter", "open", "Open", "Show a search trial by trial over the whole screen, also while it runs.",
                id="search-open", title="Show the search trial by trial"),
@@ -99,19 +108,23 @@ class SearchesTable(LineTable):
 
     @property
     def _noun(self) -> str:
-        """What the plan has guests do; "": nothing."""
-        asked = None if self._execution is None else self._execution.plan.of_guests
-        return "" if asked is None else asked.noun
+        return "search" if self._execution is None else step_noun(self._execution.plan)
 
     def columns(self) -> tuple[Column, ...]:
-        of = {"job": self.OF_JOBS, "boot": self.OF_BOOTS, "flow": self.OF_FLOWS, "route": self.OF_ROUTES}
+        of = {
+            "step": self.OF_OTHERS,
+            "job": self.OF_JOBS,
+            "boot": self.OF_BOOTS,
+            "flow": self.OF_FLOWS,
+            "route": self.OF_ROUTES,
+        }
         return of.get(self._noun, self.COLUMNS)
 
     @property
     def nothing_words(self) -> str:
         """Why there is nothing to see."""
         refusal = self._execution.refusal if self._execution is not None else None
-        not_done = "not measured" if self._noun else "not searched"
+        not_done = "not searched" if self._noun == "search" else "not measured"
         return super().nothing_words if refusal is None else f"{not_done}: {refusal}"
 
     def keys(self) -> list[int]:

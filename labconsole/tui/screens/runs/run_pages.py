@@ -230,11 +230,21 @@ def _delay(delay: Delay, width: int) -> list[Row]:
 # -- nodes ------------------------------------------------------------------------------------------------------------
 
 
+SETTING_CELLS = 38
+"""Of the name of a setting, which is shown as it is typed."""
+
+
 def nodes_page(record: RunRecord, width: int) -> list[Row]:
     """What every node was at the time: first what all have in common, then what differs from node to node."""
     environment = dict(record.environment)
     found = environment.pop("nodes", None)
-    nodes = {name: dict(_facts(facts)) for name, facts in found.items()} if isinstance(found, dict) else {}
+    told = found if isinstance(found, dict) else {}
+    settings = {name: said["settings"] for name, said in told.items() if isinstance(said, dict) and "settings" in said}
+    others = {
+        name: {key: value for key, value in said.items() if key != "settings"} if name in settings else said
+        for name, said in told.items()
+    }
+    nodes = {name: dict(_facts(said)) for name, said in others.items()}
     rows: list[Row] = []
     if nodes:
         names = list(dict.fromkeys(name for facts in nodes.values() for name in facts))
@@ -252,6 +262,10 @@ def nodes_page(record: RunRecord, width: int) -> list[Row]:
         rows += _pairs(_facts(value), width)
     if record.timeline:
         rows += [[], [("timeline", "strong")], *_pairs(_facts(record.timeline), width)]
+    for node, held in settings.items():
+        if isinstance(held, dict):
+            rows += [[], [(safe(f"Settings of {node} as the trial began", width), "strong")]]
+            rows += _pairs(((name, words(value)) for name, value in held.items()), width, SETTING_CELLS)
     return rows or [[("nothing was recorded of the nodes", "muted")]]
 
 
@@ -264,13 +278,13 @@ def _facts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
         yield path, words(value)
 
 
-def _pairs(facts: Iterator[tuple[str, str]], width: int) -> list[Row]:
+def _pairs(facts: Iterator[tuple[str, str]], width: int, cells: int = 22) -> list[Row]:
     rows: list[Row] = []
     for name, text in facts:
-        label = safe(name.replace("_", " "), 22).ljust(22)
-        wrapped = textwrap.wrap(safe(text, 2000), max(10, width - 25)) or [""]
+        label = safe(name if cells > 22 else name.replace("_", " "), cells).ljust(cells)
+        wrapped = textwrap.wrap(safe(text, 2000), max(10, width - cells - 3)) or [""]
         for index, line in enumerate(wrapped[:6]):
-            rows.append([("  " + (label if index == 0 else " " * 22) + " ", "head"), (line, "")])
+            rows.append([("  " + (label if index == 0 else " " * cells) + " ", "head"), (line, "")])
     return rows
 
 

@@ -1,0 +1,8 @@
+"""Searches over the occasions on which plans were measured, and where they change; figure and tables."""
+
+from __future__ import annotations
+
+from labconsole.experiments.search.measured import MEASURED
+from labconsole.report.trend_units import trend_units
+
+UNITS = trend_units(MEASURED, place=150)

@@ -1,0 +1,91 @@
+"""What a record keeps of how its nodes were set: one value a setting, under the name that people know it by. Pure.
+
+A setting that is not there is unknown. A sysctl that is null is known: it is of a kernel module that is not loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from labconsole.model.inventory import Inventory
+from labconsole.model.record.run import Environment
+from labconsole.verdict.changes import ADAPTIVE
+from labconsole.wire.settings import InterfaceSettings, NodeSettings
+
+NOT_KEPT = ("interfaces", "idle_states", "sysctls")
+"""Of a node, for they are kept in a form of their own."""
+
+NOT_KEPT_OF_PORTS = ("mac", "up", "carrier_changes", "irqs", "sysctls", "qdisc")
+"""Of an interface: what says who it is and not how it is set, or is kept in a form of its own."""
+
+OF_MODULES = ("net/bridge/", "net/netfilter/")
+"""Sysctls that are not there as long as nothing needs their module; another may be hidden in a network namespace."""
+
+Kept = dict[str, str | int | float | bool | None]
+
+
+def kept_settings(settings: NodeSettings, ports: Iterable[str]) -> Kept:
+    """Of the node and of these ports of it."""
+    told = settings.to_wire()
+    found: Kept = dict(_leaves({key: value for key, value in told.items() if key not in NOT_KEPT}))
+    for name, value in settings.sysctls.items():
+        if value is not None or name.startswith(OF_MODULES):
+            found[name.replace("/", ".")] = value
+    if settings.idle_states is not None:
+        off = {True: " (off)", False: ""}
+        states = (f"{each.name} {each.exit_latency_us} µs{off[each.disabled]}" for each in settings.idle_states)
+        found["idle states of the first processor"] = ", ".join(states)
+    for name in ports:
+        if name in settings.interfaces:
+            found.update(_of_port(name, settings.interfaces[name], steady=not settings.irqbalance))
+    return found
+
+
+def _of_port(name: str, port: InterfaceSettings, *, steady: bool) -> Iterator[tuple[str, Any]]:
+    told = port.to_wire()
+    for key, value in _leaves({key: value for key, value in told.items() if key not in NOT_KEPT_OF_PORTS}):
+        adaptive = ADAPTIVE.get(key)
+        if adaptive is None or not getattr(port.coalesce, adaptive):  # else the driver chooses it anew all the time
+            yield f"{name} {key}", value
+    if port.qdiscs is None and port.qdisc is not None:
+        yield f"{name} qdiscs", port.qdisc
+    if port.irqs and steady:  # irqbalance moves them while one measures
+        affinities = [port.irqs[number] or "?" for number in sorted(port.irqs, key=lambda each: (len(each), each))]
+        yield f"{name} interrupts on processors", " ".join(affinities)
+    for key, sysctl in port.sysctls.items():
+        if sysctl is not None:
+            yield f"net.ipv4.conf.{name}.{key}", sysctl
+
+
+def _leaves(value: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    for key, inner in value.items():
+        if isinstance(inner, Mapping):
+            yield from _leaves(inner, f"{path}{key}.")
+        elif inner is not None:
+            yield f"{path}{key}", inner
+
+
+def ports_of(inventory: Inventory, node: str) -> list[str]:
+    """The interfaces of a node that hosts.yaml has streams on."""
+    found = []
+    for stream in inventory.streams:
+        ends = (stream.source.node, stream.source.interface), (stream.sink.node, stream.sink.interface)
+        found += [
+            interface
+            for name, interface in (*ends, (inventory.uut, stream.uut_in), (inventory.uut, stream.uut_out))
+            if name == node
+        ]
+    return list(dict.fromkeys(found))
+
+
+def with_settings(
+    nodes: Mapping[str, Any], settings: Mapping[str, NodeSettings | None], inventory: Inventory
+) -> Environment:
+    """What an environment says of its nodes, with how each of those was set that told it."""
+    return {
+        name: {**said, "settings": kept_settings(held, ports_of(inventory, name))}
+        if (held := settings.get(name)) is not None and isinstance(said, dict)
+        else said
+        for name, said in nodes.items()
+    }

@@ -1,0 +1,51 @@
+"""How the nodes of a trial were set is in its record, one value a setting."""
+
+from support.observed_trials import record, tell, undisturbed
+
+
+def kept(inventory, seen, node="uut"):
+    run = record(inventory, seen, environment={"nodes": {name: {"facts": {}} for name in ("src1", "uut", "snk1")}})
+    return run.environment["nodes"][node]["settings"]
+
+
+def test_each_setting_has_a_value_under_the_name_that_people_know_it_by(inventory):
+    seen = undisturbed(inventory)
+    tell(
+        seen.begin["uut"],
+        "settings.sysctls",
+        {"net/core/netdev_max_backlog": "1000", "net/bridge/none": None, "net/core/hidden": None},
+    )
+    tell(seen.begin["uut"], "settings.idle_states", [{"name": "C6", "exit_latency_us": 133, "disabled": True}])
+    tell(seen.begin["uut"], "settings.interfaces.eth1.qdiscs", "tbf rate 12500000")
+    tell(seen.begin["uut"], "settings.interfaces.eth1.device", {"rps_cpus": "3", "threaded": None})
+    tell(seen.begin["uut"], "settings.interfaces.eth1.sysctls", {"rp_filter": "1"})
+    held = kept(inventory, seen)
+    assert held["net.core.netdev_max_backlog"] == "1000"
+    assert held["net.bridge.none"] is None  # known: the kernel has none
+    assert held["governors.performance"] == 4
+    assert held["idle states of the first processor"] == "C6 133 µs (off)"
+    assert (held["eth1 qdiscs"], held["eth1 device.rps_cpus"]) == ("tbf rate 12500000", "3")
+    assert (held["eth1 offloads.gro"], held["eth1 mtu"], held["net.ipv4.conf.eth1.rp_filter"]) == (True, 1500, "1")
+    assert held["eth1 interrupts on processors"] == "0"
+    assert held["eth5 qdiscs"] == "fq_codel"  # of which no more is known than its root
+    assert "eth1 device.threaded" not in held and not {"turbo", "net.core.hidden"} & set(held)  # unknown
+    assert not {name for name in held if name.startswith("eth9")}  # of no stream
+    assert not {name for name in held if "carrier" in name or name.endswith((" mac", " up"))}
+
+
+def test_what_moves_by_itself_is_no_setting(inventory):
+    seen = undisturbed(inventory)
+    coalesce = {"rx_usecs": 3, "rx_frames": 0, "tx_usecs": 8, "tx_frames": 0, "adaptive_rx": 1, "adaptive_tx": 0}
+    tell(seen.begin["uut"], "settings.interfaces.eth1.coalesce", coalesce)
+    tell(seen.begin["uut"], "settings.irqbalance", True)
+    held = kept(inventory, seen)
+    assert "eth1 coalesce.rx_usecs" not in held and held["eth1 coalesce.tx_usecs"] == 8
+    assert "eth1 interrupts on processors" not in held
+
+
+def test_of_a_node_that_did_not_say_nothing_is_kept(inventory):
+    seen = undisturbed(inventory)
+    seen.begin["uut"].settings = None
+    run = record(inventory, seen, environment={"nodes": {"uut": {"facts": {}}, "snk1": {"facts": {}}}})
+    assert "settings" not in run.environment["nodes"]["uut"]
+    assert run.environment["nodes"]["snk1"]["settings"]["net.ipv4.ip_forward"] == "0"
