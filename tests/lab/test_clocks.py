@@ -162,6 +162,15 @@ def test_a_real_ptp4l_says_what_bounds_its_offset(tmp_path: Path, net: Net):
     assert 0 < followed.error_ns < 10**9
 
 
+def test_a_real_ptp4l_that_measures_its_last_link_only_is_refused(tmp_path: Path, net: Net):
+    """With the peer delay mechanism it has an offset, and tells no delay of the path to the grandmaster."""
+    with ptp4l(net, tmp_path / "a0", "--priority1=10", "-P"), ptp4l(net, tmp_path / "b0", "--priority1=200", "-P"):
+        wrapped(tmp_path, "pmc", "-s", f"{tmp_path}/b0.sock")
+        said = said_once(tmp_path, r"stepsRemoved +1\n.*offsetFromMaster +-?(?!0\.0\n)\d")
+    with pytest.raises(WireError, match="tells no delay of its path"):
+        clock_keeper.ptp4l(said.replace("UNCALIBRATED", "SLAVE"))
+
+
 def test_a_real_ptp4l_that_hears_no_master_is_refused(tmp_path: Path, net: Net):
     with ptp4l(net, tmp_path / "b0", "-s"):
         wrapped(tmp_path, "pmc", "-s", f"{tmp_path}/b0.sock")

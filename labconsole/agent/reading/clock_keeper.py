@@ -86,13 +86,16 @@ def ptp4l(said: str) -> KeptClock:
     steps = _number(clock.get("stepsRemoved", ""), "stepsRemoved")
     if steps > 1:
         raise _refused("ptp4l is %d steps from its grandmaster, and knows the error of the last one only" % steps)
-    error_ns = sum(abs(_number(clock.get(name, ""), name)) for name in ("offsetFromMaster", "meanPathDelay"))
+    away_ns, path_ns = (_number(clock.get(name, ""), name) for name in ("offsetFromMaster", "meanPathDelay"))
+    error_ns = abs(away_ns) + abs(path_ns)
     leads = not steps and status.get("gmPresent") == "false"  # without a master, too: then no port is one
     wanted, what = (("MASTER", "GRAND_MASTER"), "is a master") if leads else (("SLAVE",), "follows a master")
     port = next((port for port in ports if port.get("portState") in wanted), None)
     if port is None:
         states = ", ".join(port.get("portState", "?")[:20] for port in ports)
         raise _refused("no port of ptp4l %s: %s" % (what, states))
+    if not leads and path_ns <= 0:
+        raise _refused("ptp4l tells no delay of its path (meanPathDelay %g), as with delay_mechanism P2P" % path_ns)
     if port.get("timestamping") != "SOFTWARE":
         ahead_s = scale.get("currentUtcOffset", "") if scale.get("ptpTimescale") == "1" else "0"
         nic_ns, wrong_ns = offset_ns(port.get("interface", ""))
