@@ -106,10 +106,7 @@ class XdpPort:
         """What the program changed, once it is gone. What does not change back is tried again when the agent ends."""
         if self._number is None:
             return
-        try:
-            self._left = port_features.put_back(self._changed)
-        except OSError:
-            self._left = self._changed
+        self._left = port_features.put_back(self._changed)
         if not self._left:
             self._done(self._number)
             self._number = None

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from labconsole.agent.bpf import kernel
+from labconsole.agent.keeper import undo_all
 from labconsole.agent.reading import xdp_port
 from labconsole.agent.reading.xdp_port import XdpPort
 from labconsole.agent.undo import no_namespace, run
@@ -40,6 +41,7 @@ class Machine:
             "k0": Link({"index": 6, ("linkinfo", "kind"): "veth", "IFLA_LINK": 4, "IFLA_CARRIER": 1}),
         }
         self.stuck: set[str] = set()
+        self.busy: set[str] = set()
         self.refuses = 0
         self.noted: dict[int, dict[str, Any]] = {}
         self.seen: list[str] = []
@@ -66,6 +68,8 @@ class Machine:
                       for at in (0, 32)]  # fmt: skip
             return command[:8] + b"".join(struct.pack("=4I", 0xFFFFFFFF, word, word, 0) for word in blocks)
         assert number == port_features.SET_FEATURES and len(command) == 8 + 16
+        if interface in self.busy:
+            raise OSError(errno.EBUSY, "no")
         for block, (valid, wanted) in enumerate(struct.iter_unpack("=II", command[8:])):
             for place in range(32):
                 if valid >> place & 1 and NAMES[32 * block + place] not in self.stuck:
@@ -76,8 +80,8 @@ class Machine:
         self.seen.append(f"attach {index}, {len(self.noted)} promised")
         if self.refuses:
             raise OSError(self.refuses, "no")
-        for name in ("eth1",) if index == 2 else ("bond0", "eth2"):
-            self.on[name] -= {"rx-lro", "rx-gro-hw"}
+        for name in ("eth1",) if index == 2 else ("bond0", "eth2", "eth3"):
+            self.on.setdefault(name, set()).difference_update({"rx-lro", "rx-gro-hw"})
         if native:
             self.links["eth1"]["IFLA_CARRIER_CHANGES"] += 2
         return 99
@@ -132,6 +136,36 @@ def test_the_keeper_puts_it_back_when_the_agent_is_gone(machine: Machine) -> Non
     run(entry, no_namespace)  # and is content when nothing is left
     del machine.links["eth1"]
     run(entry, no_namespace)
+
+
+@pytest.mark.parametrize("fails", ["set", "read"])
+def test_a_port_that_refuses_keeps_no_other_from_being_put_back(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, fails: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine.links["eth3"] = Link({"index": 7, "IFLA_MASTER": 3, "IFLA_CARRIER": 1})
+    machine.on["eth3"] = {"rx-lro"}
+    port = machine.port("bond0")
+    port.attach(7)
+    (entry,) = machine.noted.values()
+    read = port_features.read
+
+    def unreadable(interface: str) -> port_features.Features:
+        if interface == "eth2":
+            raise OSError(errno.EIO, "no")
+        return read(interface)
+
+    if fails == "set":
+        machine.busy = {"eth2"}
+    else:
+        monkeypatch.setattr(port_features, "read", unreadable)
+    port.put_back()
+    assert (machine.on["eth2"], machine.on["eth3"]) == (set(), {"rx-lro"})
+    assert port.told().left_features == ["eth2 rx-lro off"] and len(machine.noted) == 1, "the keeper tries it again"
+    machine.on["eth3"].clear()
+    monkeypatch.setenv("LABCONSOLE_AGENT_DEBUG", "1")
+    undo_all([entry])
+    assert machine.on["eth3"] == {"rx-lro"}
+    assert "port_features: not as before: {'eth2': {'rx-lro': True}}" in capsys.readouterr().err
 
 
 def test_what_cannot_be_put_back_is_told_and_stays_promised(machine: Machine) -> None:
