@@ -58,7 +58,7 @@ def statement(node: Mapping[str, Any]) -> ClockStatement | None:
 
 def _stated(names: Ends, nodes: tuple[Mapping[str, Any], Mapping[str, Any]]) -> tuple[int | None, str | None]:
     """(the sum of what is stated of both, why it does not count)."""
-    total_ns, references = 0, {}
+    total_ns, references, follows = 0, {}, False
     for name, node in zip(names, nodes, strict=True):
         said = statement(node)
         if said is None or said.error_ns is None:
@@ -67,10 +67,14 @@ def _stated(names: Ends, nodes: tuple[Mapping[str, Any], Mapping[str, Any]]) -> 
         total_ns += said.error_ns
         if said.reference is not None:
             references[name] = said.reference
+            follows = follows or not said.is_reference
     if total_ns == 0:
         return None, "both are stated to be exact, which no two clocks are"
     if len(set(references.values())) > 1:
         return None, "their references differ: " + ", ".join(f"{name} {what}" for name, what in references.items())
+    if references and not follows:
+        own = next(iter(references))
+        return None, f"{own} is the reference by its own word only: the other node does not say that it follows it"
     return total_ns, None
 
 

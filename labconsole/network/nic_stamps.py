@@ -19,7 +19,9 @@ ALL_FRAMES = 1
 
 
 class NicStamps(NetworkChange, do="nic_stamps"):
-    """Have a NIC stamp every frame that comes. libpcap does so, too, where told to take its stamps, and leaves it."""
+    """Have a NIC stamp every frame that comes. libpcap does so, too, where told to take its stamps, and leaves it.
+    Undoing it leaves alone what another program has set meanwhile.
+    """
 
     namespace: ClassVar[None] = None  # type: ignore[misc]  # a NIC's, which the node's own namespace has
     interface: InterfaceName
@@ -28,7 +30,11 @@ class NicStamps(NetworkChange, do="nic_stamps"):
         try:
             before = _asked(self.interface, GET_STAMPS, [0, 0, 0])
             node.promise(self.kind, interface=self.interface, before=before)
-            now = _asked(self.interface, SET_STAMPS, [before[0], before[1], ALL_FRAMES])
+            now = before
+            if before[2] != ALL_FRAMES:  # setting even the same may reset what a NIC's clock is steered by
+                now = _asked(self.interface, SET_STAMPS, [before[0], before[1], ALL_FRAMES])
+            if now[2] != ALL_FRAMES:
+                _asked(self.interface, SET_STAMPS, before)
         except OSError as exc:
             why = os.strerror(exc.errno or 0)
             raise WireError("not_supported", "the NIC of %s stamps no frames: %s" % (self.interface, why)) from exc
@@ -38,7 +44,9 @@ class NicStamps(NetworkChange, do="nic_stamps"):
     @staticmethod
     def undo(entry: Entry) -> None:
         try:
-            _asked(entry["interface"], SET_STAMPS, entry["before"])
+            now = _asked(entry["interface"], GET_STAMPS, [0, 0, 0])
+            if now[2] == ALL_FRAMES and now != entry["before"]:
+                _asked(entry["interface"], SET_STAMPS, entry["before"])
         except OSError as exc:
             if exc.errno != errno.ENODEV:
                 raise

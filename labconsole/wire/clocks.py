@@ -19,11 +19,12 @@ def _keeper(value: Any, where: str) -> str:
 
 class KeptClock(Message):
     """``error_ns``: how far the node's wall clock may be from its reference, as the program says. ``reference``: what
-    it follows, in the program's words: equal ones are one clock.
+    it follows, in the program's words: equal ones are one clock. ``is_reference``: that is this very clock.
     """
 
     error_ns: Annotated[int, Rule(whole(0, MOST_ERROR_NS))]
     reference: Name
+    is_reference: bool
 
 
 class ReadClockKeeper(Request[KeptClock], op="clock.keeper"):

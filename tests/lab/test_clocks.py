@@ -10,7 +10,7 @@ import stat
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ from labconsole.agent.processes import children
 from labconsole.agent.reading import clock_keeper
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
+from labconsole.wire.clocks import KeptClock
 from labconsole.wire.codec import WireError
 from support.agent_process import Net
 from support.live_lab import lab_state, labconsole, records
@@ -52,7 +53,8 @@ def test_what_is_stated_of_clocks_is_in_the_run_and_counts_for_nothing_under_one
     hosts = with_keys(testbed, source="clock_error_ns: 500", sink="clock_keeper: ptp4l")
     (run,) = records(labconsole(*RUN, hosts=hosts, store=store))
     nodes = run["environment"]["nodes"]
-    assert nodes["src1"]["clock_stated"] == {"by": "declared", "error_ns": 500, "reference": None, "refused": None}
+    unknown = dict.fromkeys(("reference", "is_reference", "refused"))
+    assert nodes["src1"]["clock_stated"] == {"by": "declared", "error_ns": 500, **unknown}
     told = nodes["snk1"]["clock_stated"]
     assert (told["by"], told["error_ns"]) == ("ptp4l", None) and told["refused"]
     assert "clock_stated" not in nodes["uut"]
@@ -94,54 +96,92 @@ def running(*argv: str) -> Iterator[None]:
         process.wait(timeout=10)
 
 
-def answer(keeper: str, *, within_s: float = 40) -> tuple[int, str]:
+def answer(keeper: str, *, within_s: float = 40) -> KeptClock:
     """What the program says as soon as it says anything."""
     until_s = time.monotonic() + within_s
     while True:
         try:
-            told = asyncio.run(clock_keeper.read(keeper))
-            return told.error_ns, told.reference
+            return asyncio.run(clock_keeper.read(keeper))
         except WireError:
             if time.monotonic() > until_s:
                 raise
             time.sleep(0.5)
 
 
-def test_a_real_ptp4l_says_what_bounds_its_offset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Two of them on one clock, which neither sets: what they measure of each other is the error of that."""
+def said_once(directory: Path, words: str, *, within_s: float = 40) -> str:
+    """What pmc prints, as soon as this pattern is in it."""
+    until_s = time.monotonic() + within_s
+    while True:
+        said = subprocess.run(["pmc", *clock_keeper._PTP4L[1:]], capture_output=True, text=True, check=True,
+                              env={"PATH": f"{directory}:/bin:/usr/bin"}).stdout  # fmt: skip
+        if re.search(words, said):
+            return said
+        assert time.monotonic() < until_s, said
+        time.sleep(0.5)
+
+
+@pytest.fixture
+def net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Net]:
+    """The ports a0 and b0 on one wire."""
     for program in ("ptp4l", "pmc"):
         if shutil.which(program, path=PATH) is None:
             pytest.skip(f"{program} is not installed")
     if os.geteuid() != 0:
         pytest.skip("ptp4l is for root")
+    monkeypatch.setattr(children, "SEARCH_PATH", str(tmp_path))
     net = Net()
-    with ExitStack() as stack:
-        stack.callback(net.close)
+    try:
         net.pair("a0", "b0")
-        for name, priority in (("a0", 10), ("b0", 200)):
-            path = tmp_path / name
-            path.write_text(
-                f"[global]\nuds_address {path}.sock\npriority1 {priority}\nfree_running 1\nlogAnnounceInterval -2\n"
-                "logSyncInterval -3\nlogMinDelayReqInterval -3\n"
-            )
-            ptp4l = shutil.which("ptp4l", path=PATH)
-            stack.enter_context(running(*net.prefix, str(ptp4l), "-2", "-S", "-i", name, "-f", str(path)))
-        monkeypatch.setattr(children, "SEARCH_PATH", str(tmp_path))
+        yield net
+    finally:
+        net.close()
+
+
+def ptp4l(net: Net, path: Path, *options: str) -> AbstractContextManager[None]:
+    """One at the port that the path is named after. It measures, and sets no clock."""
+    path.write_text(
+        f"[global]\nuds_address {path}.sock\nfree_running 1\nlogAnnounceInterval -2\nlogSyncInterval -3\n"
+        "logMinDelayReqInterval -3\nlogMinPdelayReqInterval -3\n"
+    )
+    program = str(shutil.which("ptp4l", path=PATH))
+    return running(*net.prefix, program, "-2", "-S", "-i", path.name, "-f", str(path), *options)
+
+
+def test_a_real_ptp4l_says_what_bounds_its_offset(tmp_path: Path, net: Net):
+    """Two of them on one clock, which neither sets: what they measure of each other is the error of that."""
+    with ptp4l(net, tmp_path / "a0", "--priority1=10"), ptp4l(net, tmp_path / "b0", "--priority1=200"):
         wrapped(tmp_path, "pmc", "-s", f"{tmp_path}/a0.sock")
-        error_ns, grandmaster = answer("ptp4l")
-        assert error_ns == 0, "it is the grandmaster"
+        master = answer("ptp4l")
+        assert (master.error_ns, master.is_reference) == (0, True), "it is the grandmaster"
         wrapped(tmp_path, "pmc", "-s", f"{tmp_path}/b0.sock")
-        said, until_s = "", time.monotonic() + 40
-        while "meanPathDelay    0.0" in said or not re.search(r"stepsRemoved +1", said):
-            assert time.monotonic() < until_s, said
-            time.sleep(0.5)
-            said = subprocess.run(["pmc", *clock_keeper._PTP4L[1:]], capture_output=True, text=True, check=True,
-                                  env={"PATH": f"{tmp_path}:/bin:/usr/bin"}).stdout  # fmt: skip
+        said = said_once(tmp_path, r"stepsRemoved +1\n.*\n.*meanPathDelay +-?(?!0\.0\n)\d")
         with pytest.raises(WireError, match="no port of ptp4l follows a master: UNCALIBRATED"):
             asyncio.run(clock_keeper.read("ptp4l"))  # it sets no clock here, so that it never follows
     followed = clock_keeper.ptp4l(said.replace("UNCALIBRATED", "SLAVE"))
-    assert followed.reference == grandmaster
+    assert (followed.reference, followed.is_reference) == (master.reference, False)
     assert 0 < followed.error_ns < 10**9
+
+
+def test_a_real_ptp4l_that_measures_its_last_link_only_is_refused(tmp_path: Path, net: Net):
+    """With the peer delay mechanism it has an offset, and tells no delay of the path to the grandmaster."""
+    with ptp4l(net, tmp_path / "a0", "--priority1=10", "-P"), ptp4l(net, tmp_path / "b0", "--priority1=200", "-P"):
+        wrapped(tmp_path, "pmc", "-s", f"{tmp_path}/b0.sock")
+        said = said_once(tmp_path, r"stepsRemoved +1\n.*offsetFromMaster +-?(?!0\.0\n)\d")
+    with pytest.raises(WireError, match="tells no delay of its path"):
+        clock_keeper.ptp4l(said.replace("UNCALIBRATED", "SLAVE"))
+
+
+def test_a_real_ptp4l_that_hears_no_master_is_refused(tmp_path: Path, net: Net):
+    with ptp4l(net, tmp_path / "b0", "-s"):
+        wrapped(tmp_path, "pmc", "-s", f"{tmp_path}/b0.sock")
+        said_once(tmp_path, "portState +LISTENING")
+        with pytest.raises(WireError, match="no port of ptp4l is a master: LISTENING"):
+            asyncio.run(clock_keeper.read("ptp4l"))
+        with ptp4l(net, tmp_path / "a0", "--priority1=10"):
+            said_once(tmp_path, r"stepsRemoved +1\n")
+        said_once(tmp_path, "portState +LISTENING")  # and one step from the master that it heard last
+        with pytest.raises(WireError, match="no port of ptp4l follows a master: LISTENING"):
+            asyncio.run(clock_keeper.read("ptp4l"))
 
 
 def test_a_real_chronyd_that_follows_nothing_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -79,6 +79,7 @@ def test_a_driver_with_stamps_is_set_and_put_back_as_it_was_also_when_the_agent_
     assert said["before"][2] != 1 and said["set"][2] == 1
     assert said["by_libpcap"] == [0, 1, 1], "libpcap asks for stamps of what is sent, too, and does not put it back"
     assert said["undone"] == said["killed"] == said["before"]
+    assert said["another"][2] != 1 and said["kept"] == said["another"], "what another program set meanwhile stays"
     place = said["argv"].index("-j")
     assert said["argv"][place + 1] == "adapter_unsynced"
 

@@ -17,6 +17,8 @@ from support.agent_process import SENDER, AgentProcess
 
 MARK = "stamping machine: "
 STAMPS, SENDS = "eth1", "eth2"
+PTP_EVENTS = 12
+"""HWTSTAMP_FILTER_PTP_V2_EVENT, which ptp4l asks for."""
 
 
 def config() -> list[int]:
@@ -44,6 +46,11 @@ def taken() -> dict[str, Any]:
     said["clocks"].append(agent.ok("clock.nic", interface=STAMPS))
     agent.ok("net.undo", token="t")
     said["undone"] = config()
+    agent.ok("net.apply", token="t", changes=[{"do": "nic_stamps", "interface": STAMPS}])
+    said["another"] = nic_stamps._asked(STAMPS, nic_stamps.SET_STAMPS, [0, 1, PTP_EVENTS])
+    agent.ok("net.undo", token="t")
+    said["kept"] = config()
+    nic_stamps._asked(STAMPS, nic_stamps.SET_STAMPS, said["before"])
     agent.ok("net.apply", token="t", changes=[{"do": "nic_stamps", "interface": STAMPS}])
     os.kill(agent.hello["pid"], 9)
     agent.popen.wait(10)

@@ -33,10 +33,10 @@ def _refused(what: str) -> WireError:
     return WireError("not_told", what)
 
 
-def _kept(error_ns: float, reference: str) -> KeptClock:
+def _kept(error_ns: float, reference: str, is_reference: bool) -> KeptClock:
     if error_ns > MOST_ERROR_NS:
         raise _refused("the clock may be off by %d s" % (error_ns / 1e9))
-    return KeptClock(error_ns=math.ceil(error_ns), reference=reference)
+    return KeptClock(error_ns=math.ceil(error_ns), reference=reference, is_reference=is_reference)
 
 
 def _number(text: str, what: str) -> float:
@@ -57,7 +57,7 @@ def chrony(said: str) -> KeptClock:
         raise _refused("chronyd follows no server but %s, which another node need not have" % own)
     offset_s, delay_s, spread_s = (_number(fields[place], "chronyc") for place in (4, 10, 11))
     error_s = abs(offset_s) + abs(delay_s) / 2 + abs(spread_s)
-    return _kept(error_s * 1e9, "%s %s" % (fields[0][:16], fields[1][:80]))
+    return _kept(error_s * 1e9, "%s %s" % (fields[0][:16], fields[1][:80]), False)
 
 
 def sections(said: str) -> List[Tuple[str, Dict[str, str]]]:
@@ -86,16 +86,21 @@ def ptp4l(said: str) -> KeptClock:
     steps = _number(clock.get("stepsRemoved", ""), "stepsRemoved")
     if steps > 1:
         raise _refused("ptp4l is %d steps from its grandmaster, and knows the error of the last one only" % steps)
-    error_ns = sum(abs(_number(clock.get(name, ""), name)) for name in ("offsetFromMaster", "meanPathDelay"))
-    follows = [port for port in ports if port.get("portState") == "SLAVE"]
-    if steps and not follows:
-        raise _refused("no port of ptp4l follows a master: %s" % ", ".join(p.get("portState", "?")[:20] for p in ports))
-    port = (follows or ports)[0]
+    away_ns, path_ns = (_number(clock.get(name, ""), name) for name in ("offsetFromMaster", "meanPathDelay"))
+    error_ns = abs(away_ns) + abs(path_ns)
+    leads = not steps and status.get("gmPresent") == "false"  # without a master, too: then no port is one
+    wanted, what = (("MASTER", "GRAND_MASTER"), "is a master") if leads else (("SLAVE",), "follows a master")
+    port = next((port for port in ports if port.get("portState") in wanted), None)
+    if port is None:
+        states = ", ".join(port.get("portState", "?")[:20] for port in ports)
+        raise _refused("no port of ptp4l %s: %s" % (what, states))
+    if not leads and path_ns <= 0:
+        raise _refused("ptp4l tells no delay of its path (meanPathDelay %g), as with delay_mechanism P2P" % path_ns)
     if port.get("timestamping") != "SOFTWARE":
         ahead_s = scale.get("currentUtcOffset", "") if scale.get("ptpTimescale") == "1" else "0"
         nic_ns, wrong_ns = offset_ns(port.get("interface", ""))
         error_ns += abs(nic_ns - round(_number(ahead_s, "currentUtcOffset") * 1e9)) + wrong_ns
-    return _kept(error_ns, status.get("gmIdentity", "")[:80])
+    return _kept(error_ns, status.get("gmIdentity", "")[:80], leads)
 
 
 async def read(keeper: str) -> KeptClock:

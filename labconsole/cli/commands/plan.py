@@ -23,9 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     advise = actions.add_parser(
         "advise", help="compute how many set-ups and repetitions a plan needs",
-        description="From the plan's stored blocks (at least three; but for guests, of at least two repetitions), compute how much "
-        "results vary between set-ups and within them, how many set-ups and repetitions reach the wanted accuracy in "
-        "the least time, and which differences they can show.",
+        description="From the plan's stored blocks (at least three; but for guests, of at least two repetitions), "
+        "compute how much results vary between set-ups and within them, how many set-ups and repetitions reach the "
+        "wanted accuracy in the least time, and which differences they can show.",
     )  # fmt: skip
     add_common(advise, "--hosts", "--store", "--json")
     advise.add_argument("plan", type=Path, help="plan file with set_ups")

@@ -30,7 +30,12 @@ async def stated_clocks(inventory: Inventory, links: Mapping[str, AgentLink]) ->
             except NodeError as exc:
                 found[name] = ClockStatement(by=node.clock_keeper, refused=exc.message)
             else:
-                found[name] = ClockStatement(by=node.clock_keeper, error_ns=told.error_ns, reference=told.reference)
+                found[name] = ClockStatement(
+                    by=node.clock_keeper,
+                    error_ns=told.error_ns,
+                    reference=told.reference,
+                    is_reference=told.is_reference,
+                )
 
     await together(ask(name) for name in links)
     return found

@@ -37,7 +37,7 @@ from labconsole.model.inventory import Inventory
 from labconsole.model.record.run import Environment, Failure
 from labconsole.verdict.observed import Snapshot, StreamObservations, TrialObservations, parse_snapshot
 from labconsole.verdict.way import data_ports, places
-from labconsole.wire import capture, counters, generator, message
+from labconsole.wire import capture, counters, generator, message, session
 from labconsole.wire.packet_times import DelaysSoFar
 from labconsole.wire.stream_spec import StreamSpec
 
@@ -353,8 +353,7 @@ class Trial:
 
         Sinks count their captures meanwhile, so that closing them is quick.
         """
-        loop = asyncio.get_running_loop()
-        begun = loop.time()
+        begun_s = time.monotonic()
         await together([self._captures.drain(), asyncio.sleep(self._settings.drain_s - STILL_S)])
         previous = await self._still_counts()
         while True:
@@ -363,7 +362,7 @@ class Trial:
             if current == previous:
                 return True
             previous = current
-            if loop.time() - begun > self._settings.drain_s + DRAIN_CAP_S:
+            if time.monotonic() - begun_s > self._settings.drain_s + DRAIN_CAP_S:
                 return False
 
     async def _still_counts(self) -> dict[str, list[int]]:
@@ -382,10 +381,11 @@ class Trial:
     async def _let_go(self, node: str, request: message.Request[Any]) -> None:
         """Ask a node to end something. A node that cannot answer ends it by itself when its link ends."""
         try:
-            await self._links[node].ask(request, timeout_s=20)
+            told = await self._links[node].ask(request, timeout_s=20)
+            left = told.failed if isinstance(told, session.Undone) else []
         except NodeError as exc:
-            if getattr(exc, "code", None) not in ("no_such_capture", "not_prepared"):
-                self.seen.notes.append({"node": node, "kind": "cleanup", "detail": f"{request.op}: {exc.message}"})
+            left = [] if getattr(exc, "code", None) in ("no_such_capture", "not_prepared") else [exc.message]
+        self.seen.notes += [{"node": node, "kind": "cleanup", "detail": f"{request.op}: {what}"} for what in left]
 
 
 class _Stopwatch:

@@ -88,10 +88,15 @@ def _apart_ns(ends: list[dict[str, Any]]) -> tuple[int, int] | None:
 
 
 def _stated_ns(ends: list[dict[str, Any]]) -> int | None:
-    """The sum of what is stated of both; None: of one of them nothing is, both are 0, or references differ."""
+    """The sum of what is stated of both; None: of one of them nothing is, both are 0, references differ, or one is the
+    reference, by its own word only.
+    """
     said = [_part(node, STATED) for node in ends]
     errors = [error for each in said if type(error := each.get("error_ns")) is int]
-    references = {str(each["reference"]) for each in said if each.get("reference") is not None}
+    named = [each for each in said if each.get("reference") is not None]
+    if named and all(each.get("is_reference") is True for each in named):
+        return None
+    references = {str(each["reference"]) for each in named}
     return None if len(references) > 1 or len(errors) < len(ends) else sum(errors) or None
 
 

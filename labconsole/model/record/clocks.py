@@ -25,12 +25,14 @@ class ClockStatement(StrictModel):
     """How far a node's wall clock may be from its reference by somebody's word, at the worse end of the trial.
 
     ``by``: declared in hosts.yaml, or the program that keeps the clock. ``reference``: what that program follows; two
-    reports hold for each other only under one. ``refused``: why nothing is stated, and ``error_ns`` is None then.
+    reports hold for each other only under one. ``is_reference``: it is that itself (None: not known), which counts only
+    beside a report that follows it. ``refused``: why nothing is stated, and ``error_ns`` is None then.
     """
 
     by: Literal["declared", "chrony", "ptp4l"]
     error_ns: Span | None = None
     reference: str | None = None
+    is_reference: Annotated[bool, Field(strict=True)] | None = None
     refused: str | None = None
 
 

@@ -86,6 +86,13 @@ sending: GET PORT_PROPERTIES_NP
 """
 """Of one that measures, and sets no clock (free_running)."""
 
+ALONE = (
+    PMC.replace("stepsRemoved        1", "stepsRemoved        0").replace("-142.0", "0.0").replace("9310.0", "0.0")
+    .replace("gmPresent                  true", "gmPresent                  false")
+    .replace("00a069.fffe.0b552d", "90e2ba.fffe.20c7f8").replace("SLAVE", "LISTENING")
+)  # fmt: skip
+"""Of one that follows nobody and is followed by nobody."""
+
 
 def test_what_is_measured_and_not_followed_bounds_nothing() -> None:
     with pytest.raises(WireError, match="no port of ptp4l follows a master: UNCALIBRATED"):
@@ -121,9 +128,43 @@ def test_what_chrony_says_that_bounds_nothing_is_refused(said: str, words: str) 
 def test_ptp4ls_bound_is_its_offset_and_the_delay_of_its_path() -> None:
     told = clock_keeper.ptp4l(PMC)
     assert (told.error_ns, told.reference) == (142 + 9310, "00a069.fffe.0b552d")
-    grandmaster = PMC.replace("stepsRemoved        1", "stepsRemoved        0").replace("SLAVE", "MASTER")
-    grandmaster = grandmaster.replace("-142.0", "0.0").replace("9310.0", "0.0")
-    assert clock_keeper.ptp4l(grandmaster).error_ns == 0
+    assert told.is_reference is False
+
+
+@pytest.mark.parametrize("state", ["MASTER", "GRAND_MASTER"])
+def test_a_grandmaster_is_its_own_reference(state: str) -> None:
+    told = clock_keeper.ptp4l(ALONE.replace("LISTENING", state))
+    assert (told.error_ns, told.reference, told.is_reference) == (0, "90e2ba.fffe.20c7f8", True)
+
+
+@pytest.mark.parametrize("stamps", ["SOFTWARE", "HARDWARE"])
+@pytest.mark.parametrize("state", ["LISTENING", "FAULTY", "DISABLED", "PASSIVE", "UNCALIBRATED", "SLAVE"])
+def test_a_ptp4l_that_hears_no_master_bounds_nothing(monkeypatch: pytest.MonkeyPatch, state: str, stamps: str) -> None:
+    """It has its own clock for the grandmaster, and no error."""
+    monkeypatch.setattr(clock_keeper, "offset_ns", lambda interface: (37 * 10**9 + 210, 300))
+    with pytest.raises(WireError, match=f"no port of ptp4l is a master: {state}"):
+        clock_keeper.ptp4l(ALONE.replace("LISTENING", state).replace("SOFTWARE", stamps))
+
+
+def test_a_master_in_the_name_of_another_clock_bounds_nothing() -> None:
+    other = ALONE.replace("LISTENING", "MASTER").replace("gmPresent                  false", "gmPresent true")
+    with pytest.raises(WireError, match="no port of ptp4l follows a master: MASTER"):
+        clock_keeper.ptp4l(other)
+
+
+def test_of_several_ports_the_one_that_leads_is_asked_for_its_nics_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def offset_ns(interface: str) -> tuple[int, int]:
+        asked.append(interface)
+        return 37 * 10**9, 0
+
+    monkeypatch.setattr(clock_keeper, "offset_ns", offset_ns)
+    head, port = ALONE.split("\t90e2ba.fffe.20c7f8-1")
+    ports = "".join(f"\t90e2ba.fffe.20c7f8-1{port}".replace("LISTENING", state).replace("eth3", interface)
+                    for state, interface in (("FAULTY", "eth3"), ("MASTER", "eth4")))  # fmt: skip
+    assert clock_keeper.ptp4l((head + ports).replace("SOFTWARE", "HARDWARE")).error_ns == 0
+    assert asked == ["eth4"]
 
 
 def test_with_stamps_of_the_nic_the_systems_clock_is_compared_with_the_nics(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,6 +190,8 @@ def test_with_stamps_of_the_nic_the_systems_clock_is_compared_with_the_nics(monk
         ("SLAVE", "UNCALIBRATED", "no port of ptp4l follows a master: UNCALIBRATED"),
         ("-142.0", "-142,0", "-142,0 is not a number"),
         ("meanPathDelay     9310.0", "", "meanPathDelay: nothing is not a number"),
+        ("meanPathDelay     9310.0", "meanPathDelay 0.0", r"tells no delay of its path \(meanPathDelay 0\), as with"),
+        ("meanPathDelay     9310.0", "meanPathDelay -12.5", r"tells no delay of its path \(meanPathDelay -12\.5\)"),
         ("PORT_PROPERTIES_NP\n\t\tport", "NULL\n\t\tport", "does not answer pmc, or not all"),
     ],
 )

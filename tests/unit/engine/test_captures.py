@@ -8,12 +8,15 @@ from typing import Any, cast
 
 import pytest
 
+from labconsole.contracts.driver import Prepared
 from labconsole.engine.trial.captures import TrialCaptures
 from labconsole.engine.trial.setup import Flow, TrialSettings
+from labconsole.engine.trial.trial import Trial
 from labconsole.errors import AgentError, NodeError
 from labconsole.network.nic_stamps import NicStamps
 from labconsole.verdict.observed import StreamObservations, TrialObservations
 from labconsole.wire.clocks import NicClock
+from labconsole.wire.session import Undone
 from support.background_records import REQUEST
 from support.fake_session import make_inventory
 from support.observed_trials import PATH
@@ -33,16 +36,19 @@ class Sink:
         return NicClock(at_ns=5, ahead_ns=1, error_ns=2) if request.op == "clock.nic" else None
 
 
+def settings(nodes: frozenset[str]) -> TrialSettings:
+    return TrialSettings(drain_s=1, sample_interval_s=1, capture_buffer_kib=64, nic_stamps=nodes)
+
+
 def captured(sink: Sink, nodes: frozenset[str]) -> StreamObservations:
     stream = make_inventory().streams[0]
     seen = TrialObservations(run_id="r", started_at="", streams=[StreamObservations(stream, PATH)])
-    settings = TrialSettings(drain_s=1, sample_interval_s=1, capture_buffer_kib=64, nic_stamps=nodes)
 
     async def let_go(node: str, request: Any) -> None:
         sink.asked.append(request)
 
     async def run() -> None:
-        captures = TrialCaptures(seen, [Flow(stream, REQUEST, 0)], {"snk1": cast(Any, sink)}, settings, let_go)
+        captures = TrialCaptures(seen, [Flow(stream, REQUEST, 0)], {"snk1": cast(Any, sink)}, settings(nodes), let_go)
         async with AsyncExitStack() as stack:
             await captures.start(stack)
             await captures.stop()
@@ -61,6 +67,35 @@ def test_the_nic_stamps_from_before_the_capture_until_after_it_and_its_clock_is_
     assert sink.asked[0].token == sink.asked[-1].token
     assert sink.asked[2].nic_stamps is True
     assert seen.nic_clock is not None and len(seen.nic_clock.readings) == 2
+
+
+@pytest.mark.parametrize("failed", [[], ["cannot undo nic_stamps eth1: Device or resource busy"]])
+def test_a_nic_that_cannot_be_put_back_is_noted_for_the_record(failed: list[str]) -> None:
+    class Stuck(Sink):
+        async def ask(self, request: Any, *, timeout_s: float = 30.0) -> Any:
+            told = await super().ask(request, timeout_s=timeout_s)
+            return Undone(failed=failed) if request.op == "net.undo" else told
+
+    inventory = make_inventory()
+
+    async def run() -> Trial:
+        trial = Trial(
+            run_id="r",
+            inventory=inventory,
+            request=REQUEST,
+            links={name: cast(Any, Stuck()) for name in inventory.nodes},
+            prepared=Prepared(paths=dict.fromkeys((stream.name for stream in inventory.streams), PATH)),
+            settings=settings(frozenset({"snk1"})),
+            live=cast(Any, None),
+            emit=lambda event: None,
+            nodes={},
+        )
+        async with AsyncExitStack() as stack:
+            await trial._captures.start(stack)
+        return trial
+
+    expected = [{"node": "snk1", "kind": "cleanup", "detail": f"net.undo: {what}"} for what in failed]
+    assert asyncio.run(run()).seen.notes == expected
 
 
 def test_where_the_kernel_stamps_nothing_of_it_is_asked() -> None:

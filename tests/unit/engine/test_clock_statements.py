@@ -21,6 +21,8 @@ from labconsole.wire.facts import NodeFacts
 from support.asking import partly
 from support.testbeds import GOOD
 
+KEPT = KeptClock(error_ns=90, reference="a", is_reference=False)
+
 
 class Link:
     """A node that has its clock 3 µs ahead of ours, to a microsecond."""
@@ -45,7 +47,7 @@ def hosts(tmp_path: Path, source: str, sink: str) -> Inventory:
 
 
 def test_only_nodes_that_hosts_yaml_names_are_asked(tmp_path: Path) -> None:
-    links = {name: Link(name, KeptClock(error_ns=90, reference="a")) for name in ("src1", "uut", "snk1")}
+    links = {name: Link(name, KEPT) for name in ("src1", "uut", "snk1")}
     found = asyncio.run(stated_clocks(hosts(tmp_path, "", ""), links))  # type: ignore[arg-type]
     assert found == {} and not any(link.asked for link in links.values())
     inventory = hosts(tmp_path, ", clock_error_ns: 500", ", clock_keeper: ptp4l")
@@ -53,10 +55,10 @@ def test_only_nodes_that_hosts_yaml_names_are_asked(tmp_path: Path) -> None:
     assert [links[name].asked for name in ("src1", "uut", "snk1")] == [[], [], ["ptp4l"]]
     assert found == {
         "src1": ClockStatement(by="declared", error_ns=500),
-        "snk1": ClockStatement(by="ptp4l", error_ns=90, reference="a"),
+        "snk1": ClockStatement(by="ptp4l", error_ns=90, reference="a", is_reference=False),
     }
     kept = node_facts(links, {}, found)  # type: ignore[arg-type]
-    assert kept["snk1"]["clock_stated"] == {"by": "ptp4l", "error_ns": 90, "reference": "a", "refused": None}
+    assert kept["snk1"]["clock_stated"] == {"by": "ptp4l", **KEPT.to_wire(), "refused": None}
     assert "clock_stated" not in kept["uut"] and kept["uut"]["clock_offset_ns"] == 3000
 
 
@@ -70,7 +72,7 @@ def test_a_program_that_tells_nothing_ends_nothing(tmp_path: Path) -> None:
     ("source", "sink", "said", "apart_ns", "status", "words"),
     [
         ("", "", None, 0, "skipped", "labconsole compares the clocks itself"),
-        (", clock_error_ns: 500", ", clock_keeper: chrony", KeptClock(error_ns=90, reference="a"), 0, "pass",
+        (", clock_error_ns: 500", ", clock_keeper: chrony", KEPT, 0, "pass",
          "off by at most 90 ns (chrony); to src1's 590 ns (stated)"),
         ("", ", clock_keeper: chrony", None, 0, "warn", "chrony tells nothing: chronyd is not synchronised"),
         (", clock_error_ns: 500", ", clock_error_ns: 500", None, 9000, "warn", "at least 7000 ns apart"),

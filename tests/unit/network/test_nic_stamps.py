@@ -25,12 +25,14 @@ PTP_EVENTS = 12
 class Driver:
     def __init__(self, config: list[int], *, answers: int = ALL_FRAMES, refuses: int = 0) -> None:
         self.config, self.answers, self.refuses = config, answers, refuses
+        self.set_to: list[list[int]] = []
 
     def asked(self, interface: str, command: int, config: list[int]) -> list[int]:
         assert interface == "eth1"
         if command == nic_stamps.SET_STAMPS:
             if self.refuses:
                 raise OSError(self.refuses, "no")
+            self.set_to.append(config)
             self.config = [*config[:2], self.answers if config[2] == ALL_FRAMES else config[2]]
         return list(self.config)
 
@@ -54,10 +56,38 @@ def test_every_frame_is_stamped_until_that_is_undone(monkeypatch: pytest.MonkeyP
     driver = Driver([0, 1, PTP_EVENTS])
     journal = apply(monkeypatch, driver)
     assert driver.config == [0, 1, ALL_FRAMES]
-    driver.config = [0, 1, 0]  # whatever libpcap made of it
     for _ in range(2):
         run(journal.entries[0], no_namespace)
         assert driver.config == [0, 1, PTP_EVENTS]
+    assert driver.set_to == [[0, 1, ALL_FRAMES], [0, 1, PTP_EVENTS]]
+
+
+def test_what_libpcap_set_besides_is_undone_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = Driver([0, 0, 0])
+    journal = apply(monkeypatch, driver)
+    driver.config = [0, 1, ALL_FRAMES]
+    run(journal.entries[0], no_namespace)
+    assert driver.config == [0, 0, 0]
+
+
+@pytest.mark.parametrize("meanwhile", [[0, 1, PTP_EVENTS], [0, 0, 0]])
+@pytest.mark.parametrize("before", [[0, 0, 0], [0, 1, 3], [0, 1, ALL_FRAMES]])
+def test_what_another_program_set_meanwhile_stays(
+    monkeypatch: pytest.MonkeyPatch, before: list[int], meanwhile: list[int]
+) -> None:
+    """ptp4l was started during the trial, or an operator turned stamps off."""
+    driver = Driver(before)
+    journal = apply(monkeypatch, driver)
+    driver.config = list(meanwhile)
+    run(journal.entries[0], no_namespace)
+    assert driver.config == meanwhile
+
+
+def test_a_nic_that_stamps_every_frame_anyway_is_not_set_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = Driver([0, 1, ALL_FRAMES])
+    journal = apply(monkeypatch, driver)
+    run(journal.entries[0], no_namespace)
+    assert driver.set_to == []
 
 
 @pytest.mark.parametrize(
@@ -70,8 +100,10 @@ def test_every_frame_is_stamped_until_that_is_undone(monkeypatch: pytest.MonkeyP
 def test_a_nic_that_does_not_stamp_every_frame_is_refused(
     monkeypatch: pytest.MonkeyPatch, driver: Driver, words: str
 ) -> None:
+    before = list(driver.config)
     with pytest.raises(WireError, match=words) as refused:
         apply(monkeypatch, driver)
+    assert driver.config == before
     assert refused.value.code == "not_supported"
 
 

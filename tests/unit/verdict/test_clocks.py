@@ -38,6 +38,10 @@ def ptp(error_ns: int, grandmaster: str = "00a069.fffe.0b552d") -> dict[str, Any
     return {"by": "ptp4l", "error_ns": error_ns, "reference": grandmaster}
 
 
+def grandmaster(error_ns: int) -> dict[str, Any]:
+    return ptp(error_ns) | {"is_reference": True}
+
+
 Found = tuple[int | None, str | None, bool]
 
 
@@ -70,6 +74,14 @@ def test_nodes_of_one_kernel_need_no_statement() -> None:
         (node(0, 9000, by="chrony", refused="506 Cannot talk"), node(0, 9000, **ptp(9)), "src1: 506 Cannot talk"),
         (node(0, 9000, **declared(0)), node(0, 9000, **declared(0)), "both are stated to be exact"),
         (node(0, 9000, **ptp(9, "a")), node(0, 9000, **ptp(9, "b")), "their references differ: src1 a, snk1 b"),
+        (node(0, 9000, **declared(0)), node(0, 9000, **grandmaster(510)), "snk1 is the reference by its own word only"),
+        (node(0, 9000, **grandmaster(510)), node(0, 9000, **declared(9)), "src1 is the reference by its own word only"),
+        (
+            node(0, 9000, **grandmaster(9)),
+            node(0, 9000, **grandmaster(9)),
+            "src1 is the reference by its own word only",
+        ),
+        (node(0, 9000, **grandmaster(9)), node(0, 9000, **ptp(9, "b")), "their references differ"),
     ],
 )
 def test_a_statement_that_does_not_bound_both_counts_for_nothing(
@@ -78,6 +90,23 @@ def test_a_statement_that_does_not_bound_both_counts_for_nothing(
     found = agreement(ENDS, source, sink)
     assert (found.bound_ns, found.bound_by, found.contradicted) == (18_000, "measured", False)
     assert words in (found.unused or "")
+
+
+def test_a_grandmasters_own_word_counts_beside_a_report_that_follows_it() -> None:
+    assert agreed(node(0, 9000, **grandmaster(9)), node(0, 9000, **ptp(90))) == (99, "stated", False)
+
+
+def test_a_record_by_a_grandmasters_own_word_is_judged_again(inventory: Inventory) -> None:
+    alone = taken(inventory, node(0, 50_000, **declared(0)), node(60_000, 50_000, **grandmaster(510)))
+    told = packet_times(alone.streams[0])
+    assert told is not None and told.delay_ns is None
+    assert wrong(alone) == []
+    followed = taken(inventory, node(0, 50_000, **grandmaster(510)), node(0, 50_000, **ptp(90)))
+    told = packet_times(followed.streams[0])
+    assert told is not None and told.clock_bound_ns == 600 + 1000
+    assert wrong(followed) == []
+    followed.environment["nodes"]["snk1"]["clock_stated"]["is_reference"] = True
+    assert "streams[0].extensions.clocks.stated_ns" in wrong(followed)
 
 
 def test_a_statement_that_the_measurement_shows_to_be_false_is_not_used() -> None:
