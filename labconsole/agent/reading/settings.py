@@ -141,11 +141,6 @@ def device_of(name: str, index: int) -> Optional[Dict[str, Optional[str]]]:
     return found
 
 
-def xdp_of(message: Any) -> Optional[str]:
-    """How a program is attached that sees every packet first, "none", or None: not known."""
-    return (message.get_nested("IFLA_XDP", "IFLA_XDP_ATTACHED") or "none") if message.get("IFLA_XDP") else None
-
-
 def _options(value: Any, name: str = "") -> Iterator[str]:
     """The numbers and words among a queueing discipline's options that are not 0, each with its name."""
     if isinstance(value, dict):
