@@ -11,7 +11,8 @@ from typing import Any
 from labconsole.model.inventory import Inventory
 from labconsole.model.record.run import Environment
 from labconsole.verdict.changes import ADAPTIVE
-from labconsole.wire.settings import InterfaceSettings, NodeSettings
+from labconsole.wire.rules import MAX_SENTENCE
+from labconsole.wire.settings import IRQS_TOLD, InterfaceSettings, NodeSettings
 
 NOT_KEPT = ("interfaces", "idle_states", "sysctls")
 """Of a node, for they are kept in a form of their own."""
@@ -39,7 +40,12 @@ def kept_settings(settings: NodeSettings, ports: Iterable[str]) -> Kept:
     for name in ports:
         if name in settings.interfaces:
             found.update(_of_port(name, settings.interfaces[name], steady=not settings.irqbalance))
-    return found
+    return {name: value for name, value in found.items() if not _cut(value)}
+
+
+def _cut(value: Any) -> bool:
+    """Whether it was longer than what is taken from a node: what is left may be that of another value."""
+    return isinstance(value, str) and len(value) >= MAX_SENTENCE - 1
 
 
 def _of_port(name: str, port: InterfaceSettings, *, steady: bool) -> Iterator[tuple[str, Any]]:
@@ -50,9 +56,11 @@ def _of_port(name: str, port: InterfaceSettings, *, steady: bool) -> Iterator[tu
             yield f"{name} {key}", value
     if port.qdiscs is None and port.qdisc is not None:
         yield f"{name} qdiscs", port.qdisc
-    if port.irqs and steady:  # irqbalance moves them while one measures
-        affinities = [port.irqs[number] or "?" for number in sorted(port.irqs, key=lambda each: (len(each), each))]
-        yield f"{name} interrupts on processors", " ".join(affinities)
+    affinities = [port.irqs[number] for number in sorted(port.irqs, key=lambda each: (len(each), each))]
+    if steady and 0 < len(affinities) < IRQS_TOLD:  # irqbalance moves them while one measures
+        known = [each for each in affinities if each is not None]
+        if len(known) == len(affinities):
+            yield f"{name} interrupts on processors", " ".join(known)
     for key, sysctl in port.sysctls.items():
         if sysctl is not None:
             yield f"net.ipv4.conf.{name}.{key}", sysctl

@@ -1,5 +1,6 @@
 """How the nodes of a trial were set is in its record, one value a setting."""
 
+from labconsole.wire.settings import IRQS_TOLD
 from support.observed_trials import record, tell, undisturbed
 
 
@@ -41,6 +42,15 @@ def test_what_moves_by_itself_is_no_setting(inventory):
     held = kept(inventory, seen)
     assert "eth1 coalesce.rx_usecs" not in held and held["eth1 coalesce.tx_usecs"] == 8
     assert "eth1 interrupts on processors" not in held
+
+
+def test_what_was_cut_or_is_told_in_part_is_unknown(inventory):
+    seen = undisturbed(inventory)
+    tell(seen.begin["uut"], "settings.boot_options", "isolcpus=" + "1," * 5000)
+    tell(seen.begin["uut"], "settings.interfaces.eth1.irqs", {str(number): "0" for number in range(IRQS_TOLD)})
+    tell(seen.begin["uut"], "settings.interfaces.eth5.irqs", {"31": "0", "32": None})
+    held = kept(inventory, seen)
+    assert not {"boot_options", "eth1 interrupts on processors", "eth5 interrupts on processors"} & set(held)
 
 
 def test_of_a_node_that_did_not_say_nothing_is_kept(inventory):
