@@ -14,7 +14,7 @@ from labconsole.verdict.changes import ADAPTIVE
 from labconsole.wire.rules import MAX_SENTENCE
 from labconsole.wire.settings import IRQS_TOLD, InterfaceSettings, NodeSettings
 
-NOT_KEPT = ("interfaces", "idle_states", "sysctls")
+NOT_KEPT = ("interfaces", "governors", "idle_states", "sysctls")
 """Of a node, for they are kept in a form of their own."""
 
 NOT_KEPT_OF_PORTS = ("mac", "up", "carrier_changes", "irqs", "sysctls", "qdisc")
@@ -33,6 +33,8 @@ def kept_settings(settings: NodeSettings, ports: Iterable[str]) -> Kept:
     for name, value in settings.sysctls.items():
         if value is not None or name.startswith(OF_MODULES):
             found[name.replace("/", ".")] = value
+    if settings.governors is not None:
+        found["governors"] = ", ".join(f"{name} of {count}" for name, count in sorted(settings.governors.items()))
     if settings.idle_states is not None:
         off = {True: " (off)", False: ""}
         states = (f"{each.name} {each.exit_latency_us} µs{off[each.disabled]}" for each in settings.idle_states)

@@ -23,7 +23,7 @@ def test_each_setting_has_a_value_under_the_name_that_people_know_it_by(inventor
     held = kept(inventory, seen)
     assert held["net.core.netdev_max_backlog"] == "1000"
     assert held["net.bridge.none"] is None  # known: the kernel has none
-    assert held["governors.performance"] == 4
+    assert held["governors"] == "performance of 4"
     assert held["idle states of the first processor"] == "C6 133 µs (off)"
     assert (held["eth1 qdiscs"], held["eth1 device.rps_cpus"]) == ("tbf rate 12500000", "3")
     assert (held["eth1 offloads.gro"], held["eth1 mtu"], held["net.ipv4.conf.eth1.rp_filter"]) == (True, 1500, "1")
@@ -42,6 +42,12 @@ def test_what_moves_by_itself_is_no_setting(inventory):
     held = kept(inventory, seen)
     assert "eth1 coalesce.rx_usecs" not in held and held["eth1 coalesce.tx_usecs"] == 8
     assert "eth1 interrupts on processors" not in held
+
+
+def test_other_governors_are_another_value_of_one_setting(inventory):
+    seen = undisturbed(inventory)
+    tell(seen.begin["uut"], "settings.governors", {"powersave": 3, "performance": 1})
+    assert kept(inventory, seen)["governors"] == "performance of 1, powersave of 3"
 
 
 def test_what_was_cut_or_is_told_in_part_is_unknown(inventory):
