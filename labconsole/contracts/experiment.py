@@ -22,6 +22,7 @@ from labconsole.model.record.summary import RunFilter
 from labconsole.wire.counters import CountersSampled
 from labconsole.wire.marks import TimeMark
 from labconsole.wire.queues import RatesTaken
+from labconsole.wire.settings import NodeSettings
 
 
 class StepRecord(Protocol):
@@ -114,8 +115,12 @@ class Stage(Protocol):
         """
         ...
 
-    def environment(self, nodes: Iterable[AgentLink]) -> Environment:
-        """Facts and clocks of the nodes that had a part in a trial, for its record."""
+    def environment(
+        self, nodes: Iterable[AgentLink], settings: Mapping[str, NodeSettings | None] | None = None
+    ) -> Environment:
+        """Facts and clocks of the nodes that had a part in a trial, for its record. ``settings``: how they were set as
+        it began, by name, where that was read.
+        """
         ...
 
     async def wait_stopping(self) -> None:

@@ -180,7 +180,7 @@ class BootTaking:
             timekeeper=_timekeeper(ground, marks, found),
             missing=tuple(missing),
             attestation={} if crew is None else crew.crew.attestation,
-            environment=self._stage.environment((ground.uut, ground.timekeeper)),
+            environment=self._stage.environment((ground.uut, ground.timekeeper), self._seen.settings()),
         )
 
     async def _begin(self, ground: Ground, own: OwnFiles) -> Sequence[CrewMember]:
