@@ -61,6 +61,8 @@ class Stage(Protocol):
     on_rates: Callable[[RatesTaken], None] | None
     """Is told when guests that share a link by weights have others, as the UUT's kernel has them."""
 
+    @property
+    def inventory(self) -> Inventory: ...
     async def guest_cpus(self, platform: str) -> Sequence[int]:
         """The processors of the UUT that this platform's guests are spread over, in their order.
 

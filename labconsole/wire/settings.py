@@ -125,6 +125,7 @@ class NodeSettings(Message):
 
 
 class ReadSettings(Request[NodeSettings], op="settings"):
-    """Ask for the node's settings; a reading takes milliseconds."""
+    """Ask for the node's settings; a reading takes milliseconds. ``ports``: only these of its interfaces."""
 
     namespace: Optional[Word] = None
+    ports: Optional[Annotated[List[Name], Most(MAX_INTERFACES)]] = None

@@ -11,6 +11,7 @@ import glob
 import hashlib
 import os
 import re
+import socket
 from contextlib import closing
 from typing import Any, Dict, Iterator, List, Optional
 
@@ -233,13 +234,14 @@ def _interface(tool: Ethtool, message: Any, disciplines: Dict[int, str]) -> Dict
     }
 
 
-def read_interfaces() -> Dict[str, Dict[str, Any]]:
-    """Every interface of the calling thread's namespace but loopback."""
+def read_interfaces(ports: Optional[List[str]] = None) -> Dict[str, Dict[str, Any]]:
+    """Of the calling thread's namespace these interfaces, or every one but loopback."""
+    of = None if ports is None else {index for index, name in socket.if_nameindex() if name in ports}
     with closing(netlink.RouteSocket()) as route, closing(Ethtool()) as tool:
-        disciplines = parse_disciplines(route.queueing_disciplines())
+        disciplines = parse_disciplines(route.queueing_disciplines(of))
         return {
             message.get("IFLA_IFNAME"): _interface(tool, message, disciplines)
-            for message in route.links()
+            for message in route.links(of)
             if message.get("IFLA_IFNAME") != "lo"
         }
 
@@ -287,11 +289,11 @@ def irqbalance() -> bool:
     return any(text_of(path) == "irqbalance" for path in glob.glob("/proc/[0-9]*/comm"))
 
 
-def read() -> Dict[str, Any]:
-    """Everything, in the calling thread's namespace."""
+def read(ports: Optional[List[str]] = None) -> Dict[str, Any]:
+    """Everything, in the calling thread's namespace; of its interfaces these alone, unless None."""
     system = "/sys/devices/system/cpu"
     return {
-        "interfaces": read_interfaces(),
+        "interfaces": read_interfaces(ports),
         "governors": facts.governors(),
         "frequencies": frequencies(),
         "turbo": turbo(),

@@ -209,6 +209,7 @@ class BootTaking:
             {ground.uut.name: [], ground.timekeeper.name: []},
             self._stage.guest_processes,
             self._own_pids,
+            self._stage.inventory,
         )
         await self._readings.open()
         self._show(f"{len(self._members)} guests are being started", {})
