@@ -292,7 +292,7 @@ async def test_the_surroundings_of_guests_tell_how_their_nodes_were_set_as_each_
     later = NodeSettings.parse({**SETTINGS, "interfaces": {"eth1": {**PORT, "mtu": 9000}}})
     seen.begin = {"uut": NodeReading(settings=later), "snk1": NodeReading()}
     nodes = on.environment(links, seen.settings())["nodes"]  # type: ignore[arg-type]
-    assert nodes["uut"]["settings"]["net.ipv4.ip_forward"] == "0"
+    assert nodes["uut"]["settings"]["net.ipv4.ip_forward"] == 0
     assert nodes["uut"]["settings"]["eth1 mtu"] == 9000  # of the second trial on the same guests
     assert "settings" not in nodes["snk1"]  # which did not say
     assert "settings" not in on.environment(links)["nodes"]["uut"]  # type: ignore[arg-type]
