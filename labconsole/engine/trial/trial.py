@@ -99,7 +99,7 @@ class Trial:
         ports = [port for stream in self.seen.flows for port in data_ports(stream, self._uut)]
         pids = [prepared.second.pid] if prepared.second is not None and prepared.second.pid is not None else []
         by_node = ports_by_node(self._nodes(), ports)
-        self._readings = Readings(self.seen, links, by_node, guests, {self._uut: pids})
+        self._readings = Readings(self.seen, links, by_node, guests, {self._uut: pids}, inventory)
         sinks, of_s = [flow.stream.sink_ip for flow in self._flows], request.duration_s
         self._kernel = KernelDropWatch(self.seen, inventory, links, sinks, settings.drop_reasons, of_s, prepared.inside)
         self._work = ProcessorWatch(self.seen, links[uut], uut, by_node[uut], wanted=settings.telemetry)
