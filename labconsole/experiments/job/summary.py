@@ -11,6 +11,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 from labconsole.contracts.measured import FROM_MEMORY, HELD
@@ -19,8 +20,8 @@ from labconsole.experiments.job.link import held_by_link
 from labconsole.experiments.job.points import (
     PointKey,
     PointTimes,
+    bare_platforms,
     enters,
-    is_bare,
     mean_of,
     of_both_guests,
     point_key,
@@ -142,7 +143,8 @@ def summarize_jobs(records: Iterable[JobRecord], family: Sequence[float] = ()) -
     every = sorted(records, key=lambda each: (each.started_at, each.job_id))
     newest = newest_trials(every)
     by_point: dict[PointKey, list[JobRecord]] = {}
-    for key, record in with_points(newest, point_key, ("hypervisor", "program")):
+    key_of = partial(point_key, bare=bare_platforms(every))
+    for key, record in with_points(newest, key_of, ("hypervisor", "program")):
         by_point.setdefault(key, []).append(record)
     entered = {key: [each for each in group if enters(each)] for key, group in by_point.items()}
     points = {key: times_of(key, by_point[key], entered[key]) for key in sorted(by_point, key=in_order)}
@@ -167,7 +169,7 @@ class _Bare:
     """The bare host's trials with one process, to compare with."""
 
     def __init__(self, entered: Mapping[PointKey, Sequence[JobRecord]]) -> None:
-        self.platforms = sorted({key.platform for key, group in entered.items() if any(map(is_bare, group))})
+        self.platforms = sorted({key.platform for key, group in entered.items() if bare_platforms(group)})
         self._entered = entered
 
     def of(self, key: PointKey) -> PointKey | None:
