@@ -52,9 +52,9 @@ class MeasuredPoint:
         return {value.bound for value in self.values}
 
     @property
-    def from_memory(self) -> bool:
-        """Whether what one of its trials read may have come from memory."""
-        return any(trial.from_memory for trial in self.trials)
+    def from_memory(self) -> set[bool]:
+        """Whether what its trials read may have come from memory; both where that is not the same of all."""
+        return {trial.from_memory for trial in self.trials}
 
     @property
     def mean(self) -> SetUpMean | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -94,10 +94,12 @@ def sent(name: str, seconds: Sequence[float], **how: Any) -> Records:
     return [of_side(over_link(value, n), name, n, **how) for n, value in enumerate(seconds, 1)]
 
 
-def served(name: str, seconds: Sequence[float], *, from_memory: bool, **how: Any) -> Records:
-    """Files of 64 MiB that guests serve in each block, from their disks or from memory."""
-    read_bytes = (32 if from_memory else 80) * 2**20
-    trials = [with_disk(value, n, "serve-http", 64, read_bytes) for n, value in enumerate(seconds, 1)]
+def served(name: str, seconds: Sequence[float], *, from_memory: bool | Collection[int], **how: Any) -> Records:
+    """Files of 64 MiB that guests serve in each block, from their disks or from memory, or so in these blocks alone."""
+    trials = []
+    for n, value in enumerate(seconds, 1):
+        cached = from_memory if isinstance(from_memory, bool) else n in from_memory
+        trials.append(with_disk(value, n, "serve-http", 64, (32 if cached else 80) * 2**20))
     return [of_side(each, name, n, **how) for n, each in enumerate(trials, 1)]
 
 

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Literal
 
 from labconsole.contracts.measured import FROM_MEMORY, HELD
-from labconsole.experiments.job.from_memory import any_from_memory
+from labconsole.experiments.job.from_memory import from_memory
 from labconsole.experiments.job.link import held_by_link
 from labconsole.experiments.job.points import (
     PointKey,
@@ -221,10 +221,10 @@ def _not_decided(ours: Sequence[JobRecord], theirs: Sequence[JobRecord]) -> NotD
 
 
 def _cached_unlike(*points: Sequence[JobRecord]) -> bool:
-    """Whether memory gave what a disk was to give; or, of files that are served, to some points and not to others."""
-    cached = [any_from_memory(each) for each in points]
+    """Whether memory gave what a disk was to give; or, of files that are served, to some trials and not to others."""
+    cached = {from_memory(record) for point in points for record in point}
     job = JOBS.get(points[0][0].requested.job)
-    return any(cached) and (not all(cached) or (job is not None and job.resource == "disk"))
+    return True in cached and (False in cached or (job is not None and job.resource == "disk"))
 
 
 def _curves(

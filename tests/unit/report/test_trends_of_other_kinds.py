@@ -97,6 +97,10 @@ def test_a_step_of_three_per_cent_is_found_with_its_direction_and_what_else_chan
             lambda name, mean, day: served(name, around(4 * mean, day), from_memory=mean < 1),
             [1.0] * 8 + [0.8] * 8, "read from memory",
         ),
+        (
+            lambda name, mean, day: served(name, around(4 * mean, day), from_memory=mean < 1 or (1,)),
+            [1.0] * 8 + [0.8] * 8, "read from memory in some trials, and not in others",
+        ),
         (lambda name, mean, day: sent(name, around(mean * FULL_S, day)), [1.8] * 8 + [1.5] * 8, None),
     ],
 )  # fmt: skip
