@@ -2,13 +2,16 @@
 
 import json
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from labconsole.api.sides import open_side
 from labconsole.cli.main import main
+from labconsole.errors import ConfigError
 from labconsole.store.exchange.importing import import_records
 from labconsole.store.open import open_store
 from support.report_runs import measured, set_ups_of
@@ -249,3 +252,17 @@ def test_a_plan_that_is_named_without_saying_so_is_refused_with_what_to_write(tm
         pass
     assert main(["compare", "--store", str(tmp_path / "s.sqlite"), "nightly@main kernel=6.1", "nightly@c1"]) == 2
     assert "write plan=nightly@main, got 'nightly@main kernel=6.1'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words", [('plan="my plan"', 'plan="my plan" platform=raw'), ('generator~"a b"', 'hypervisor="QEMU 8.2 (kvm)"'),
+              ('platform="a b c=d"', "plan=old")],
+)  # fmt: skip
+def test_a_side_whose_values_hold_blanks_is_a_filter_like_any_other(tmp_path, words):
+    with open_store(str(tmp_path / "s.sqlite")), ExitStack() as opened:
+        assert [open_side(opened, word, str(tmp_path / "s.sqlite"), ()).words for word in words] == list(words)
+
+
+def test_a_quoted_word_that_names_no_field_is_refused_as_it_was_typed(tmp_path):
+    with ExitStack() as opened, pytest.raises(ConfigError, match='write plan="My plan", got'):
+        open_side(opened, 'kernel=6.1 "My plan"', str(tmp_path / "s.sqlite"), ())
