@@ -17,7 +17,7 @@ from typing import Final, Literal, NamedTuple
 
 from labconsole.contracts.measured import MeasuredKind, MeasuredTrial
 from labconsole.measure.admission import Admission
-from labconsole.measure.comparison import Pair, different
+from labconsole.measure.comparison import Pair, different, setting_pair
 from labconsole.measure.groups import CONDITIONS, ONE_SET_UP, conditions_of
 from labconsole.measure.maximum import REACHED_LOSS_RATIO
 from labconsole.measure.statistics.effects import MINIMUM_BLOCKS, paired_effect
@@ -286,5 +286,5 @@ def _settings(before: Mapping[str, SeenFacts], after: Mapping[str, SeenFacts]) -
     for name, held in before.items():
         one, other = held.newest, after[name].newest if name in after else {}
         for setting in one:
-            if setting in other and one[setting] != other[setting]:
-                yield Pair(f"Node {name}", setting, one[setting], other[setting])
+            if setting in other:
+                yield from setting_pair(f"Node {name}", setting, [one[setting]], [other[setting]])

@@ -239,7 +239,7 @@ def test_settings_of_nodes_that_both_sides_know_are_named_and_unknown_ones_are_n
     told = {each["what"]: (each["where"], each["before"], each["after"]) for each in found["differences"]}
     assert told["net.core.netdev_max_backlog"] == ("Node uut", "1000", "2000")
     assert told["eth1 qdiscs"] == ("Node uut", "noqueue", "tbf rate 5")
-    assert told["net.bridge.bridge-nf-call-iptables"] == ("Node uut", None, "1")
+    assert told["net.bridge.bridge-nf-call-iptables"] == ("Node uut", "module not loaded", "1")
     assert not {"net.core.later", "eth1 mtu", "settings"} & set(told)
     out = tmp_path / "out"
     assert main(["report", "--store", str(tmp_path / "runs.sqlite"), "--out", str(out), "--formats", "html"]) == 0
