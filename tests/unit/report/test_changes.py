@@ -247,6 +247,34 @@ def test_settings_of_nodes_that_both_sides_know_are_named_and_unknown_ones_are_n
     assert "net.core.netdev_max_backlog" in page and "earlier: 1000" in page
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        (["1000"] * 8, ["1000"] * 8, None),
+        (["2000"] * 4 + ["1000"] * 4, ["1000"] * 8, ("varies: 1000, 2000", "1000")),
+        (["1000"] * 8, ["1000"] * 7 + ["2000"], ("1000", "varies: 1000, 2000")),
+        (["1000", "2000"] * 4, ["2000", "1000"] * 4, None),  # alike on both sides
+        ([None] * 4 + ["2000"] * 4, ["1000"] * 8, ("2000", "1000")),
+        (["2000"] * 7 + [None], ["1000"] * 8, None),  # how it was in the end is not known
+        (["2000"] * 7 + [{}], ["1000"] * 8, None),
+        (["1000"] * 8, ["2000"] * 7 + [None], None),
+    ],
+)
+def test_a_setting_that_varies_within_a_side_is_told_and_one_that_is_no_longer_known_is_not(
+    tmp_path, capsys, old, new, told
+):
+    records = old_and_new(around(60, 1), around(58.2, 2))
+    assert [record["plan"]["hash"] for record in records] == [OLD] * 8 + [NEW] * 8
+    for record, value in zip(records, [*old, *new], strict=True):
+        nodes = {name: dict(said) for name, said in record["environment"]["nodes"].items()}
+        if value is not None:
+            nodes["uut"]["settings"] = {} if value == {} else {"net.core.netdev_max_backlog": value}
+        record["environment"] = {**record["environment"], "nodes": nodes}
+    found = compared(tmp_path, capsys, records, "kernel=6.1", "kernel=6.6")
+    pairs = [(each["before"], each["after"]) for each in found["differences"] if "backlog" in each["what"]]
+    assert pairs == ([] if told is None else [told])
+
+
 def test_a_plan_that_is_named_without_saying_so_is_refused_with_what_to_write(tmp_path, capsys):
     with open_store(str(tmp_path / "s.sqlite")):
         pass
