@@ -52,6 +52,12 @@ class Pair:
     expected: bool = False
 
     @property
+    def words(self) -> str:
+        """As one reads it in a line, with where it is."""
+        left, right = ("unknown" if value is None else value for value in (self.left, self.right))
+        return f"{self.section}: {self.label} {left} → {right}"
+
+    @property
     def differs(self) -> bool:
         """True when the two are not the same, None on one side included."""
         return bool(self.left != self.right)
