@@ -21,7 +21,9 @@ MINIMUM_REPETITIONS = 2
 MOST_REPETITIONS = 10
 MOST_SET_UPS = 10_000
 UPPER_SHARE = 0.2
-"""Of pilots, four in five give a variance that lies below the bound so taken."""
+"""Of pilots, four in five give an upper bound that lies above the variance."""
+LOWER_SHARE = 0.9
+"""Of pilots, nine in ten give a lower bound that lies below the variance within set-ups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,7 @@ def advise(components: Components, setup_s: float, trial_s: float, accuracy_rati
     if not (setup_s >= 0 and trial_s > 0 and accuracy_ratio > 0):
         raise ValueError(f"times and accuracy are above zero, got {setup_s!r}, {trial_s!r}, {accuracy_ratio!r}")
     repetitions = best_repetitions(components, setup_s / trial_s)
-    upper = upper_variance(variance_of_mean(components, repetitions), components.set_ups)
+    upper = upper_variance_of_mean(components, repetitions)
     set_ups = fewest_set_ups(upper, accuracy_ratio)
     return Advice(
         repetitions=repetitions,
@@ -124,13 +126,24 @@ def advise(components: Components, setup_s: float, trial_s: float, accuracy_rati
     )
 
 
-def variance_of_mean(parts: Components, repetitions: int) -> float:
-    """Of a set-up's mean over so many repetitions."""
-    return max(parts.variance_between, 0.0) + parts.variance_within / repetitions
+def upper_variance_of_mean(pilot: Components, repetitions: int) -> float:
+    """The upper 80 % bound of the variance of a set-up's mean over so many repetitions: T² + s_w² / repetitions.
+
+    It does not rest on T², whose estimate may be zero by chance, but on what was seen: the upper bound of s_b², with
+    the upper bound of what fewer repetitions than the pilot's add, or without the *lower* one of what more take away.
+    T² is not below zero, so that it is at least the upper bound of s_w² / repetitions.
+    """
+    degrees = pilot.set_ups * (pilot.repetitions - 1)  # of several points there are more
+    lowest, highest = (
+        pilot.variance_within * degrees / chi_square_quantile(share, degrees) for share in (LOWER_SHARE, UPPER_SHARE)
+    )
+    more = 1 / repetitions - 1 / pilot.repetitions
+    seen = upper_variance(pilot.variance_of_means, pilot.set_ups)
+    return max(seen + more * (highest if more > 0 else lowest), highest / repetitions)
 
 
 def upper_variance(variance: float, set_ups: int) -> float:
-    """The upper 80 % bound of one that was found from so many set-ups."""
+    """The upper 80 % bound of one between the means of so many set-ups."""
     degrees = float(set_ups - 1)
     return variance * degrees / chi_square_quantile(UPPER_SHARE, degrees)
 

@@ -10,7 +10,13 @@ import pytest
 from scipy import stats
 
 from labconsole.errors import MeasurementError
-from labconsole.measure.statistics.components import Components, advise, components, pooled_components
+from labconsole.measure.statistics.components import (
+    Components,
+    advise,
+    components,
+    pooled_components,
+    upper_variance_of_mean,
+)
 from labconsole.measure.statistics.effects import smallest_effect
 
 
@@ -44,7 +50,7 @@ def test_a_negative_component_is_kept_and_used_as_zero():
     assert found.variance_between == pytest.approx(-1)
     advice = advise(found, 60, 2, 0.5)
     assert advice.repetitions == 10
-    assert advice.variance_upper == pytest.approx((2 / 10) * 3 / stats.chi2.ppf(0.2, 3))
+    assert advice.variance_upper == pytest.approx((2 / 10) * 4 / stats.chi2.ppf(0.2, 4)), "T² is not below zero"
 
 
 def test_points_of_a_platform_are_pooled_without_more_set_ups():
@@ -58,7 +64,7 @@ def test_advice_by_hand():
     found = Components(variance_within=9e-4, variance_of_means=5.5e-4, variance_between=1e-4, set_ups=4, repetitions=2)
     advice = advise(found, setup_s=30, trial_s=10, accuracy_ratio=0.02)
     assert advice.repetitions == 6  # sqrt(3 · 9) = 5.2
-    variance = (1e-4 + 9e-4 / 6) * 3 / stats.chi2.ppf(0.2, 3)
+    variance = 5.5e-4 * 3 / stats.chi2.ppf(0.2, 3) - (1 / 2 - 1 / 6) * 9e-4 * 4 / stats.chi2.ppf(0.9, 4)
     assert advice.variance_upper == pytest.approx(variance)
     wide, narrow = (stats.t.ppf(0.975, s - 1) * math.sqrt(variance / s) for s in (advice.set_ups - 1, advice.set_ups))
     assert narrow <= 0.02 < wide and advice.half_width_ratio == pytest.approx(narrow)
@@ -77,6 +83,38 @@ def test_advice_never_goes_below_three_set_ups_or_beyond_what_can_be_done():
         advise(Components(1.0, 1.0, 0.5, 3, 2), 30, 10, 1e-4)
     with pytest.raises(ValueError, match="above zero"):
         advise(Components(1.0, 1.0, 0.5, 3, 2), 30, 10, 0)
+
+
+def test_more_repetitions_never_make_a_mean_less_sure():
+    """Plans take the most repetitions and the most set-ups that any of their configurations needs."""
+    low, high = (10 / stats.chi2.ppf(share, 10) for share in (0.9, 0.2))
+    for between in (-3e-4, 0.0, 1e-4, 5e-4):
+        found = Components(9e-4, between + 9e-4 / 3, between, 5, 3)
+        bounds = [upper_variance_of_mean(found, repetitions) for repetitions in range(1, 11)]
+        assert bounds == sorted(bounds, reverse=True)
+        seen = (between + 9e-4 / 3) * 4 / stats.chi2.ppf(0.2, 4)
+        assert bounds[0] == pytest.approx(max(seen + 9e-4 * high * (1 - 1 / 3), 9e-4 * high))
+        assert bounds[2] == pytest.approx(max(seen, 9e-4 * high / 3))
+        assert bounds[9] == pytest.approx(max(seen - 9e-4 * low * (1 / 3 - 1 / 10), 9e-4 * high / 10))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.25, 0.5, 1.0, 4.0])
+def test_four_of_five_pilots_bound_the_variance_at_the_repetitions_that_they_advise(share):
+    """Of pilots of two repetitions, whose T² is this share of s_w²: also where more are advised than they have."""
+    rng = numpy.random.default_rng(4)
+    covered = {}
+    for set_ups in (3, 6, 10):
+        between = (share + 1 / 2) * rng.chisquare(set_ups - 1, 400) / (set_ups - 1)
+        within = rng.chisquare(set_ups, 400) / set_ups
+        for cost in (0.0, 4.0, 20.0):
+            advices = [
+                advise(Components(w, b, b - w / 2, set_ups, 2), cost, 1.0, 0.5)
+                for b, w in zip(between.tolist(), within.tolist(), strict=True)
+            ]
+            right = [advice.variance_upper >= share + 1 / advice.repetitions for advice in advices]
+            covered[set_ups, cost] = numpy.mean(right)
+    assert min(covered.values()) >= 0.75, covered  # of 400: 0.8 less 2.5 standard errors
+    assert numpy.mean([*covered.values()]) >= 0.79
 
 
 @pytest.mark.parametrize(
