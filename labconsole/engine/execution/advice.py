@@ -1,4 +1,4 @@
-"""How many set-ups and repetitions a plan needs, from its own stored blocks: Kalibera and Jones' dimensioning.
+"""How many set-ups and repetitions a plan needs, from its own stored blocks: by Kalibera and Jones' components.
 
 Reckoned for each platform beside each background, whose points share a set-up: one more repetition costs a trial of
 each. Variances are pooled over the points at which maxima are read, because it is those that a report compares, and

@@ -44,13 +44,13 @@ def test_components_are_those_of_an_analysis_of_variance():
     assert 4 * found.variance_of_means / found.variance_within == pytest.approx(f)
 
 
-def test_a_negative_component_is_kept_and_used_as_zero():
+def test_a_negative_component_is_kept_and_the_mean_is_no_surer_for_it():
     e = math.exp
     found = components({b: [e(1), e(-1)] for b in range(4)})
     assert found.variance_between == pytest.approx(-1)
-    advice = advise(found, 60, 2, 0.5)
-    assert advice.repetitions == 10
-    assert advice.variance_upper == pytest.approx((2 / 10) * 4 / stats.chi2.ppf(0.2, 4)), "T² is not below zero"
+    for repetitions in (1, 2, 10):
+        expected = (2 / repetitions) * 4 / stats.chi2.ppf(0.2, 4)
+        assert upper_variance_of_mean(found, repetitions) == pytest.approx(expected), "T² is not below zero"
 
 
 def test_points_of_a_platform_are_pooled_without_more_set_ups():
@@ -61,23 +61,41 @@ def test_points_of_a_platform_are_pooled_without_more_set_ups():
 
 
 def test_advice_by_hand():
-    found = Components(variance_within=9e-4, variance_of_means=5.5e-4, variance_between=1e-4, set_ups=4, repetitions=2)
-    advice = advise(found, setup_s=30, trial_s=10, accuracy_ratio=0.02)
-    assert advice.repetitions == 6  # sqrt(3 · 9) = 5.2
-    variance = 5.5e-4 * 3 / stats.chi2.ppf(0.2, 3) - (1 / 2 - 1 / 6) * 9e-4 * 4 / stats.chi2.ppf(0.9, 4)
-    assert advice.variance_upper == pytest.approx(variance)
-    wide, narrow = (stats.t.ppf(0.975, s - 1) * math.sqrt(variance / s) for s in (advice.set_ups - 1, advice.set_ups))
-    assert narrow <= 0.02 < wide and advice.half_width_ratio == pytest.approx(narrow)
-    assert advice.smallest_effect_ratio == pytest.approx(smallest_effect(math.sqrt(2 * variance), advice.set_ups))
-    assert advice.total_s == advice.set_ups * (30 + 6 * 10)
+    found = Components(variance_within=9e-4, variance_of_means=5.5e-4, variance_between=1e-4, set_ups=10, repetitions=2)
+    advice = advise(found, setup_s=90, trial_s=10, accuracy_ratio=0.02)
+    low, high = (9e-4 * 10 / stats.chi2.ppf(share, 10) for share in (0.9, 0.2))
+    seen = 5.5e-4 * 9 / stats.chi2.ppf(0.2, 9)
+    bounds = {1: seen + high / 2} | {r: max(seen - (1 / 2 - 1 / r) * low, high / r) for r in range(2, 11)}
+
+    def half_width(repetitions, set_ups):
+        return stats.t.ppf(0.975, set_ups - 1) * math.sqrt(bounds[repetitions] / set_ups)
+
+    needed = {r: next(s for s in range(3, 1000) if half_width(r, s) <= 0.02) for r in bounds}
+    took_s, repetitions = min((s * (90 + r * 10), r) for r, s in needed.items())
+    assert (advice.repetitions, advice.set_ups, advice.total_s) == (repetitions, needed[repetitions], took_s)
+    assert 2 < repetitions < 10
+    assert advice.variance_upper == pytest.approx(bounds[repetitions])
+    assert advice.half_width_ratio == pytest.approx(half_width(repetitions, advice.set_ups))
+    sd = math.sqrt(2 * bounds[repetitions])
+    assert advice.smallest_effect_ratio == pytest.approx(smallest_effect(sd, advice.set_ups))
+
+
+def test_where_a_set_up_costs_nothing_of_its_own_one_repetition_is_advised():
+    """So it is of starts, whose guests are set up within the trial."""
+    for between in (-2e-4, -1e-4, 0.0, 1e-4):
+        for set_ups in (3, 6, 10):
+            found = Components(4e-4, between + 2e-4, between, set_ups, 2)
+            assert advise(found, 0.0, 10.0, 0.005).repetitions == 1
+            assert advise(found, 200.0, 10.0, 0.005).repetitions > 1
 
 
 def test_advice_never_goes_below_three_set_ups_or_beyond_what_can_be_done():
     quiet = advise(Components(1e-12, 1e-12, 5e-13, 3, 2), 30, 10, 0.05)
-    assert (quiet.set_ups, quiet.repetitions) == (3, 3)
+    assert (quiet.set_ups, quiet.repetitions) == (3, 1), "what three set-ups of one trial show needs no more"
     still = advise(Components(0.0, 0.0, 0.0, 3, 2), 30, 10, 0.05)
     assert (still.set_ups, still.repetitions, still.half_width_ratio, still.smallest_effect_ratio) == (3, 1, 0, None)
-    assert advise(Components(1.0, 1.0, 5e-324, 3, 2), 30, 10, 0.5).repetitions == 10
+    assert advise(Components(1.0, 0.5, 5e-324, 40, 2), 1e6, 10, 0.1).repetitions == 10
+    assert advise(Components(1.0, 0.25, -0.25, 40, 2), 0.0, 10, 0.021).repetitions == 2, "one takes too many set-ups"
     assert advise(Components(1e-6, 1.0, 1.0, 3, 2), 0.0, 10, 0.5).repetitions == 1
     with pytest.raises(MeasurementError, match="more than 10000 set-ups"):
         advise(Components(1.0, 1.0, 0.5, 3, 2), 30, 10, 1e-4)
