@@ -50,7 +50,7 @@ class QuantityAdvice:
     ``sd_ratio``: between the means of set-ups; ``spread``: of that what is within them, None: one trial in each.
     ``setup_s``: of its guests; ``trial_s``: of one more repetition, of all points that are measured in them.
     ``to_show``: changes, with the fewest set-ups of the advised repetitions that show each with 80 % power between two
-    points of the same blocks, taken alone; None: more than 10 000.
+    points of the same blocks, taken alone; None: more than 10 000. Empty where nothing varied: it is unknown then.
     """
 
     platform: str
@@ -193,7 +193,7 @@ def _of_quantity(
         trial_s=trial_s,
         as_advised=dimension(upper, set_ups, repetitions, setup_s, trial_s, claims),
         as_planned=dimension(planned, asked.set_ups, asked.repetitions, setup_s, trial_s, claims),
-        to_show=tuple((change, set_ups_to_show(change, upper)) for change in CHANGES_RATIO),
+        to_show=tuple((change, set_ups_to_show(change, upper)) for change in CHANGES_RATIO) if upper else (),
     )
 
 

@@ -172,10 +172,18 @@ def _out_of_reach(accuracy_ratio: float) -> MeasurementError:
 
 def set_ups_to_show(change_ratio: float, variance: float) -> int | None:
     """The fewest that show such a change between two points of the same blocks with 80 % power, by a plain interval;
-    ``variance``: of a set-up's mean. None: more than MOST_SET_UPS.
+    ``variance``: of a set-up's mean, above zero. None: more than MOST_SET_UPS. Raises ValueError where nothing varied:
+    smallest_effect() is then unknown for any number.
     """
+    if not variance > 0:
+        raise ValueError(f"a variance is above zero, got {variance!r}")
     sd = math.sqrt(2 * variance)
-    return _fewest(lambda set_ups: (smallest_effect(sd, set_ups) or 0.0) <= change_ratio)
+
+    def shown(set_ups: int) -> bool:
+        found = smallest_effect(sd, set_ups)
+        return found is not None and found <= change_ratio
+
+    return _fewest(shown)
 
 
 def _fewest(enough: Callable[[int], bool]) -> int | None:

@@ -151,6 +151,17 @@ def powers(change: float, variance: float, set_ups: int) -> float:
     return float(stats.nct.sf(limit, degrees, noncentrality) + stats.nct.cdf(-limit, degrees, noncentrality))
 
 
+def test_where_nothing_varied_it_is_unknown_what_shows_a_change(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored = Stored(tmp_path, JOBS, job)
+    (row,) = stored.advice(capsys)["each"]
+    assert (row["sd_ratio"], row["as_advised"]["smallest_ratio"], row["to_show"]) == (0, None, [])
+    assert stored.advise() == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.endswith("unknown" + "  unknown" * 3)]
+    assert line.startswith("container: wait (3 s) in 1 guest: time")
+
+
 def test_of_several_trials_in_each_both_are_advised(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     stored = Stored(tmp_path, JOBS, job, between=0.01, within=0.02, set_ups=5, repetitions=3)
     (row,) = stored.advice(capsys)["each"]

@@ -15,6 +15,7 @@ from labconsole.measure.statistics.components import (
     advise,
     components,
     pooled_components,
+    set_ups_to_show,
     upper_variance_of_mean,
 )
 from labconsole.measure.statistics.effects import smallest_effect
@@ -114,6 +115,13 @@ def test_more_repetitions_never_make_a_mean_less_sure():
         assert bounds[0] == pytest.approx(max(seen + 9e-4 * high * (1 - 1 / 3), 9e-4 * high))
         assert bounds[2] == pytest.approx(max(seen, 9e-4 * high / 3))
         assert bounds[9] == pytest.approx(max(seen - 9e-4 * low * (1 / 3 - 1 / 10), 9e-4 * high / 10))
+
+
+def test_what_shows_a_change_is_unknown_where_nothing_varied():
+    assert set_ups_to_show(0.01, 1e-12) == 3
+    assert set_ups_to_show(0.01, 1.0) is None, "more than 10 000"
+    with pytest.raises(ValueError, match="above zero"):
+        set_ups_to_show(0.01, 0.0)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.25, 0.5, 1.0, 4.0])
