@@ -11,6 +11,7 @@ from labconsole.measure.statistics.components import MOST_SET_UPS
 from labconsole.model.plan.plan import Plan
 
 WIDTHS = (8, 8, 8, 8, 8, 9, 9)
+NEW_PLAN = "completed blocks keep their repetitions; to change repetitions, start a new plan"
 MANY, UNKNOWN = f"> {MOST_SET_UPS}", "unknown"
 
 
@@ -38,7 +39,7 @@ def advice_lines(plan: Plan, found: PlanAdvice) -> list[str]:
         f"{minutes(found.total_s)} plus the pilot",
     ]
     if found.repetitions > plan.repetitions:
-        lines.append("completed blocks keep their repetitions; to change repetitions, start a new plan")
+        lines.append(NEW_PLAN)
     return lines
 
 
@@ -80,8 +81,15 @@ def guests_advice_lines(plan: Plan, found: GuestsAdvice) -> list[str]:
         f"set_ups: {found.set_ups}, repetitions: {found.repetitions} is enough for all of them and takes about "
         f"{minutes(found.total_s)}",
     ]
+    asked = plan.of_guests
+    shared = asked is not None and any(point.crew is not None for point in asked.points)  # else set up for each trial
+    if asked is not None and shared and found.repetitions > asked.repetitions:
+        lines.append(NEW_PLAN)
     if any(each.spread is None for each in found.each):
-        lines.append("with one trial in each set-up it is not known what varies within one: repetitions: 2 would tell")
+        where = " in a new plan" if shared else ""
+        lines.append(
+            f"with one trial in each set-up it is not known what varies within one: repetitions: 2{where} would tell"
+        )
     return lines
 
 
