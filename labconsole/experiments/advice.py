@@ -21,12 +21,12 @@ from labconsole.measure.statistics.components import (
     MINIMUM_REPETITIONS,
     MINIMUM_SET_UPS,
     Components,
-    best_repetitions,
+    advise,
     components,
     fewest_set_ups,
     set_ups_to_show,
     upper_variance,
-    variance_of_mean,
+    upper_variance_of_mean,
 )
 from labconsole.measure.statistics.set_ups import deviation, mean_of
 from labconsole.measure.trials_of_guests import newest_trials
@@ -50,7 +50,7 @@ class QuantityAdvice:
     ``sd_ratio``: between the means of set-ups; ``spread``: of that what is within them, None: one trial in each.
     ``setup_s``: of its guests; ``trial_s``: of one more repetition, of all points that are measured in them.
     ``to_show``: changes, with the fewest set-ups of the advised repetitions that show each with 80 % power between two
-    points of the same blocks, taken alone; None: more than 10 000.
+    points of the same blocks, taken alone; None: more than 10 000. Empty where nothing varied: it is unknown then.
     """
 
     platform: str
@@ -173,13 +173,14 @@ def _of_quantity(
     if not trial_s:
         raise MeasurementError("its records do not say that a trial took any time")
 
-    def variance(repetitions: int) -> float:
-        if spread is None:  # of more repetitions than there are it is no larger
-            return upper_variance(sd_ratio**2, len(means))
-        return upper_variance(variance_of_mean(spread, repetitions), spread.set_ups)
-
-    repetitions = asked.repetitions if spread is None else best_repetitions(spread, setup_s / trial_s)
-    upper = variance(repetitions)
+    if spread is None:  # of more repetitions than there are it is no larger
+        repetitions = asked.repetitions
+        upper = planned = upper_variance(sd_ratio**2, len(means))
+        set_ups = fewest_set_ups(upper, accuracy_ratio)
+    else:
+        advised = advise(spread, setup_s, trial_s, accuracy_ratio)
+        repetitions, set_ups, upper = advised.repetitions, advised.set_ups, advised.variance_upper
+        planned = upper_variance_of_mean(spread, asked.repetitions)
     return QuantityAdvice(
         platform=str(own[0].factors["platform"]),
         point=own[0].words,
@@ -190,9 +191,9 @@ def _of_quantity(
         spread=spread,
         setup_s=setup_s,
         trial_s=trial_s,
-        as_advised=dimension(upper, fewest_set_ups(upper, accuracy_ratio), repetitions, setup_s, trial_s, claims),
-        as_planned=dimension(variance(asked.repetitions), asked.set_ups, asked.repetitions, setup_s, trial_s, claims),
-        to_show=tuple((change, set_ups_to_show(change, upper)) for change in CHANGES_RATIO),
+        as_advised=dimension(upper, set_ups, repetitions, setup_s, trial_s, claims),
+        as_planned=dimension(planned, asked.set_ups, asked.repetitions, setup_s, trial_s, claims),
+        to_show=tuple((change, set_ups_to_show(change, upper)) for change in CHANGES_RATIO) if upper else (),
     )
 
 
