@@ -36,9 +36,10 @@ from labconsole.report.compared_effect import LOSS_UNKNOWN
 CHANGES_RATIO: Final = (0.01, 0.02, 0.05, 0.1)
 """For which it is told how many set-ups show them."""
 
+BOTH: Final = "some trials may have read from memory, and some did not"
 NOT_ITS_OWN: Final[Mapping[str, str]] = {
     "at least": "nothing was lost of all that could be offered, so that it varies as the source or the link does",
-    "unknown": LOSS_UNKNOWN, HELD: HELD, FROM_MEMORY: FROM_MEMORY,
+    "unknown": LOSS_UNKNOWN, HELD: HELD, FROM_MEMORY: FROM_MEMORY, BOTH: BOTH,
 }  # fmt: skip
 """Of values that vary for other reasons than the guests, why."""
 
@@ -167,6 +168,8 @@ def _of_quantity(
     asked = plan.of_guests
     assert asked is not None
     by_set_up: dict[Hashable, list[float]] = {}
+    if len({measured.from_memory for measured in own if quantity in measured.values}) > 1:
+        raise MeasurementError(NOT_ITS_OWN[BOTH])
     for measured in own:
         value, bound, _ = measured.values.get(quantity, (None, "exact", None))
         if bound != "exact":

@@ -24,7 +24,7 @@ from labconsole.store.open import open_store
 from support.boot_records import started
 from support.flow_records import flow_record
 from support.job_records import taken
-from support.measured_sides import over_link
+from support.measured_sides import over_link, with_disk
 from support.route_records import route_record
 
 HOSTS = Path(__file__).parents[2] / "golden" / "format-1" / "hosts.yaml"
@@ -304,6 +304,24 @@ def test_times_that_the_link_set_are_not_advised_on(tmp_path: Path, capsys: pyte
     alone = Stored(tmp_path / "alone", key.replace(", {job: wait, size: 3}", ""), make, between=0.02)
     assert alone.advise() == 1
     assert capsys.readouterr().err == "labconsole: plan guests cannot be dimensioned: held by the link\n"
+
+
+@pytest.mark.parametrize(("from_memory", "advised"), [((), 1), ((1, 2, 3, 4, 5, 6), 1), ((2,), 0)])
+def test_trials_of_which_some_read_from_memory_and_some_from_a_disk_are_not_advised_on(
+    from_memory: tuple[int, ...], advised: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They differ by where they read; where all do alike, they compare with their like, and are advised on."""
+    key = "job: {jobs: [{job: serve-http, size: 64}], guests: [2], working: [one], disk_mib: 256}"
+
+    def make(block: int, factor: float) -> Any:
+        return with_disk(3.0 * factor, block, "serve-http", 64, (32 if block in from_memory else 80) * 2**20)
+
+    stored = Stored(tmp_path, key, make, between=0.02)
+    assert stored.advise() == (0 if advised else 1)
+    said = capsys.readouterr()
+    assert said.err == ("" if advised else
+        "labconsole: plan guests cannot be dimensioned: some trials may have read from memory, and some did not\n"
+    )  # fmt: skip
 
 
 def test_trials_that_enter_no_mean_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
