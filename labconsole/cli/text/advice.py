@@ -76,10 +76,13 @@ def guests_advice_lines(plan: Plan, found: GuestsAdvice) -> list[str]:
           for name, each in zip(names, found.each, strict=True)),
     ]  # fmt: skip
     lines += [f"not advised: {what}: {why}" for what, why in found.left_out]
+    lines += [f"trials left out: {point}: {why}" for point, why in found.trials_left_out]
+    unknown = len(found.without_time)
+    without = f", without {unknown} point{'s' if unknown > 1 else ''} whose time is not known" if unknown else ""
     lines += [
         "",
-        f"set_ups: {found.set_ups}, repetitions: {found.repetitions} is enough for all of them and takes about "
-        f"{minutes(found.total_s)}",
+        f"set_ups: {found.set_ups}, repetitions: {found.repetitions} is enough for all that is advised on and takes "
+        f"about {minutes(found.total_s)}{without}",
     ]
     asked = plan.of_guests
     shared = asked is not None and any(point.crew is not None for point in asked.points)  # else set up for each trial

@@ -19,12 +19,12 @@ from labconsole.measure.statistics.components import Components, fewest_set_ups,
 from labconsole.model.inventory import load_inventory
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.record.kinds import record_kinds
-from labconsole.model.record.run import SetUp
+from labconsole.model.record.run import Reason, SetUp, Verdict
 from labconsole.store.open import open_store
 from support.boot_records import started
 from support.flow_records import flow_record
 from support.job_records import taken
-from support.measured_sides import over_link
+from support.measured_sides import over_link, with_disk
 from support.route_records import route_record
 
 HOSTS = Path(__file__).parents[2] / "golden" / "format-1" / "hosts.yaml"
@@ -66,11 +66,12 @@ def at(seconds: float) -> str:
 
 
 class Stored:
-    """A plan's trials in a store. ``values``: of its first quantity, by block."""
+    """A plan's trials in a store. ``became``: what else became of each record."""
 
     def __init__(
         self, directory: Path, key: str, make: Make, *, between: float = 0.0, within: float = 0.0, set_ups: int = 6,
         repetitions: int = 1, platforms: str = "container", seed: int = 1,
+        became: Callable[[Any], Any] = lambda record: record,
     ) -> None:  # fmt: skip
         self.plan, self.store = directory / "plan.yaml", directory / "runs.sqlite"
         self.plan.write_text(
@@ -111,7 +112,7 @@ class Stored:
                     "in_force": None, "attestation": {"driver": trial.point.platform},
                 }  # fmt: skip
                 second += TRIAL_S
-                opened.save_experiment(kind, record.model_copy(update=update))
+                opened.save_experiment(kind, became(record.model_copy(update=update)))
 
     def advise(self, *words: str) -> int:
         return main(["plan", "advise", str(self.plan), "--hosts", str(HOSTS), "--store", str(self.store), *words])
@@ -149,6 +150,54 @@ def powers(change: float, variance: float, set_ups: int) -> float:
     degrees, limit = set_ups - 1, stats.t.ppf(0.975, set_ups - 1)
     noncentrality = math.log1p(change) / math.sqrt(2 * variance / set_ups)
     return float(stats.nct.sf(limit, degrees, noncentrality) + stats.nct.cdf(-limit, degrees, noncentrality))
+
+
+def test_points_without_a_valid_trial_are_not_silently_free(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two points, of which the second never stood: its time is not known, and the total says that it lacks it."""
+    key = JOBS.replace("{job: wait, size: 3}", "{job: wait, size: 3}, {job: cpu-pi, size: 1000}")
+
+    def spoilt(record: Any) -> Any:
+        if record.requested.job != "cpu-pi":
+            return record
+        verdict = record.verdict.model_copy(update={"status": "invalid"})
+        return record.model_copy(update={"verdict": verdict, "status": "failed", "failure": "x"})
+
+    stored = Stored(tmp_path, key, job, between=0.02, became=spoilt)
+    found = stored.advice(capsys)
+    assert [each["point"] for each in found["each"]] == ["container: wait (3 s) in 1 guest"]
+    assert found["without_time"] == ["container: cpu-pi (1000 digits) in 1 guest"]
+    assert stored.advise() == 0
+    told = capsys.readouterr().out
+    assert "not advised: container: cpu-pi (1000 digits) in 1 guest: no trial enters a mean: 6 " in told
+    assert "without 1 point whose time is not known" in told.splitlines()[-2]
+
+
+def test_a_first_trial_that_enters_nothing_does_not_lengthen_its_set_up(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def doubted(record: Any) -> Any:
+        if record.plan.repetition > 1:
+            return record
+        doubt = Reason(code="unseen_cpu", detail="x")
+        return record.model_copy(update={"verdict": Verdict(status="suspect", reasons=(doubt,))})
+
+    (row,) = Stored(tmp_path, JOBS, job, between=0.02, repetitions=2, became=doubted).advice(capsys)["each"]
+    assert (row["set_ups"], row["repetitions"], row["setup_s"]) == (6, 1.0, SETUP_S)
+
+
+def test_trials_left_out_of_what_is_advised_on_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def doubted(block: int, factor: float) -> Any:
+        codes = ["unseen_cpu"] if block <= 2 else []
+        return taken([4.0 * factor], platform="container", guests=1, working="one", block=block, codes=codes)
+
+    stored = Stored(tmp_path, JOBS, doubted, between=0.02)
+    found = stored.advice(capsys)
+    assert (found["each"][0]["set_ups"], found["without_time"]) == (4, [])
+    assert found["trials_left_out"] == [["container: wait (3 s) in 1 guest", "2 unseen_cpu"]]
+    assert stored.advise() == 0
+    told = capsys.readouterr().out
+    assert "trials left out: container: wait (3 s) in 1 guest: 2 unseen_cpu" in told
+    assert "whose time is not known" not in told
 
 
 @pytest.mark.parametrize("name", ["job", "boot"])
@@ -255,6 +304,24 @@ def test_times_that_the_link_set_are_not_advised_on(tmp_path: Path, capsys: pyte
     alone = Stored(tmp_path / "alone", key.replace(", {job: wait, size: 3}", ""), make, between=0.02)
     assert alone.advise() == 1
     assert capsys.readouterr().err == "labconsole: plan guests cannot be dimensioned: held by the link\n"
+
+
+@pytest.mark.parametrize(("from_memory", "advised"), [((), 1), ((1, 2, 3, 4, 5, 6), 1), ((2,), 0)])
+def test_trials_of_which_some_read_from_memory_and_some_from_a_disk_are_not_advised_on(
+    from_memory: tuple[int, ...], advised: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They differ by where they read; where all do alike, they compare with their like, and are advised on."""
+    key = "job: {jobs: [{job: serve-http, size: 64}], guests: [2], working: [one], disk_mib: 256}"
+
+    def make(block: int, factor: float) -> Any:
+        return with_disk(3.0 * factor, block, "serve-http", 64, (32 if block in from_memory else 80) * 2**20)
+
+    stored = Stored(tmp_path, key, make, between=0.02)
+    assert stored.advise() == (0 if advised else 1)
+    said = capsys.readouterr()
+    assert said.err == ("" if advised else
+        "labconsole: plan guests cannot be dimensioned: some trials may have read from memory, and some did not\n"
+    )  # fmt: skip
 
 
 def test_trials_that_enter_no_mean_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
