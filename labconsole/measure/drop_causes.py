@@ -107,21 +107,39 @@ def _doubt(told: Mapping[str, Any]) -> str | None:
     return None
 
 
-def elsewhere_words(record: RunRecord) -> list[str]:
-    """What the kernel dropped at no hop of a stream, the most first, a line each."""
-    told = [read_extension(record.extensions, name, DropsTold) for name in (EXTENSION, HOST_EXTENSION)]
-    rows = [(each.node, row) for each in told if each is not None for row in each.elsewhere]
-    words = []
-    for node, row in sorted(rows, key=lambda found: -found[1].packets):
+class OffPath(NamedTuple):
+    """Dropped at no hop of a stream. ``label``: as a counter in the ledger would be called."""
+
+    place: str
+    stream: str | None
+    label: str
+    packets: int
+
+
+def off_path(extensions: Mapping[str, Any]) -> list[OffPath]:
+    """What the kernel dropped at no hop of a stream of this record, the most first."""
+    told = [read_extension(extensions, name, DropsTold) for name in (EXTENSION, HOST_EXTENSION)]
+    rows = []
+    for node, row in ((each.node, row) for each in told if each is not None for row in each.elsewhere):
         place = f"{node}/" if node else ""
         place += row.interface or "an interface that is gone"
         place += f" in {row.namespace}" if row.namespace else ""
+        label = f"kernel.{row.reason or 'NOT_TOLD'}" + (f"@{row.function}" if row.function else "")
+        rows.append(OffPath(place, row.stream, label, row.packets))
+    return sorted(rows, key=lambda row: -row.packets)
+
+
+def elsewhere_words(record: RunRecord) -> list[str]:
+    """What the kernel dropped at no hop of a stream, the most first, a line each."""
+    words = []
+    for row in off_path(record.extensions):
         noun = "packet" if row.packets == 1 else "packets"
         whose = f"test {noun} of no stream" if row.stream is None else f"{noun} of {row.stream}"
-        label = f"kernel.{row.reason or 'NOT_TOLD'}" + (f"@{row.function}" if row.function else "")
-        cause = cause_of(label)
+        cause = cause_of(row.label)
         meant = f": {cause.happened} ({cause.look})" if cause else ""
-        words.append(f"{format_count(row.packets)} {whose}, off every stream's path, at {place}: {label}{meant}")
+        words.append(
+            f"{format_count(row.packets)} {whose}, off every stream's path, at {row.place}: {row.label}{meant}"
+        )
     return words
 
 

@@ -139,22 +139,29 @@ def sides_lines(total: Total) -> list[str]:
 
 
 def kernel_lines(record: RunRecord, *, with_counts: bool) -> list[str]:
-    """The kernel's words for what the unit under test dropped, with what they mean, or why there are none."""
+    """The kernel's words for what the unit under test dropped, with what they mean, or why there are none.
+    ``with_counts``: also those that ledgers have.
+    """
     doubt = kernel_doubt(record)
     lines = [] if doubt is None else [f"  {'kernel':<8} {doubt}"]
-    if not with_counts:
-        return lines
+    if with_counts:
+        lines += _kernel_counts(record)
+    return lines + [f"  {'kernel':<8} {words}" for words in elsewhere_words(record)]
+
+
+def _kernel_counts(record: RunRecord) -> list[str]:
     dropped: Counter[tuple[str, str]] = Counter()
     second = record.background.streams if record.background is not None else ()
     for stream in (*record.streams, *second):
         for hop in stream.ledger:
             of_hop = f"{hop.node}/{hop.interface}"
             dropped.update({(of_hop, name): packets for name, packets in hop.drops.items() if is_kernels(name)})
+    lines = []
     for (of_hop, name), packets in dropped.most_common():
         cause = cause_of(name)
         meant = f": {cause.happened} ({cause.look})" if cause else ""
         lines.append(f"  {'kernel':<8} {of_hop} {name} {count(packets)}{meant}")
-    return lines + [f"  {'kernel':<8} {words}" for words in elsewhere_words(record)]
+    return lines
 
 
 def background_lines(load: Background) -> list[str]:
