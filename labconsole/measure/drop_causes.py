@@ -102,9 +102,17 @@ def _doubt(told: Mapping[str, Any]) -> str | None:
     refused, of = told.get("refused"), "" if told.get("node") is None else f"on the host {told['node']} "
     if isinstance(refused, dict):
         return f"{of}it did not say why packets were dropped: {' '.join(str(refused.get('message')).split())}"
+    if told.get("ended_early") is True:
+        return f"{of}asking ended when its budget was spent (drop_reasons: auto); there may be more than are shown"
     if told.get("complete") is not True:
         return f"{of}not every dropped packet was counted with its reason; there may be more than are shown"
     return None
+
+
+def lower_bounds(extensions: Mapping[str, Any]) -> bool:
+    """Whether the kernel's counts in this record may be too low: one that was asked did not count all."""
+    asked = [told for name in (EXTENSION, HOST_EXTENSION) if isinstance(told := extensions.get(name), Mapping)]
+    return any("refused" not in told and told.get("complete") is not True for told in asked)
 
 
 class OffPath(NamedTuple):

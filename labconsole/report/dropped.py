@@ -6,15 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from labconsole.measure.drop_causes import is_kernels, off_path
+from labconsole.measure.drop_causes import is_kernels, lower_bounds, off_path
 
 
 @dataclass(slots=True)
 class Dropped:
-    """Packets of one reason at one hop, in so many runs."""
+    """Packets of one reason at one hop, in so many runs; in ``partly_counted_runs`` of them there may be more."""
 
     packets: int = 0
     run_ids: list[str] = field(default_factory=list)
+    partly_counted_runs: int = 0
 
 
 class DroppedByKernel:
@@ -45,3 +46,4 @@ def _add(
     kept.packets += packets
     if record["run_id"] not in kept.run_ids:
         kept.run_ids.append(record["run_id"])
+        kept.partly_counted_runs += lower_bounds(record.get("extensions") or {})

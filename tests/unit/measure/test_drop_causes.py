@@ -75,6 +75,10 @@ def test_the_docs_show_every_word():
         ({"kernel_drops": {"version": 1, "asked": "auto", "complete": False}}, "there may be more than are shown"),
         ({"kernel_drops": {"version": 1, "asked": "auto"}}, "there may be more than are shown"),
         ({"kernel_drops": {"version": 1, "refused": {"code": "no_permission", "message": "needs root"}}}, "needs root"),
+        (
+            {"kernel_drops": {"version": 1, "asked": "auto", "complete": False, "ended_early": True}},
+            "asking ended when its budget was spent (drop_reasons: auto); there may be more than are shown",
+        ),
         ({"kernel_drops": {"version": 1, "refused": "what"}}, "there may be more than are shown"),
     ],
 )

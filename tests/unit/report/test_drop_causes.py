@@ -60,3 +60,18 @@ def test_what_was_dropped_off_every_streams_path_has_rows_of_its_own(tmp_path: P
     rows = [(row["interface"], row["reason"], row["packets"], row["runs"]) for row in rows_of(table)]
     assert ("off the path, at eth6", "kernel.NEIGH_QUEUEFULL@__neigh_event_send", 90, 3) in rows
     assert "off every stream's path" in table.note
+
+
+def test_sums_that_have_lower_bounds_in_them_are_marked(tmp_path: Path) -> None:
+    raw = [dropping(run, **{"kernel.NETFILTER_DROP__f": 10}) for run in set_ups_of([90, 91, 92])]
+    lxc = [
+        dropping(run, **{"kernel.NETFILTER_DROP__f": 10})
+        for run in set_ups_of([80, 81, 82], first=100, platform="lxc", point=1)
+    ]
+    for number, run in enumerate([*raw, *lxc]):
+        run["extensions"] = {"kernel_drops": told_drops(complete=number != 1)}
+    table = table_named(report_of(tmp_path / "s.sqlite", [*raw, *lxc]), "drop-causes")
+    rows = [(row["platform"], row["packets"], row["runs"], row["partly_counted_runs"]) for row in rows_of(table)]
+    assert rows == [("raw", 30, 3, 1), ("lxc", 30, 3, 0)]
+    assert [row[3] for row in table.shown] == ["at least 30", "30"]
+    assert "At least: " in table.note
