@@ -79,6 +79,8 @@ def run_lines(record: RunRecord, *, saved: bool, details: bool = False) -> list[
     of_second = record.background.streams if record.background is not None else ()
     if record.background is not None:
         lines += background_lines(record.background)
+    if not details:  # which say it of each stream
+        lines += untimed_lines((*record.streams, *of_second))
     if record.role != "measured":
         lines.append(f"  {'role':<8} {record.role}: it enters no mean")
     if record.role == "telemetry":
@@ -164,6 +166,19 @@ def _kernel_counts(record: RunRecord) -> list[str]:
     return lines
 
 
+def untimed_lines(streams: Sequence[StreamRecord]) -> list[str]:
+    """Why packets were not timed though they were to be; what several streams say alike is said once."""
+    said: dict[str, list[str]] = {}
+    for stream in streams:
+        if (refused := refusal(stream)) is not None:
+            said.setdefault(refused, []).append(stream.name)
+    return [f"  {'times':<8} {', '.join(names)}: {_untimed(refused)}" for refused, names in said.items()]
+
+
+def _untimed(refused: str) -> str:
+    return f"packets were not timed in the sink's kernel: {plain(refused)}"
+
+
 def background_lines(load: Background) -> list[str]:
     """The second guest: what it should do and did, beside it what else was seen, and its own streams."""
     where = "" if load.guest is None else f" in {load.guest}, " + (f"CPU {load.cpus}" if load.cpus else "not pinned")
@@ -201,7 +216,7 @@ def packet_times_texts(stream: StreamRecord) -> list[str]:
     """What the sink's kernel told of every packet of a stream, in microseconds; nothing where it was not asked."""
     refused, told = refusal(stream), packet_times(stream)
     if refused is not None:
-        return [f"packets were not timed in the sink's kernel: {plain(refused)}"]
+        return [_untimed(refused)]
     if told is None:
         return []
     lines = [f"all {count(told.packets)} packets timed in the sink's kernel{by_words(told)}: {number_words(told)}"]
