@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -135,6 +136,30 @@ def off_path(extensions: Mapping[str, Any]) -> list[OffPath]:
         label = f"kernel.{row.reason or 'NOT_TOLD'}" + (f"@{row.function}" if row.function else "")
         rows.append(OffPath(place, row.stream, label, row.packets))
     return sorted(rows, key=lambda row: -row.packets)
+
+
+def kernel_counts(record: RunRecord) -> Counter[tuple[str, str]]:
+    """What the ledgers have of the kernel's words: packets by interface (``uut/eth2``) and word."""
+    found: Counter[tuple[str, str]] = Counter()
+    second = record.background.streams if record.background is not None else ()
+    for stream in (*record.streams, *second):
+        for hop in stream.ledger:
+            of_hop = f"{hop.node}/{hop.interface}"
+            found.update({(of_hop, name): packets for name, packets in hop.drops.items() if is_kernels(name)})
+    return found
+
+
+def drops_of_run(record: RunRecord) -> dict[str, int | bool | str] | None:
+    """By the columns of a table with a row per run, without those that are empty; None: no kernel told of drops."""
+    told = [read_extension(record.extensions, name, DropsTold) for name in (EXTENSION, HOST_EXTENSION)]
+    if not any(told):
+        return None
+    found = kernel_counts(record)
+    for row in off_path(record.extensions):
+        found[f"off the path, at {row.place}", row.label] += row.packets
+    words = "; ".join(f"{place} {label} {packets}" for (place, label), packets in found.most_common())
+    values = {"kernel_drops_packets": found.total(), "kernel_drops_complete": not lower_bounds(record.extensions)}
+    return {**values, "kernel_drops": words} if words else {**values}
 
 
 def elsewhere_words(record: RunRecord) -> list[str]:

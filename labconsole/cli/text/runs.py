@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from labconsole.measure.capture_stamps import stamps_sentence
 from labconsole.measure.clocks import clock_sentence
-from labconsole.measure.drop_causes import cause_of, elsewhere_words, is_kernels, kernel_doubt
+from labconsole.measure.drop_causes import cause_of, elsewhere_words, kernel_counts, kernel_doubt
 from labconsole.measure.ledger_picture import ledger_rows
 from labconsole.measure.packet_times import (
     by_words,
@@ -152,14 +151,8 @@ def kernel_lines(record: RunRecord, *, with_counts: bool) -> list[str]:
 
 
 def _kernel_counts(record: RunRecord) -> list[str]:
-    dropped: Counter[tuple[str, str]] = Counter()
-    second = record.background.streams if record.background is not None else ()
-    for stream in (*record.streams, *second):
-        for hop in stream.ledger:
-            of_hop = f"{hop.node}/{hop.interface}"
-            dropped.update({(of_hop, name): packets for name, packets in hop.drops.items() if is_kernels(name)})
     lines = []
-    for (of_hop, name), packets in dropped.most_common():
+    for (of_hop, name), packets in kernel_counts(record).most_common():
         cause = cause_of(name)
         meant = f": {cause.happened} ({cause.look})" if cause else ""
         lines.append(f"  {'kernel':<8} {of_hop} {name} {count(packets)}{meant}")
