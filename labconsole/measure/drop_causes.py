@@ -88,6 +88,7 @@ CAUSES: dict[tuple[str, str | None], DropCause] = {
     ("XDP", None): _XDP,
     ("NOT_SPECIFIED", "do_xdp_generic"): _XDP,
     ("NOT_SPECIFIED", "veth_xdp_rcv_skb"): _XDP,
+    ("DEV_READY", "enqueue_to_backlog"): DropCause("the port it came in by was down", "ip link: is it up?"),
     ("DEV_READY", None): DropCause("the port it was to leave by was not up", "ip link; has it a carrier?"),
 }
 """By the kernel's word and, where the word says too little, the function in which the packet was dropped."""

@@ -2,8 +2,9 @@
 
 A packet is dropped at the interface it came in by until it has been handed to the one it shall leave by. So what was
 dropped at an interface where a stream's packets are sent belongs to that hop, and what was dropped where they are
-received to the next one. A sender's check of the other end's ring stands under the receiving end, but neither end has
-counted the packet: it belongs to where the sender's packets are counted, if they are.
+received to the next one. A sender's check of the other end's ring stands under the receiving end, as does what is
+handed to an end that is down, but neither end has counted the packet: it belongs to where the sender's packets are
+counted, if they are.
 
 Below a unit under test that is a virtual machine its host forwards what is sent to it and what it sends: what the host
 dropped on the way to a NIC that a stream enters by never reached that one, and on the way from the NIC that it leaves
@@ -29,7 +30,7 @@ COST_RATIO = 0.01
 MOST_WITHOUT_UUT = 2
 """Places of a way from source to sink: no unit under test lies between them."""
 
-_BEFORE_THE_RECEIVER = ("veth_xmit",)
+_RECEIVER_DOWN = ("DEV_READY", "enqueue_to_backlog")
 _INTO_GUEST, _OUT_OF_GUEST = "to_guest", "from_guest"
 _NO_LOSS = ("pktgen_", "tpacket_rcv", "packet_rcv")
 """Functions of the generator, which gives back its own reference to a packet where the packet went, and of captures,
@@ -50,7 +51,7 @@ def hop_of(row: KernelDrop, way: Sequence[Place], uut: str) -> Place | None:
             continue
         if not place.statistic.startswith("rx"):
             return place
-        if row.function in _BEFORE_THE_RECEIVER:
+        if _before_the_receiver(row):
             sender = way[at - 1] if at else None
             if sender is None or not sender.statistic.startswith("tx"):
                 return place
@@ -58,6 +59,10 @@ def hop_of(row: KernelDrop, way: Sequence[Place], uut: str) -> Place | None:
         if at + 1 < len(way):
             return way[at + 1]
     return _inside(row, way)
+
+
+def _before_the_receiver(row: KernelDrop) -> bool:
+    return row.function == "veth_xmit" or (row.reason, row.function) == _RECEIVER_DOWN
 
 
 def _inside(row: KernelDrop, way: Sequence[Place]) -> Place | None:
@@ -68,7 +73,7 @@ def _inside(row: KernelDrop, way: Sequence[Place]) -> Place | None:
         return None
     for before, place in pairwise(way):
         if before.hop == _INTO_GUEST:
-            return before if row.function in _BEFORE_THE_RECEIVER else place
+            return before if _before_the_receiver(row) else place
     return None
 
 
@@ -88,7 +93,7 @@ def label(row: KernelDrop, place: Place) -> str:
     words = _words(row)
     if row.namespace and row.namespace != place.namespace:
         return f"{row.namespace}/{row.interface}.{words}"
-    at_the_other_end = row.function in _BEFORE_THE_RECEIVER and place.statistic.startswith("tx")
+    at_the_other_end = _before_the_receiver(row) and place.statistic.startswith("tx")
     return words if row.interface == place.interface and not at_the_other_end else f"{row.interface}.{words}"
 
 

@@ -83,6 +83,16 @@ def test_what_a_full_ring_kept_out_of_the_unit_under_test_is_no_loss_of_it(inven
     assert run.streams[0].ledger[1].drops == {f"{uut_in}.kernel.NOT_SPECIFIED@veth_xmit": 50}
 
 
+def test_what_a_port_that_was_down_did_not_take_in_is_no_loss_of_the_unit_under_test(inventory):
+    uut_in, _ = ports(inventory)
+    down = row(uut_in, 15, function="enqueue_to_backlog", reason="DEV_READY")
+    run = record(inventory, told(observe(inventory), down))
+    assert "kernel_drops_disagree" not in codes(run) and disputed(run) == ""
+    assert run.streams[0].ledger[1].drops == {f"{uut_in}.kernel.DEV_READY@enqueue_to_backlog": 15}
+    full = row(uut_in, 15, function="enqueue_to_backlog", reason="CPU_BACKLOG")  # which the port has counted
+    assert "kernel_drops_disagree" in codes(record(inventory, told(observe(inventory), full)))
+
+
 def test_a_full_ring_stands_under_the_end_that_has_not_received_where_no_sender_counts():
     way = [Place(hop, "uut", "", name, "rx_packets") for hop, name in (("uut_in", "eth1"), ("from_guest", "lcvo1"))]
     assert hop_of(row("lcvo1", 1, function="veth_xmit"), way, "uut") is way[1]
