@@ -27,6 +27,9 @@ from labconsole.wire.kernel_drops import KernelDrop, KernelDrops, estimated_cost
 COST_RATIO = 0.01
 """Of a processor over the trial, beyond which counting may have moved what was measured."""
 
+MOST_OF_COST_RATIO = 0.5
+"""Of what counting took, beyond which it is said that it was for packets of other namespaces."""
+
 MOST_WITHOUT_UUT = 2
 """Places of a way from source to sink: no unit under test lies between them."""
 
@@ -124,8 +127,22 @@ def complete(drops: KernelDrops) -> bool:
 
 def cost_ns(kernel: KernelWitness, drops: KernelDrops) -> int:
     """What counting took of a processor, as estimated."""
-    mode = kernel.started.mode if kernel.started is not None else ""
-    return estimated_cost_ns(mode, drops.looked_packets, drops.passed_packets)
+    return estimated_cost_ns(_mode(kernel), drops.looked_packets, drops.passed_packets)
+
+
+def _mode(kernel: KernelWitness) -> str:
+    return kernel.started.mode if kernel.started is not None else ""
+
+
+def _strangers(kernel: KernelWitness, drops: KernelDrops) -> str:
+    """Whose packets most of it went to, where those are not of the unit under test."""
+    share = 1 - estimated_cost_ns(_mode(kernel), drops.looked_packets, 0) / max(cost_ns(kernel, drops), 1)
+    if share <= MOST_OF_COST_RATIO:
+        return ""
+    return (
+        f", {share:.1%} of it for {drops.passed_packets} packets that were freed in other namespaces of its machine: "
+        "a lab's sinks, or other programs there"
+    )
 
 
 def judged(
@@ -138,7 +155,8 @@ def judged(
             where = "the kernel" if kernel.host is None else f"the kernel of {kernel.host}"
             yield reason(
                 "tracing_cost",
-                f"counting dropped packets in {where} took an estimated {share:.1%} of a processor",
+                f"counting dropped packets in {where} took an estimated {share:.1%} of a processor"
+                f"{_strangers(kernel, drops)}",
                 estimated_cost_ratio=share,
                 looked_packets=drops.looked_packets,
                 passed_packets=drops.passed_packets,

@@ -171,6 +171,17 @@ def test_what_was_asked_for_at_any_price_is_marked_when_it_was_dear(inventory, a
     assert run.extensions["kernel_drops"]["estimated_cost_ns"] == 37_000_000
 
 
+def test_whose_packets_the_cost_was_for_is_told_where_they_are_not_the_units_own(inventory):
+    details = []
+    for looked, passed in ((1_291, 582_006), (100_000, 10)):
+        run = record(inventory, told(observe(inventory), asked="on", looked_packets=looked, passed_packets=passed))
+        details += [each.detail for each in run.verdict.reasons if each.code == "tracing_cost"]
+        assert disputed(run) == ""
+    strangers, own = details
+    assert "99.5% of it for 582006 packets that were freed in other namespaces of its machine" in strangers
+    assert own.endswith("of a processor")
+
+
 def test_a_kernel_that_does_not_say_leaves_the_run_as_it_is(inventory):
     seen = observe(inventory)
     seen.kernel = KernelWitness(asked="auto", budget_ns=10_000_000, refused=("no_permission", "for root only"))
