@@ -75,6 +75,8 @@ def why_short(
     idle = idle_ratio(raw)
     if idle is not None and idle < BUSY_RATIO:
         yield Cause("cpu", f"the generator's processor was busy {1 - idle:.1%} of the time", {"idle_ratio": idle})
+    if raw.generated is not None and raw.generated.error_text:
+        return  # it ended by that, and was not slow
     for nodes in machines(seen):
         hidden = unseen(seen, nodes) if node in nodes else None
         if hidden is not None and hidden.at_least_ratio > limits.other_cpu_ratio:

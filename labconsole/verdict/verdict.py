@@ -138,7 +138,8 @@ def _off_target(
     if short < 0:
         return reason("offered_over", f"{told}above the intended {record.intended_packets}", **evidence)
     causes = list(why_short(seen, raw, request, limits))
-    why = "; ".join(cause.detail for cause in causes) or "nothing shows what held the source back"
+    failed = raw.generated.error_text if raw.generated is not None else None
+    why = "; ".join(cause.detail for cause in causes) or failed or "nothing shows what held the source back"
     return reason(
         "offered_short",
         f"{told}short of the intended {record.intended_packets}: {why}",

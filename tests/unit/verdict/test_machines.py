@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from support.observed_trials import PORTS, SENT, bent, busy, codes, found, recor
 
 
 def one_machine(
-    inventory, *, own_s: float = 0.1, busy_ratio: float = 0.25, elapsed_s: float = 10.0, **sent: int
+    inventory, *, own_s: float = 0.1, busy_ratio: float = 0.25, elapsed_s: float = 10.0, **sent: Any
 ) -> TrialObservations:
     """Three containers of a machine with two processors; each accounts for ``own_s`` of processor time."""
     seen = undisturbed(inventory, **sent)
@@ -62,6 +63,8 @@ def test_it_shows_what_held_a_source_back(inventory):
     run = record(inventory, one_machine(inventory, busy_ratio=0.65, sent=SENT - 1000))
     short = found(run, "offered_short")
     assert [cause["cause"] for cause in short.evidence["causes"]] == ["unseen_cpu"]
+    ended = one_machine(inventory, busy_ratio=0.65, sent=SENT - 1000, error_text="eth1 has no carrier")
+    assert found(record(inventory, ended), "offered_short").detail.endswith(": eth1 has no carrier")
     assert ": processes that no node sees took " in short.detail and short.detail.endswith("% or more of a processor")
 
 
