@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -87,6 +88,7 @@ CAUSES: dict[tuple[str, str | None], DropCause] = {
     ("XDP", None): _XDP,
     ("NOT_SPECIFIED", "do_xdp_generic"): _XDP,
     ("NOT_SPECIFIED", "veth_xdp_rcv_skb"): _XDP,
+    ("DEV_READY", "enqueue_to_backlog"): DropCause("the port it came in by was down", "ip link: is it up?"),
     ("DEV_READY", None): DropCause("the port it was to leave by was not up", "ip link; has it a carrier?"),
 }
 """By the kernel's word and, where the word says too little, the function in which the packet was dropped."""
@@ -102,26 +104,76 @@ def _doubt(told: Mapping[str, Any]) -> str | None:
     refused, of = told.get("refused"), "" if told.get("node") is None else f"on the host {told['node']} "
     if isinstance(refused, dict):
         return f"{of}it did not say why packets were dropped: {' '.join(str(refused.get('message')).split())}"
+    if told.get("ended_early") is True:
+        return f"{of}asking ended when its budget was spent (drop_reasons: auto); there may be more than are shown"
     if told.get("complete") is not True:
         return f"{of}not every dropped packet was counted with its reason; there may be more than are shown"
     return None
 
 
-def elsewhere_words(record: RunRecord) -> list[str]:
-    """What the kernel dropped at no hop of a stream, the most first, a line each."""
-    told = [read_extension(record.extensions, name, DropsTold) for name in (EXTENSION, HOST_EXTENSION)]
-    rows = [(each.node, row) for each in told if each is not None for row in each.elsewhere]
-    words = []
-    for node, row in sorted(rows, key=lambda found: -found[1].packets):
+def lower_bounds(extensions: Mapping[str, Any]) -> bool:
+    """Whether the kernel's counts in this record may be too low: one that was asked did not count all."""
+    asked = [told for name in (EXTENSION, HOST_EXTENSION) if isinstance(told := extensions.get(name), Mapping)]
+    return any("refused" not in told and told.get("complete") is not True for told in asked)
+
+
+class OffPath(NamedTuple):
+    """Dropped at no hop of a stream. ``label``: as a counter in the ledger would be called."""
+
+    place: str
+    stream: str | None
+    label: str
+    packets: int
+
+
+def off_path(extensions: Mapping[str, Any]) -> list[OffPath]:
+    """What the kernel dropped at no hop of a stream of this record, the most first."""
+    told = [read_extension(extensions, name, DropsTold) for name in (EXTENSION, HOST_EXTENSION)]
+    rows = []
+    for node, row in ((each.node, row) for each in told if each is not None for row in each.elsewhere):
         place = f"{node}/" if node else ""
         place += row.interface or "an interface that is gone"
         place += f" in {row.namespace}" if row.namespace else ""
+        label = f"kernel.{row.reason or 'NOT_TOLD'}" + (f"@{row.function}" if row.function else "")
+        rows.append(OffPath(place, row.stream, label, row.packets))
+    return sorted(rows, key=lambda row: -row.packets)
+
+
+def kernel_counts(record: RunRecord) -> Counter[tuple[str, str]]:
+    """What the ledgers have of the kernel's words: packets by interface (``uut/eth2``) and word."""
+    found: Counter[tuple[str, str]] = Counter()
+    second = record.background.streams if record.background is not None else ()
+    for stream in (*record.streams, *second):
+        for hop in stream.ledger:
+            of_hop = f"{hop.node}/{hop.interface}"
+            found.update({(of_hop, name): packets for name, packets in hop.drops.items() if is_kernels(name)})
+    return found
+
+
+def drops_of_run(record: RunRecord) -> dict[str, int | bool | str] | None:
+    """By the columns of a table with a row per run, without those that are empty; None: no kernel told of drops."""
+    told = [read_extension(record.extensions, name, DropsTold) for name in (EXTENSION, HOST_EXTENSION)]
+    if not any(told):
+        return None
+    found = kernel_counts(record)
+    for row in off_path(record.extensions):
+        found[f"off the path, at {row.place}", row.label] += row.packets
+    words = "; ".join(f"{place} {label} {packets}" for (place, label), packets in found.most_common())
+    values = {"kernel_drops_packets": found.total(), "kernel_drops_complete": not lower_bounds(record.extensions)}
+    return {**values, "kernel_drops": words} if words else {**values}
+
+
+def elsewhere_words(record: RunRecord) -> list[str]:
+    """What the kernel dropped at no hop of a stream, the most first, a line each."""
+    words = []
+    for row in off_path(record.extensions):
         noun = "packet" if row.packets == 1 else "packets"
         whose = f"test {noun} of no stream" if row.stream is None else f"{noun} of {row.stream}"
-        label = f"kernel.{row.reason or 'NOT_TOLD'}" + (f"@{row.function}" if row.function else "")
-        cause = cause_of(label)
+        cause = cause_of(row.label)
         meant = f": {cause.happened} ({cause.look})" if cause else ""
-        words.append(f"{format_count(row.packets)} {whose}, off every stream's path, at {place}: {label}{meant}")
+        words.append(
+            f"{format_count(row.packets)} {whose}, off every stream's path, at {row.place}: {row.label}{meant}"
+        )
     return words
 
 

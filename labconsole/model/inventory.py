@@ -286,6 +286,8 @@ def _check_references(inventory: Inventory) -> None:
         if node.clock_error_ns is not None and node.clock_keeper is not None:
             told = "is declared, and clock_keeper is to tell it"
             fail(("nodes", name, "clock_error_ns"), told, node.clock_error_ns, "one of the two")
+        if node.capture_stamps == "nic" and "sink" not in node.roles:
+            fail(("nodes", name, "capture_stamps"), "only a sink captures", "nic", "at a node with the role sink")
         if node.jump is not None and node.jump not in inventory.nodes and "@" not in node.jump and "." not in node.jump:
             fail(
                 ("nodes", name, "jump"), "is neither a node nor a valid host", node.jump, "a node's name or host[:port]"

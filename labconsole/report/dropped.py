@@ -6,22 +6,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from labconsole.measure.drop_causes import is_kernels
+from labconsole.measure.drop_causes import is_kernels, lower_bounds, off_path
 
 
 @dataclass(slots=True)
 class Dropped:
-    """Packets of one reason at one hop, in so many runs."""
+    """Packets of one reason at one hop, in so many runs; in ``partly_counted_runs`` of them there may be more."""
 
     packets: int = 0
     run_ids: list[str] = field(default_factory=list)
+    partly_counted_runs: int = 0
 
 
 class DroppedByKernel:
-    """``found``: by platform, interface (``uut/eth2``) and the kernel's word in the ledger."""
+    """``found``: by platform, interface (``uut/eth2``) and the kernel's word in the ledger. ``off_path``: the same of
+    what was dropped off every stream's path, there by the interface at which it was dropped.
+    """
 
     def __init__(self) -> None:
         self.found: dict[tuple[str, str, str], Dropped] = {}
+        self.off_path: dict[tuple[str, str, str], Dropped] = {}
 
     def add(self, record: Mapping[str, Any]) -> None:
         """Take one record."""
@@ -30,10 +34,16 @@ class DroppedByKernel:
             for hop in stream["ledger"]:
                 for label, packets in (hop.get("drops") or {}).items():
                     if is_kernels(label):
-                        self._add(record, f"{hop['node']}/{hop['interface']}", label, packets)
+                        _add(self.found, record, f"{hop['node']}/{hop['interface']}", label, packets)
+        for row in off_path(record.get("extensions") or {}):
+            _add(self.off_path, record, row.place, row.label, row.packets)
 
-    def _add(self, record: Mapping[str, Any], place: str, label: str, packets: int) -> None:
-        kept = self.found.setdefault((record["requested"]["platform"], place, label), Dropped())
-        kept.packets += packets
-        if record["run_id"] not in kept.run_ids:
-            kept.run_ids.append(record["run_id"])
+
+def _add(
+    found: dict[tuple[str, str, str], Dropped], record: Mapping[str, Any], place: str, label: str, packets: int
+) -> None:
+    kept = found.setdefault((record["requested"]["platform"], place, label), Dropped())
+    kept.packets += packets
+    if record["run_id"] not in kept.run_ids:
+        kept.run_ids.append(record["run_id"])
+        kept.partly_counted_runs += lower_bounds(record.get("extensions") or {})

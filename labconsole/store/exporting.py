@@ -11,9 +11,11 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from labconsole.errors import StoreError
+from labconsole.measure.drop_causes import drops_of_run
 from labconsole.measure.packet_times import QUANTILES, TIMES_OF_RUNS, column_of, times_of_run
 from labconsole.model.design_point import INCLUDES_FCS
-from labconsole.model.record.packet_times import EXTENSION
+from labconsole.model.record.kernel_drops import EXTENSION as KERNEL_DROPS
+from labconsole.model.record.packet_times import EXTENSION as PACKET_TIMES
 from labconsole.model.record.summary import RunSummary
 from labconsole.store.reading import StoredRuns
 
@@ -51,15 +53,18 @@ COLUMNS: dict[str, Kind] = {
     "role": "text",
     "timed_packets": "integer",
     **{column_of(name, each): "integer" for name in TIMES_OF_RUNS for each in (*QUANTILES, "max")},
+    "kernel_drops_packets": "integer",
+    "kernel_drops_complete": "boolean",
+    "kernel_drops": "text",
 }
 """Of a row. docs/data-format.md explains them; what is not known is an empty cell, and a null in Parquet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimedRun(RunSummary):
-    """A run whose sinks' kernels timed every packet. ``times``: the columns that tell of it."""
+class RunOfKernels(RunSummary):
+    """A run of which kernels told: when every packet came, or why some were dropped. ``told``: the columns of it."""
 
-    times: Mapping[str, int]
+    told: Mapping[str, int | bool | str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,36 +78,38 @@ class ChosenRuns:
     """Is told what had to be left out."""
 
     def rows(self) -> list[RunSummary]:
-        """Oldest first; those of which times are known have them."""
-        times = self._times()
+        """Oldest first; those of which kernels told have it."""
+        told = self._told()
         rows = reversed(self.store.list() if self.chosen is None else self.chosen)
-        return [_timed(row, times[row.run_id]) if row.run_id in times else row for row in rows]
+        return [_with(row, told[row.run_id]) if row.run_id in told else row for row in rows]
 
-    def _times(self) -> dict[str, dict[str, int]]:
-        """By run. Only records that have some are read."""
+    def _told(self) -> dict[str, dict[str, int | bool | str]]:
+        """By run. Only records that have some of it are read."""
         only = None if self.chosen is None else {run.run_id for run in self.chosen}
         found = {}
-        for run_id, text in self.store.texts(holding=f'"{EXTENSION}"') if only is None or only else ():
+        extensions = [f'"{name}"' for name in (PACKET_TIMES, KERNEL_DROPS)]
+        for run_id, text in self.store.texts(holding=extensions) if only is None or only else ():
             if only is not None and run_id not in only:
                 continue
             try:
-                told = times_of_run(self.store.parsed(run_id, text).streams)
+                record = self.store.parsed(run_id, text)
             except StoreError as exc:
                 self.unreadable(exc)
                 continue
-            if told is not None:
+            told = {**(times_of_run(record.streams) or {}), **(drops_of_run(record) or {})}
+            if told:
                 found[run_id] = told
         return found
 
 
-def _timed(row: RunSummary, times: Mapping[str, int]) -> TimedRun:
-    return TimedRun(**{field.name: getattr(row, field.name) for field in fields(RunSummary)}, times=times)
+def _with(row: RunSummary, told: Mapping[str, int | bool | str]) -> RunOfKernels:
+    return RunOfKernels(**{field.name: getattr(row, field.name) for field in fields(RunSummary)}, told=told)
 
 
 def row_values(row: RunSummary) -> dict[str, Any]:
     """The value of every column, None where it is not known."""
     values: dict[str, Any] = {name: getattr(row, name, None) for name in COLUMNS}
-    values |= row.times if isinstance(row, TimedRun) else {}
+    values |= row.told if isinstance(row, RunOfKernels) else {}
     values["target_is_max"] = row.target_bps == "max"
     values["target_bps"] = None if row.target_bps == "max" else row.target_bps
     return values

@@ -178,16 +178,18 @@ class StoredRuns(StoredExperiments):
             else:
                 yield record
 
-    def texts(self, where: RunFilter = EVERYTHING, *, holding: str | None = None) -> Iterator[tuple[str, str]]:
+    def texts(
+        self, where: RunFilter = EVERYTHING, *, holding: Collection[str] | None = None
+    ) -> Iterator[tuple[str, str]]:
         """Run id and record, as the JSON text it is kept as, of the runs that match, oldest first, a page at a time.
-        ``holding``: only texts in which this stands.
+        ``holding``: only texts in which one of these stands.
 
         For who needs a few fields of very many runs: checking a record takes ten times as long as reading its JSON.
         """
         columns = select(runs.c.started_at, runs.c.run_id, runs.c.record)
         statement = matching(columns, where).order_by(runs.c.started_at, runs.c.run_id).limit(PAGE_RUNS)
         if holding is not None:
-            statement = statement.where(runs.c.record.contains(holding, autoescape=True))
+            statement = statement.where(or_(*(runs.c.record.contains(each, autoescape=True) for each in holding)))
         page = self.rows(statement, "read runs")
         while page:
             for row in page:

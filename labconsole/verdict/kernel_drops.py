@@ -2,8 +2,9 @@
 
 A packet is dropped at the interface it came in by until it has been handed to the one it shall leave by. So what was
 dropped at an interface where a stream's packets are sent belongs to that hop, and what was dropped where they are
-received to the next one. A sender's check of the other end's ring stands under the receiving end, but neither end has
-counted the packet: it belongs to where the sender's packets are counted, if they are.
+received to the next one. A sender's check of the other end's ring stands under the receiving end, as does what is
+handed to an end that is down, but neither end has counted the packet: it belongs to where the sender's packets are
+counted, if they are.
 
 Below a unit under test that is a virtual machine its host forwards what is sent to it and what it sends: what the host
 dropped on the way to a NIC that a stream enters by never reached that one, and on the way from the NIC that it leaves
@@ -26,10 +27,13 @@ from labconsole.wire.kernel_drops import KernelDrop, KernelDrops, estimated_cost
 COST_RATIO = 0.01
 """Of a processor over the trial, beyond which counting may have moved what was measured."""
 
+MOST_OF_COST_RATIO = 0.5
+"""Of what counting took, beyond which it is said that it was for packets of other namespaces."""
+
 MOST_WITHOUT_UUT = 2
 """Places of a way from source to sink: no unit under test lies between them."""
 
-_BEFORE_THE_RECEIVER = ("veth_xmit",)
+_RECEIVER_DOWN = ("DEV_READY", "enqueue_to_backlog")
 _INTO_GUEST, _OUT_OF_GUEST = "to_guest", "from_guest"
 _NO_LOSS = ("pktgen_", "tpacket_rcv", "packet_rcv")
 """Functions of the generator, which gives back its own reference to a packet where the packet went, and of captures,
@@ -50,7 +54,7 @@ def hop_of(row: KernelDrop, way: Sequence[Place], uut: str) -> Place | None:
             continue
         if not place.statistic.startswith("rx"):
             return place
-        if row.function in _BEFORE_THE_RECEIVER:
+        if _before_the_receiver(row):
             sender = way[at - 1] if at else None
             if sender is None or not sender.statistic.startswith("tx"):
                 return place
@@ -58,6 +62,10 @@ def hop_of(row: KernelDrop, way: Sequence[Place], uut: str) -> Place | None:
         if at + 1 < len(way):
             return way[at + 1]
     return _inside(row, way)
+
+
+def _before_the_receiver(row: KernelDrop) -> bool:
+    return row.function == "veth_xmit" or (row.reason, row.function) == _RECEIVER_DOWN
 
 
 def _inside(row: KernelDrop, way: Sequence[Place]) -> Place | None:
@@ -68,7 +76,7 @@ def _inside(row: KernelDrop, way: Sequence[Place]) -> Place | None:
         return None
     for before, place in pairwise(way):
         if before.hop == _INTO_GUEST:
-            return before if row.function in _BEFORE_THE_RECEIVER else place
+            return before if _before_the_receiver(row) else place
     return None
 
 
@@ -88,7 +96,7 @@ def label(row: KernelDrop, place: Place) -> str:
     words = _words(row)
     if row.namespace and row.namespace != place.namespace:
         return f"{row.namespace}/{row.interface}.{words}"
-    at_the_other_end = row.function in _BEFORE_THE_RECEIVER and place.statistic.startswith("tx")
+    at_the_other_end = _before_the_receiver(row) and place.statistic.startswith("tx")
     return words if row.interface == place.interface and not at_the_other_end else f"{row.interface}.{words}"
 
 
@@ -119,8 +127,22 @@ def complete(drops: KernelDrops) -> bool:
 
 def cost_ns(kernel: KernelWitness, drops: KernelDrops) -> int:
     """What counting took of a processor, as estimated."""
-    mode = kernel.started.mode if kernel.started is not None else ""
-    return estimated_cost_ns(mode, drops.looked_packets, drops.passed_packets)
+    return estimated_cost_ns(_mode(kernel), drops.looked_packets, drops.passed_packets)
+
+
+def _mode(kernel: KernelWitness) -> str:
+    return kernel.started.mode if kernel.started is not None else ""
+
+
+def _strangers(kernel: KernelWitness, drops: KernelDrops) -> str:
+    """Whose packets most of it went to, where those are not of the unit under test."""
+    share = 1 - estimated_cost_ns(_mode(kernel), drops.looked_packets, 0) / max(cost_ns(kernel, drops), 1)
+    if share <= MOST_OF_COST_RATIO:
+        return ""
+    return (
+        f", {share:.1%} of it for {drops.passed_packets} packets that were freed in other namespaces of its machine: "
+        "a lab's sinks, or other programs there"
+    )
 
 
 def judged(
@@ -133,7 +155,8 @@ def judged(
             where = "the kernel" if kernel.host is None else f"the kernel of {kernel.host}"
             yield reason(
                 "tracing_cost",
-                f"counting dropped packets in {where} took an estimated {share:.1%} of a processor",
+                f"counting dropped packets in {where} took an estimated {share:.1%} of a processor"
+                f"{_strangers(kernel, drops)}",
                 estimated_cost_ratio=share,
                 looked_packets=drops.looked_packets,
                 passed_packets=drops.passed_packets,

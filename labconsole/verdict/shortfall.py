@@ -1,6 +1,6 @@
 """Why a source offered less than intended, as far as it shows. Pure; causes may come together.
 
-Each is a word, a sentence and its figures: flow_control, queue_full, shaper, link_speed, cpu.
+Each is a word, a sentence and its figures: flow_control, queue_full, shaper, link_speed, cpu, unseen_cpu.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from dataclasses import dataclass
 
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.record.run import Figures
+from labconsole.model.tolerances import Tolerances
 from labconsole.units import format_rate_bps
 from labconsole.verdict.hops import driver_growth, qdisc_growth
+from labconsole.verdict.machines import machines, unseen
 from labconsole.verdict.observed import StreamObservations, TrialObservations
 
 BUSY_RATIO = 0.02
@@ -46,7 +48,9 @@ def pauses(seen: TrialObservations, node: str, interface: str) -> dict[str, int]
     }
 
 
-def why_short(seen: TrialObservations, raw: StreamObservations, request: DesignPoint) -> Iterator[Cause]:
+def why_short(
+    seen: TrialObservations, raw: StreamObservations, request: DesignPoint, limits: Tolerances
+) -> Iterator[Cause]:
     """What is known to have held this stream's source back."""
     node, interface = raw.stream.source.node, raw.stream.source.interface
     moved = driver_growth(seen, node, "", interface)
@@ -71,6 +75,13 @@ def why_short(seen: TrialObservations, raw: StreamObservations, request: DesignP
     idle = idle_ratio(raw)
     if idle is not None and idle < BUSY_RATIO:
         yield Cause("cpu", f"the generator's processor was busy {1 - idle:.1%} of the time", {"idle_ratio": idle})
+    if raw.generated is not None and raw.generated.error_text:
+        return  # it ended by that, and was not slow
+    for nodes in machines(seen):
+        hidden = unseen(seen, nodes) if node in nodes else None
+        if hidden is not None and hidden.at_least_ratio > limits.other_cpu_ratio:
+            detail = f"processes that no node sees took {hidden.at_least_ratio:.0%} or more of a processor"
+            yield Cause("unseen_cpu", detail, {"cpu_ratio": hidden.cpu_ratio, "error_ratio": hidden.error_ratio})
 
 
 def idle_ratio(raw: StreamObservations) -> float | None:

@@ -107,7 +107,7 @@ def _generator(
     if record.intended_packets is not None:
         short = (record.intended_packets - record.offered_packets) / record.intended_packets
         if abs(short) > limits.offered_ratio:
-            yield _off_target(seen, raw, record, request, short)
+            yield _off_target(seen, raw, record, request, limits, short)
     if record.offered_duration_s is not None:
         stretch = record.offered_duration_s / request.duration_s - 1
         if abs(stretch) > limits.duration_ratio:
@@ -121,7 +121,12 @@ def _generator(
 
 
 def _off_target(
-    seen: TrialObservations, raw: StreamObservations, record: StreamRecord, request: DesignPoint, short: float
+    seen: TrialObservations,
+    raw: StreamObservations,
+    record: StreamRecord,
+    request: DesignPoint,
+    limits: Tolerances,
+    short: float,
 ) -> Reason:
     """Offered beside intended; if it is less, with whatever shows why."""
     evidence = {
@@ -132,8 +137,9 @@ def _off_target(
     told = f"{record.name}: {record.offered_packets} packets offered, {abs(short):.2%} "
     if short < 0:
         return reason("offered_over", f"{told}above the intended {record.intended_packets}", **evidence)
-    causes = list(why_short(seen, raw, request))
-    why = "; ".join(cause.detail for cause in causes) or "nothing shows what held the source back"
+    causes = list(why_short(seen, raw, request, limits))
+    failed = raw.generated.error_text if raw.generated is not None else None
+    why = "; ".join(cause.detail for cause in causes) or failed or "nothing shows what held the source back"
     return reason(
         "offered_short",
         f"{told}short of the intended {record.intended_packets}: {why}",

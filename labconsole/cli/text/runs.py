@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from labconsole.measure.capture_stamps import stamps_sentence
 from labconsole.measure.clocks import clock_sentence
-from labconsole.measure.drop_causes import cause_of, elsewhere_words, is_kernels, kernel_doubt
+from labconsole.measure.drop_causes import cause_of, elsewhere_words, kernel_counts, kernel_doubt
 from labconsole.measure.ledger_picture import ledger_rows
 from labconsole.measure.packet_times import (
     by_words,
@@ -79,6 +78,8 @@ def run_lines(record: RunRecord, *, saved: bool, details: bool = False) -> list[
     of_second = record.background.streams if record.background is not None else ()
     if record.background is not None:
         lines += background_lines(record.background)
+    if not details:  # which say it of each stream
+        lines += untimed_lines((*record.streams, *of_second))
     if record.role != "measured":
         lines.append(f"  {'role':<8} {record.role}: it enters no mean")
     if record.role == "telemetry":
@@ -139,22 +140,36 @@ def sides_lines(total: Total) -> list[str]:
 
 
 def kernel_lines(record: RunRecord, *, with_counts: bool) -> list[str]:
-    """The kernel's words for what the unit under test dropped, with what they mean, or why there are none."""
+    """The kernel's words for what the unit under test dropped, with what they mean, or why there are none.
+    ``with_counts``: also those that ledgers have.
+    """
     doubt = kernel_doubt(record)
     lines = [] if doubt is None else [f"  {'kernel':<8} {doubt}"]
-    if not with_counts:
-        return lines
-    dropped: Counter[tuple[str, str]] = Counter()
-    second = record.background.streams if record.background is not None else ()
-    for stream in (*record.streams, *second):
-        for hop in stream.ledger:
-            of_hop = f"{hop.node}/{hop.interface}"
-            dropped.update({(of_hop, name): packets for name, packets in hop.drops.items() if is_kernels(name)})
-    for (of_hop, name), packets in dropped.most_common():
+    if with_counts:
+        lines += _kernel_counts(record)
+    return lines + [f"  {'kernel':<8} {words}" for words in elsewhere_words(record)]
+
+
+def _kernel_counts(record: RunRecord) -> list[str]:
+    lines = []
+    for (of_hop, name), packets in kernel_counts(record).most_common():
         cause = cause_of(name)
         meant = f": {cause.happened} ({cause.look})" if cause else ""
         lines.append(f"  {'kernel':<8} {of_hop} {name} {count(packets)}{meant}")
-    return lines + [f"  {'kernel':<8} {words}" for words in elsewhere_words(record)]
+    return lines
+
+
+def untimed_lines(streams: Sequence[StreamRecord]) -> list[str]:
+    """Why packets were not timed though they were to be; what several streams say alike is said once."""
+    said: dict[str, list[str]] = {}
+    for stream in streams:
+        if (refused := refusal(stream)) is not None:
+            said.setdefault(refused, []).append(stream.name)
+    return [f"  {'times':<8} {', '.join(names)}: {_untimed(refused)}" for refused, names in said.items()]
+
+
+def _untimed(refused: str) -> str:
+    return f"packets were not timed in the sink's kernel: {plain(refused)}"
 
 
 def background_lines(load: Background) -> list[str]:
@@ -194,7 +209,7 @@ def packet_times_texts(stream: StreamRecord) -> list[str]:
     """What the sink's kernel told of every packet of a stream, in microseconds; nothing where it was not asked."""
     refused, told = refusal(stream), packet_times(stream)
     if refused is not None:
-        return [f"packets were not timed in the sink's kernel: {plain(refused)}"]
+        return [_untimed(refused)]
     if told is None:
         return []
     lines = [f"all {count(told.packets)} packets timed in the sink's kernel{by_words(told)}: {number_words(told)}"]

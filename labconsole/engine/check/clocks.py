@@ -15,6 +15,9 @@ OFFSET_S = 0.05
 WRONG_S = 60.0
 FAST_SOURCES = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page", "riscv_clocksource")
 
+PACKAGES = {"ptp4l": "linuxptp"}
+"""In which a program that keeps clocks comes, with the one that asks it, where their names differ."""
+
 
 @check("clock.offset", "clock offset")
 async def offset(bench: CheckContext, node: str) -> CheckFinding:
@@ -61,7 +64,9 @@ async def stated(bench: CheckContext, node: str) -> CheckFinding:
     told = said[node]
     values: Values = {STATED: told.model_dump()}
     if told.error_ns is None:
-        return warned(f"{told.by} tells nothing: {told.refused}", "correct clock_keeper in hosts.yaml", **values)
+        package = PACKAGES.get(told.by, told.by)
+        remedy = f"on {node}: apt install {package}, and have it keep the clock; or take clock_keeper out of hosts.yaml"
+        return warned(f"{told.by} tells nothing: {told.refused}", remedy, **values)
     nodes = node_facts(links, {name: await bench.facts(name) for name in links}, said)
     pairs = [(name, agreement((name, node), nodes[name], nodes[node])) for name in sorted(sources & set(links))]
     false = [f"{name}: {each.unused}" for name, each in pairs if each.contradicted]

@@ -9,7 +9,7 @@ from typing import Any
 from labconsole.contracts.ports import AgentLink
 from labconsole.engine.gather import together
 from labconsole.engine.trial.setup import Flow, TrialSettings, capture_request
-from labconsole.errors import NodeError
+from labconsole.errors import AgentError, NodeError
 from labconsole.network.nic_stamps import NicStamps
 from labconsole.verdict.observed import NicClockSeen, StreamObservations, TrialObservations
 from labconsole.wire.capture import DrainCapture, StopCapture
@@ -45,7 +45,16 @@ class TrialCaptures:
             if by_nic:
                 token, change = f"stamps-{stream.name}", NicStamps(interface=stream.sink.interface)
                 stack.push_async_callback(self._let_go, node, UndoChanges(token=token))
-                await self._links[node].ask(ApplyChanges(token=token, changes=[change]))
+                try:
+                    await self._links[node].ask(ApplyChanges(token=token, changes=[change]))
+                except AgentError as exc:
+                    if exc.code != "not_supported":
+                        raise
+                    words = (
+                        f"{exc.message}; hosts.yaml asks for it: take capture_stamps: nic out at {node}, or use a NIC "
+                        "that stamps every frame"
+                    )
+                    raise AgentError(node, words, code=exc.code, operation=exc.operation, detail=exc.detail) from exc
                 seen.nic_clock = NicClockSeen()
                 await self._read_clock(seen)
             stack.push_async_callback(self._let_go, node, StopCapture(capture=stream.name))

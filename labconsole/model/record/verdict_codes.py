@@ -202,8 +202,9 @@ WHAT_TO_DO: dict[str, str] = {
     "unseen_cpu": "look at what runs on the machine itself, outside its containers (top); stop it and repeat the run; "
     "or raise the tolerance other_cpu_ratio",
     "cpu_stolen": "give the node dedicated processors on its hypervisor, or measure on a machine that is not a guest",
-    "tracing_cost": "leave drop_reasons at auto for this load, or measure it once more without them; in "
-    "telemetry it is part of what the processors are said to have done",
+    "tracing_cost": "leave drop_reasons at auto for this load, or measure it once more without them; if other "
+    "programs' packets took most of it, stop those; in telemetry it is part of what the processors are "
+    "said to have done",
     "kernel_drops_disagree": "look for a loop, flooding or a mirror on the unit under test: copies that it drops were "
     "never offered",
     "guests_changed": "make sure that no guest starts or ends on the node during a measurement; repeat the run",

@@ -68,6 +68,23 @@ def test_a_program_that_tells_nothing_ends_nothing(tmp_path: Path) -> None:
     assert found == {"snk1": ClockStatement(by="chrony", refused="chronyd is not synchronised")}
 
 
+@pytest.mark.parametrize(("keeper", "package"), [("chrony", "chrony"), ("ptp4l", "linuxptp")])
+def test_what_a_check_says_to_do_begins_with_what_may_not_be_installed(
+    tmp_path: Path, keeper: str, package: str
+) -> None:
+    inventory = hosts(tmp_path, "", f", clock_keeper: {keeper}")
+    links = {name: Link(name, None) for name in ("src1", "snk1")}
+    bench: Any = SimpleNamespace(
+        inventory=inventory, links=links, link=links.__getitem__, streams=lambda: inventory.streams
+    )
+
+    async def run() -> CheckFinding:
+        return await clocks.stated(bench, "snk1")
+
+    hint = asyncio.run(run()).hint
+    assert hint is not None and hint.startswith(f"on snk1: apt install {package}, ")
+
+
 @pytest.mark.parametrize(
     ("source", "sink", "said", "apart_ns", "status", "words"),
     [

@@ -65,6 +65,9 @@ def test_stamps_of_a_nic_make_another_testbed_of_it(tmp_path: Path):
     nic = load(tmp_path, GOOD.replace("[sink]", "[sink], capture_stamps: nic"))
     assert kernel.fingerprint() == load(tmp_path, GOOD).fingerprint() != nic.fingerprint()
     assert (TrialSettings.of(kernel).nic_stamps, TrialSettings.of(nic).nic_stamps) == (frozenset(), frozenset({"snk1"}))
+    for role in ("[source]", "[uut]"):
+        with pytest.raises(ConfigError, match=r"nodes\.\w+\.capture_stamps: only a sink captures"):
+            load(tmp_path, GOOD.replace(role, f"{role}, capture_stamps: nic"))
 
 
 HOST = "  below: {address: below.lab, roles: [host], carries: {eth1: [vnet0, br0], eth5: [vnet1]}}\nstreams:"

@@ -15,6 +15,20 @@ def dropping(run: dict[str, Any], **drops: int) -> dict[str, Any]:
     return run
 
 
+def told_drops(*, complete: bool, queue_full: int = 0) -> dict[str, Any]:
+    """What a record keeps of a kernel that was asked; so many packets were dropped off every stream's path."""
+    row = {
+        "namespace": "", "interface": "eth6", "stream": "s1", "reason": "NEIGH_QUEUEFULL",
+        "function": "__neigh_event_send", "packets": queue_full,
+    }  # fmt: skip
+    return {
+        "version": 1, "asked": "auto", "budget_ns": 10**7, "mode": "tp_btf", "tells_reasons": True,
+        "passed_packets": 0, "looked_packets": 9, "unreadable_packets": 0, "unlisted_packets": 0, "missed_packets": 0,
+        "counted_ns": 10**9, "ended_early": not complete, "complete": complete, "estimated_cost_ns": 0,
+        "elsewhere": [row] if queue_full else [],
+    }  # fmt: skip
+
+
 def test_reasons_are_summed_by_platform_and_told_with_what_they_mean(tmp_path: Path) -> None:
     firewall, odd = "kernel.NETFILTER_DROP__nft_do_chain", "kernel.0x20001__mac|<b>"
     raw = [dropping(run, **{firewall: 10, odd: 1, "rx_dropped": 99}) for run in set_ups_of([90, 91, 92])]
@@ -36,3 +50,28 @@ def test_reasons_are_summed_by_platform_and_told_with_what_they_mean(tmp_path: P
 def test_a_report_of_runs_that_were_not_asked_has_no_such_table(tmp_path: Path) -> None:
     report = report_of(tmp_path / "s.sqlite", set_ups_of([90, 91, 92]))
     assert "drop-causes" not in {table.name for table in report.tables}
+
+
+def test_what_was_dropped_off_every_streams_path_has_rows_of_its_own(tmp_path: Path) -> None:
+    raw = [dropping(run, **{"kernel.NETFILTER_DROP__f": 1}) for run in set_ups_of([90, 91, 92])]
+    for run in raw:
+        run["extensions"] = {"kernel_drops": told_drops(complete=True, queue_full=30)}
+    table = table_named(report_of(tmp_path / "s.sqlite", raw), "drop-causes")
+    rows = [(row["interface"], row["reason"], row["packets"], row["runs"]) for row in rows_of(table)]
+    assert ("off the path, at eth6", "kernel.NEIGH_QUEUEFULL@__neigh_event_send", 90, 3) in rows
+    assert "off every stream's path" in table.note
+
+
+def test_sums_that_have_lower_bounds_in_them_are_marked(tmp_path: Path) -> None:
+    raw = [dropping(run, **{"kernel.NETFILTER_DROP__f": 10}) for run in set_ups_of([90, 91, 92])]
+    lxc = [
+        dropping(run, **{"kernel.NETFILTER_DROP__f": 10})
+        for run in set_ups_of([80, 81, 82], first=100, platform="lxc", point=1)
+    ]
+    for number, run in enumerate([*raw, *lxc]):
+        run["extensions"] = {"kernel_drops": told_drops(complete=number != 1)}
+    table = table_named(report_of(tmp_path / "s.sqlite", [*raw, *lxc]), "drop-causes")
+    rows = [(row["platform"], row["packets"], row["runs"], row["partly_counted_runs"]) for row in rows_of(table)]
+    assert rows == [("raw", 30, 3, 1), ("lxc", 30, 3, 0)]
+    assert [row[3] for row in table.shown] == ["at least 30", "30"]
+    assert "At least: " in table.note

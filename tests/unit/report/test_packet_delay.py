@@ -82,6 +82,17 @@ def test_curves_are_of_points_near_a_tenth_a_half_and_nine_tenths(tmp_path: Path
     assert "100┤" in text and "1000┤" in text
 
 
+def test_the_most_that_was_forwarded_is_of_all_targets_and_not_of_the_highest(tmp_path: Path) -> None:
+    runs = timed("raw", 1, 0)
+    runs += set_ups_of([500, 500.5, 499.5], 100, platform="raw", point=100, target="max", offered_mbps=2000.0)
+    for run in runs:  # a pilot fixed the maximum at the highest target
+        run["plan"] |= {"set_up_trials": len(LOADS_MBPS) + 1, "fixed": {"maximum_target_bps": "max"}}
+    (figure,) = figures(report_of(tmp_path / "s.sqlite", runs))
+    assert [panel.title.split(" at ")[1][:4] for panel in figure.panels] == ["10 %", "50 %", "90 %"]
+    for place, panel in enumerate(figure.panels):
+        assert panel.curves[0].marks[0].y == pytest.approx(20 * (place + 1), rel=1 / 128)
+
+
 def test_curves_have_one_order_also_where_a_panel_lacks_some() -> None:
     def panel(*labels: str) -> Panel:
         return Panel("", tuple(PlottedCurve(label, ()) for label in labels))

@@ -16,7 +16,7 @@ from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
 
 from labconsole.cli.main import main
-from labconsole.model.record.run import Reason, Total, Verdict
+from labconsole.model.record.run import LedgerHop, Reason, Total, Verdict
 from labconsole.store.exporting import COLUMNS
 from labconsole.store.open import open_store
 from support.store_samples import planned, sample_record, sample_series
@@ -203,7 +203,7 @@ def test_times_of_every_packet_are_columns_over_all_streams_of_a_run(url, tmp_pa
     out = tmp_path / "runs.csv"
     assert main(["runs", "export", "--store", url, "--out", str(out), "--where", "platform=raw"]) == 0
     table = pd.read_csv(out, dtype_backend="numpy_nullable")
-    assert [*table.columns[-13:]] == [name for name in COLUMNS if name.endswith("_ns") or name == "timed_packets"]
+    assert [*table.columns[-16:-3]] == [name for name in COLUMNS if name.endswith("_ns") or name == "timed_packets"]
     timed, partly, unsure = table.tail(3).to_dict("records")
     assert timed["timed_packets"] == 19_000
     assert timed["delay_p50_ns"] == pytest.approx(31_000, rel=1 / 128)
@@ -214,6 +214,38 @@ def test_times_of_every_packet_are_columns_over_all_streams_of_a_run(url, tmp_pa
     assert pd.isna(unsure["delay_p50_ns"]) and not pd.isna(unsure["spacing_max_ns"])
     parquet = pd.read_parquet(_parquet(url, tmp_path), dtype_backend="numpy_nullable")
     assert parquet["delay_max_ns"].dropna().tolist() == [2_300_000]
+
+
+def test_what_kernels_said_of_drops_is_in_columns(url, tmp_path):
+    told = {
+        "version": 1, "asked": "auto", "budget_ns": 10**7, "mode": "tp_btf", "tells_reasons": True,
+        "passed_packets": 0, "looked_packets": 9, "unreadable_packets": 0, "unlisted_packets": 0, "missed_packets": 0,
+        "counted_ns": 10**9, "ended_early": False, "complete": True, "estimated_cost_ns": 0, "elsewhere": [],
+    }  # fmt: skip
+    off = {
+        "namespace": "", "interface": "eth6", "stream": None, "reason": "NEIGH_QUEUEFULL",
+        "function": "__neigh_event_send", "packets": 12,
+    }  # fmt: skip
+    stream = sample_record().streams[0]
+    dropped = {"kernel.NETFILTER_DROP@nft_do_chain": 7806, "rx_dropped": 5}
+    hop = LedgerHop(hop="uut_out", node="uut", interface="eth5", packets=9, lost_packets=7811, drops=dropped)
+    lossy = stream.model_copy(update={"ledger": (hop,)})
+    early = {**told, "complete": False, "ended_early": True, "elsewhere": [off]}
+    refused = {"version": 1, "asked": "on", "budget_ns": None, "refused": {"code": "no_permission", "message": "no"}}
+    with open_store(url) as store:
+        store.save(sample_record(3, streams=(lossy,), extensions={"kernel_drops": early}))
+        store.save(sample_record(4, extensions={"kernel_drops": told}))
+        store.save(sample_record(5, extensions={"kernel_drops": refused}))
+    out = tmp_path / "runs.csv"
+    assert main(["runs", "export", "--store", url, "--out", str(out)]) == 0
+    table = pd.read_csv(out, dtype_backend="numpy_nullable").tail(3)
+    assert table["kernel_drops_packets"].tolist() == [7818, 0, pd.NA]
+    assert table["kernel_drops_complete"].tolist() == [False, True, pd.NA]
+    assert table["kernel_drops"].tolist() == [
+        "uut/eth5 kernel.NETFILTER_DROP@nft_do_chain 7806; "
+        "off the path, at eth6 kernel.NEIGH_QUEUEFULL@__neigh_event_send 12", pd.NA, pd.NA,
+    ]  # fmt: skip
+    assert pd.read_parquet(_parquet(url, tmp_path))["kernel_drops_packets"].dropna().tolist() == [7818, 0]
 
 
 def _parquet(url: str, tmp_path: Path) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from labconsole.cli.text.runs import kernel_lines
+from labconsole.cli.text.runs import run_lines
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.record.run import RunRecord
 from labconsole.tui.screens.runs.run_pages import packets_page
@@ -42,5 +42,6 @@ def test_it_stands_above_the_streams_and_fits(width: int) -> None:
 
 def test_it_is_told_as_text_too() -> None:
     record = make_record(REQUEST, "r1").model_copy(update={"extensions": {"kernel_drops": TOLD}})
-    (line,) = kernel_lines(record, with_counts=True)
-    assert "7 packets of s1, off every stream's path, at br0" in line
+    for details in (False, True):  # run, and runs show
+        (line,) = [line for line in run_lines(record, saved=True, details=details) if line.startswith("  kernel ")]
+        assert "7 packets of s1, off every stream's path, at br0" in line

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from labconsole.cli.text.runs import run_lines
 from labconsole.model.record.run import RunRecord
 from labconsole.tui.screens.runs.times_page import NOT_TIMED, times_page
 from support.saved_runs import saved_record
@@ -68,6 +69,14 @@ def test_a_kernel_that_did_not_time_them_says_why() -> None:
     refused = {"version": 1, "refused": {"code": "no_permission", "message": "for root\x1b[31m only"}}
     (row,) = (row for row in page(of(refused)) if row.startswith("times"))
     assert row == "times       not timed: for root·[31m only"
+
+
+@pytest.mark.parametrize("details", [False, True])
+def test_run_says_it_once_and_runs_show_too(details: bool) -> None:
+    refused = {"version": 1, "refused": {"code": "not_supported", "message": "no XDP at a veth[31m"}}
+    lines = [line for line in run_lines(of(refused), saved=True, details=details) if "XDP at a veth" in line]
+    begin = "  s1: " if details else "  times    s1: "
+    assert lines == [f"{begin}packets were not timed in the sink's kernel: no XDP at a veth·[31m"]
 
 
 @pytest.mark.parametrize("path", ["delay_ns", "spacing_ns"])

@@ -83,6 +83,16 @@ def test_what_a_full_ring_kept_out_of_the_unit_under_test_is_no_loss_of_it(inven
     assert run.streams[0].ledger[1].drops == {f"{uut_in}.kernel.NOT_SPECIFIED@veth_xmit": 50}
 
 
+def test_what_a_port_that_was_down_did_not_take_in_is_no_loss_of_the_unit_under_test(inventory):
+    uut_in, _ = ports(inventory)
+    down = row(uut_in, 15, function="enqueue_to_backlog", reason="DEV_READY")
+    run = record(inventory, told(observe(inventory), down))
+    assert "kernel_drops_disagree" not in codes(run) and disputed(run) == ""
+    assert run.streams[0].ledger[1].drops == {f"{uut_in}.kernel.DEV_READY@enqueue_to_backlog": 15}
+    full = row(uut_in, 15, function="enqueue_to_backlog", reason="CPU_BACKLOG")  # which the port has counted
+    assert "kernel_drops_disagree" in codes(record(inventory, told(observe(inventory), full)))
+
+
 def test_a_full_ring_stands_under_the_end_that_has_not_received_where_no_sender_counts():
     way = [Place(hop, "uut", "", name, "rx_packets") for hop, name in (("uut_in", "eth1"), ("from_guest", "lcvo1"))]
     assert hop_of(row("lcvo1", 1, function="veth_xmit"), way, "uut") is way[1]
@@ -159,6 +169,17 @@ def test_what_was_asked_for_at_any_price_is_marked_when_it_was_dear(inventory, a
     run = record(inventory, told(observe(inventory), asked=asked, looked_packets=100_000))
     assert ("tracing_cost" in codes(run)) is doubted
     assert run.extensions["kernel_drops"]["estimated_cost_ns"] == 37_000_000
+
+
+def test_whose_packets_the_cost_was_for_is_told_where_they_are_not_the_units_own(inventory):
+    details = []
+    for looked, passed in ((1_291, 582_006), (100_000, 10)):
+        run = record(inventory, told(observe(inventory), asked="on", looked_packets=looked, passed_packets=passed))
+        details += [each.detail for each in run.verdict.reasons if each.code == "tracing_cost"]
+        assert disputed(run) == ""
+    strangers, own = details
+    assert "99.5% of it for 582006 packets that were freed in other namespaces of its machine" in strangers
+    assert own.endswith("of a processor")
 
 
 def test_a_kernel_that_does_not_say_leaves_the_run_as_it_is(inventory):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import pytest
 
@@ -10,14 +11,14 @@ from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.machines import INITIAL_PID_NAMESPACE
 from labconsole.verdict.observed import TrialObservations
 from labconsole.wire.surroundings import CpuShares, UsageWindow
-from support.observed_trials import PORTS, bent, busy, codes, found, record, tell, undisturbed
+from support.observed_trials import PORTS, SENT, bent, busy, codes, found, record, tell, undisturbed
 
 
 def one_machine(
-    inventory, *, own_s: float = 0.1, busy_ratio: float = 0.25, elapsed_s: float = 10.0
+    inventory, *, own_s: float = 0.1, busy_ratio: float = 0.25, elapsed_s: float = 10.0, **sent: Any
 ) -> TrialObservations:
     """Three containers of a machine with two processors; each accounts for ``own_s`` of processor time."""
-    seen = undisturbed(inventory)
+    seen = undisturbed(inventory, **sent)
     for place, node in enumerate(PORTS):
         window = UsageWindow(
             elapsed_s=elapsed_s, cpu=CpuShares(busy_ratio=busy_ratio, interrupt_ratio=0.1, steal_ratio=0.05),
@@ -56,6 +57,15 @@ def test_what_no_node_accounts_for_is_a_doubt_beyond_the_tolerance_and_the_sampl
     assert evidence["cpu_ratio"] == pytest.approx(0.95)
     assert evidence["error_ratio"] == pytest.approx(4 * (2000 * 0.5 * 0.5) ** 0.5 * 0.01 / 10)
     assert codes(record(inventory, seen, tolerances=Tolerances(other_cpu_ratio=0.9))) == set()
+
+
+def test_it_shows_what_held_a_source_back(inventory):
+    run = record(inventory, one_machine(inventory, busy_ratio=0.65, sent=SENT - 1000))
+    short = found(run, "offered_short")
+    assert [cause["cause"] for cause in short.evidence["causes"]] == ["unseen_cpu"]
+    ended = one_machine(inventory, busy_ratio=0.65, sent=SENT - 1000, error_text="eth1 has no carrier")
+    assert found(record(inventory, ended), "offered_short").detail.endswith(": eth1 has no carrier")
+    assert ": processes that no node sees took " in short.detail and short.detail.endswith("% or more of a processor")
 
 
 def test_a_short_window_says_less(inventory):

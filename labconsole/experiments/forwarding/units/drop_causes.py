@@ -15,28 +15,38 @@ SHOWN = 30
 
 def make(material: Material) -> Table | None:
     """A row for each platform, interface and word, the most packets first; None where no kernel named any."""
-    found = sorted(
-        material.digest.dropped.found.items(), key=lambda each: (platform_order(each[0][0]), -each[1].packets, each[0])
-    )
+    dropped = material.digest.dropped
+    found = [(platform, place, label, kept) for (platform, place, label), kept in dropped.found.items()]
+    found += [
+        (platform, f"off the path, at {place}", label, kept)
+        for (platform, place, label), kept in dropped.off_path.items()
+    ]
+    found.sort(key=lambda each: (platform_order(each[0]), -each[3].packets, each[1:3]))
     if not found:
         return None
     rows: list[tuple[Cell, ...]] = []
-    for (platform, place, label), dropped in found:
+    shown: list[tuple[Cell, ...]] = []
+    for platform, place, label, kept in found:
         cause = cause_of(label)
         meant = (None, None) if cause is None else (cause.happened, cause.look)
-        rows.append((platform, place, plain(label), dropped.packets, len(dropped.run_ids), *meant))
+        runs = (len(kept.run_ids), kept.partly_counted_runs)
+        rows.append((platform, plain(place), plain(label), kept.packets, *runs, *meant))
+        at_least = "at least " if kept.partly_counted_runs else ""
+        shown.append((platform, plain(place), plain(label), f"{at_least}{kept.packets}", runs[0], *meant))
     more = len(rows) - SHOWN
     return Table(
         name="drop-causes",
         title="Why packets were dropped",
-        columns=("platform", "interface", "reason", "packets", "runs", "meaning", "look"),
+        columns=("platform", "interface", "reason", "packets", "runs", "partly_counted_runs", "meaning", "look"),
         rows=tuple(rows),
         headings=("platform", "before", "the kernel's word", "packets", "runs", "what happened", "where to look"),
-        shown=tuple(tuple(UNKNOWN if cell is None else str(cell) for cell in row) for row in rows[:SHOWN]),
+        shown=tuple(tuple(UNKNOWN if cell is None else str(cell) for cell in row) for row in shown[:SHOWN]),
         note=(
             "By the unit under test's kernel, of test packets, in runs that enter a mean and in trials for telemetry. "
-            "Before: the interface of the ledger that they did not come to. What no kernel named (drivers, NICs, runs "
-            "in which it was not asked) is in no row." + (f" {more} more rows are in the file." if more > 0 else "")
+            "Before: the interface of the ledger that they did not come to; off every stream's path: the interface at "
+            "which they were dropped. At least: in some of the runs asking ended when its budget was spent "
+            "(drop_reasons: auto), or missed packets. What no kernel named (drivers, NICs, runs in which it was not "
+            "asked) is in no row." + (f" {more} more rows are in the file." if more > 0 else "")
         ),
     )
 

@@ -166,11 +166,11 @@ def _at_load(timed: Timed, ratio: float) -> Mark | None:
 
 
 def _figure(timed: Sequence[Timed], material: Material) -> Figure | None:
-    maxima = {
-        reading.setting: reading.rate.mean
-        for reading in material.evaluation.maxima
-        if reading.loads > 1 and reading.rate.mean > 0
-    }
+    maxima: dict[Setting, float] = {}
+    several = {reading.setting for reading in material.evaluation.maxima if reading.loads > 1}
+    for point in material.evaluation.points:  # at target max a platform may forward less than at a lower one
+        if point.key in several and point.rate_bps.mean > 0:
+            maxima[point.key] = max(point.rate_bps.mean, maxima.get(point.key, 0.0))
     points = [each.point for each in timed]
     panels = []
     for size in sizes_of(points):
@@ -194,7 +194,8 @@ def _figure(timed: Sequence[Timed], material: Material) -> Figure | None:
         panels=tuple(panels),
         caption=(
             "The shortest delay, since they were sent, that this share of all packets does not exceed; of packets that "
-            "arrived, trials of a point taken together. A point stands for a load where it is within "
+            "arrived, trials of a point taken together. The most that a platform forwarded is the highest mean of all "
+            "its targets. A point stands for a load where it is within "
             f"{100 * NEAR:.0f} % of the platform's most of it; platforms without such a point, or with one load only, "
             "are left out. Curves end where fewer than one packet would be beyond."
         ),
