@@ -377,8 +377,7 @@ def _found(made: Curves, saved: SavedRuns) -> str:
     out = [f"{n} {verdict}" for verdict, n in sorted(made.left_out.items())]
     if made.unknown:
         out.append(f"{made.unknown} not measured")
-    suspect = sum(run.verdict == "suspect" for run in saved.runs)
-    words += f", {count(suspect)} suspect" if suspect else ""
+    words += f", {count(made.suspect)} suspect" if made.suspect else ""
     return words + (f", left out: {', '.join(out)}" if out else "")
 
 
