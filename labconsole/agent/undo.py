@@ -69,7 +69,9 @@ def _pktgen(entry: Entry) -> None:
 def _port_features(entry: Entry) -> None:
     from labconsole.network import port_features
 
-    port_features.put_back(entry["features"])
+    left = port_features.put_back(entry["features"])
+    if left:
+        raise OSError("not as before: %s" % left)
 
 
 def _started_guest(entry: Entry) -> None:

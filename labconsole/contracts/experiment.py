@@ -22,6 +22,7 @@ from labconsole.model.record.summary import RunFilter
 from labconsole.wire.counters import CountersSampled
 from labconsole.wire.marks import TimeMark
 from labconsole.wire.queues import RatesTaken
+from labconsole.wire.settings import NodeSettings
 
 
 class StepRecord(Protocol):
@@ -60,6 +61,8 @@ class Stage(Protocol):
     on_rates: Callable[[RatesTaken], None] | None
     """Is told when guests that share a link by weights have others, as the UUT's kernel has them."""
 
+    @property
+    def inventory(self) -> Inventory: ...
     async def guest_cpus(self, platform: str) -> Sequence[int]:
         """The processors of the UUT that this platform's guests are spread over, in their order.
 
@@ -114,8 +117,12 @@ class Stage(Protocol):
         """
         ...
 
-    def environment(self, nodes: Iterable[AgentLink]) -> Environment:
-        """Facts and clocks of the nodes that had a part in a trial, for its record."""
+    def environment(
+        self, nodes: Iterable[AgentLink], settings: Mapping[str, NodeSettings | None] | None = None
+    ) -> Environment:
+        """Facts and clocks of the nodes that had a part in a trial, for its record. ``settings``: how they were set as
+        it began, by name, where that was read.
+        """
         ...
 
     async def wait_stopping(self) -> None:

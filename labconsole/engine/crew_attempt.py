@@ -48,6 +48,7 @@ class CrewAttempt:
             {node.name: list(interfaces) for node, interfaces in nodes.items()},
             self.stage.guest_processes,
             {uut.name: pids},
+            self.stage.inventory,
         )
         before = await swapped_pages(uut)
         await readings.open()

@@ -11,7 +11,7 @@ import ipaddress
 import re
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -48,7 +48,7 @@ from labconsole.wire.execution import Execute
 from labconsole.wire.marks import MarkSeen, TimeMark
 from labconsole.wire.message import AgentEvent
 from labconsole.wire.queues import RatesTaken
-from labconsole.wire.settings import NodeSettings, ReadSettings
+from labconsole.wire.settings import NodeSettings
 
 NETWORK = ipaddress.ip_network("198.18.64.0/18")
 """Of the benchmark network (RFC 2544), what guests and timekeeper have their addresses in."""
@@ -105,7 +105,6 @@ class CrewStage:
         self._changing = asyncio.Lock()
         self._owed = OwedRestores(inventory, pool, emit)
         self._cannot: dict[Hashable, NodeError] = {}
-        self._settings: dict[str, NodeSettings] = {}
 
     async def guest_cpus(self, platform: str) -> Sequence[int]:
         """Those that its driver says, else those that the UUT's agent may run on, in their order. Raises NodeError."""
@@ -164,9 +163,11 @@ class CrewStage:
         elif isinstance(event, RatesTaken) and self.on_rates is not None and node == self.inventory.uut:
             self.on_rates(event)
 
-    def environment(self, nodes: Iterable[AgentLink]) -> Environment:
+    def environment(
+        self, nodes: Iterable[AgentLink], settings: Mapping[str, NodeSettings | None] | None = None
+    ) -> Environment:
         told = node_facts({link.name: link for link in nodes}, self._pool.facts)
-        return {"uut": self.inventory.uut, "nodes": with_settings(told, self._settings, self.inventory)}
+        return {"uut": self.inventory.uut, "nodes": with_settings(told, settings or {}, self.inventory)}
 
     def refuse(self, platform: str, members: Sequence[CrewMember]) -> None:
         """Refuse what this platform cannot have, before anything is touched. Raises ConfigError."""
@@ -215,7 +216,6 @@ class CrewStage:
 
     async def _make(self, key: Hashable, platform: str, members: Sequence[CrewMember], how: HowMade) -> StandingCrew:
         begun, started_at, stream = time.monotonic(), utc_now(), self._stream
-        self._settings = {}
         uut, timekeeper = self.uut, self.timekeeper
         await self.refuse_memory(platform, members)
         driver: Any = self._driver(platform, how)
@@ -249,9 +249,6 @@ class CrewStage:
             set_up=SetUp(id=new_run_id(datetime.now(UTC)), started_at=started_at, setup_s=setup_s, trial=0),
         )
         self._stands = (key, self._stands[1], standing)
-        for link in (uut, timekeeper):
-            with suppress(NodeError):  # a trial hears of a lost node by itself
-                self._settings[link.name] = await link.ask(ReadSettings())
         return standing
 
     async def refuse_memory(self, platform: str, members: Sequence[CrewMember]) -> None:

@@ -17,13 +17,14 @@ from labconsole.model.record.packet_times import (
 )
 from labconsole.model.record.run import StreamRecord
 from labconsole.units import format_count
-from labconsole.wire.packet_times import GENERIC_XDP, NATIVE_XDP, SOCKET_FILTER, StreamTimes
+from labconsole.wire.packet_times import GENERIC_XDP, LINK_S, NATIVE_XDP, SOCKET_FILTER, StreamTimes
 
 CLOCK_SET_NS = 1000
 """A wall clock that moved so far against the monotonic one was set, and delays are by none."""
 
 STAMPED = {GENERIC_XDP: "0.5 µs later than", NATIVE_XDP: "0.2 µs earlier than"}
-"""How its arrivals differ from those that tcpdump tells of the same packets, as measured on veth and virtio."""
+STAMPED_ON = "veth and virtio"
+"""How its arrivals differ from those that tcpdump tells of the same packets, and on which NICs that was measured."""
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999, "p99.99": 0.9999}
 """Those that are told, as people write them; a field's name leaves out the dot."""
@@ -148,7 +149,7 @@ def xdp_words(times: PacketTimes) -> str | None:
     """What timing by XDP makes different: arrivals, and the port; None: it was not by XDP."""
     if times.by == SOCKET_FILTER:
         return None
-    words = [f"arrivals are about {STAMPED[times.by]} tcpdump's time stamps"]
+    words = [f"arrivals are about {STAMPED[times.by]} tcpdump's time stamps, as measured on {STAMPED_ON}"]
     port = times.port
     if port is None:
         return f"{words[0]}; what it changed at the port is not known"
@@ -162,6 +163,8 @@ def xdp_words(times: PacketTimes) -> str | None:
         words.append(f"its link went down or came up {port.link_changes} times by it")
     elif not port.features:
         words.append("nothing changed at the port")
+    if port.link_is_back is False:
+        words.append(f"{LINK_S:g} s after the program had gone its link was not up again")
     return "; ".join(words)
 
 

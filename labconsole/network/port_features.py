@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 import struct
+from contextlib import suppress
 from typing import Dict, List
 
 from labconsole.network.ethtool import asked
@@ -70,7 +71,15 @@ def differing(before: Dict[str, Features]) -> Dict[str, Features]:
 
 
 def put_back(before: Dict[str, Features]) -> Dict[str, Features]:
-    """Set them to what they were; returns those that are not. Raises OSError."""
-    for interface, features in differing(before).items():
-        write(interface, features)
-    return differing(before)
+    """Set them to what they were, each interface for itself; returns those that are not, as far as known."""
+    left = {}
+    for interface, features in before.items():
+        own = {interface: features}
+        try:
+            for changed in differing(own).values():
+                with suppress(OSError):  # what it refuses is what still differs
+                    write(interface, changed)
+            left.update(differing(own))
+        except OSError:
+            left.update(own)
+    return left

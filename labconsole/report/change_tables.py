@@ -28,6 +28,10 @@ from labconsole.report.words import (
     target_cell,
     with_interval,
 )
+from labconsole.units import format_rate_bps
+
+OFFERED_ALIKE_RATIO: Final = 0.05
+"""By how much more what is offered may differ without a word: at target ``max`` it is never quite the same."""
 
 _SIDE: Final = ("bps", "ci_low_bps", "ci_high_bps", "set_ups", "boots", "trials", "loss_ratio")
 COLUMNS: Final = (
@@ -143,6 +147,17 @@ def design_words(change: Change) -> str:
     return one if one == other else f"{one} → {other}"
 
 
+def offered_words(change: Change) -> str:
+    """What both sides were offered, where that is not alike though it was asked for alike: another load on the sources'
+    machine, or other sources, may be all that changed.
+    """
+    before, after = change.before, change.after
+    one, other = before.offered_bps.mean, after.offered_bps.mean
+    if before.target_bps != after.target_bps or abs(one - other) <= OFFERED_ALIKE_RATIO * max(one, other):
+        return ""
+    return f"; offered {format_rate_bps(round(one))} → {format_rate_bps(round(other))}"
+
+
 def _shown(change: Change, changes: Changes) -> tuple[str, ...]:
     effect = change.effect
     ratio, small = change.change_ratio, change.smallest_ratio
@@ -171,13 +186,13 @@ def _over_words(change: Change) -> str:
 
 def _finding(change: Change, changes: Changes) -> str:
     if change.why is not None:
-        return f"{change.word}: {change.why}"
+        return f"{change.word}: {change.why}{offered_words(change)}"
     more = ""
     if change.word.startswith("different"):
         more = ", at least" if change.bound else ""
     elif change.bound and changes.margin_ratio is not None:
         more = f", {change.bound_words}"
-    return f"{change.word}{more}"
+    return f"{change.word}{more}{offered_words(change)}"
 
 
 def _cells(change: Change) -> tuple[Cell, ...]:

@@ -15,7 +15,7 @@ from labconsole.errors import ConfigError
 from labconsole.measure.maximum import REACHED_LOSS_RATIO
 from labconsole.measure.statistics.effects import fall_p, holm
 from labconsole.measure.statistics.set_ups import set_up_means
-from labconsole.report.change_tables import design_words
+from labconsole.report.change_tables import design_words, offered_words
 from labconsole.report.changes import Change, Changes
 from labconsole.report.compared_effect import NOTHING_LOST
 from labconsole.report.gating_quantities import AskedTrials, falls_of_quantities, judge_quantities
@@ -72,6 +72,7 @@ def judge(
         outcome, detail = _judge(
             change, found.get(number), worse_p.get(number), falls.get(number), margin_ratio, alone=number in alone
         )
+        detail += "" if change is None or outcome == "not measured" else offered_words(change)
         judged.append(JudgedPoint(point=words, outcome=outcome, detail=detail, change=change))
     beside_p = dict(zip(of_quantities, adjusted[len(falls) :], strict=True))
     judged += judge_quantities(changes, beside, of_quantities, beside_p, margin_ratio)

@@ -1,23 +1,37 @@
 """What a record keeps of how its nodes were set: one value a setting, under the name that people know it by. Pure.
 
 A setting that is not there is unknown. A sysctl that is null is known: it is of a kernel module that is not loaded.
+Every record of a trial has them, so names are short, and what is known together or not at all is one setting.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from labconsole.model.inventory import Inventory
 from labconsole.model.record.run import Environment
 from labconsole.verdict.changes import ADAPTIVE
-from labconsole.wire.settings import InterfaceSettings, NodeSettings
+from labconsole.wire.rules import MAX_SENTENCE
+from labconsole.wire.settings import IRQS_TOLD, InterfaceSettings, NodeSettings
 
-NOT_KEPT = ("interfaces", "idle_states", "sysctls")
+NOT_KEPT = ("interfaces", "governors", "idle_states", "sysctls")
 """Of a node, for they are kept in a form of their own."""
 
-NOT_KEPT_OF_PORTS = ("mac", "up", "carrier_changes", "irqs", "sysctls", "qdisc")
-"""Of an interface: what says who it is and not how it is set, or is kept in a form of its own."""
+NOT_KEPT_OF_PORTS = (
+    "mac", "up", "carrier_changes", "irqs", "sysctls", "qdisc", "stamps", "offloads", "device", "queues",
+)  # fmt: skip
+"""Of an interface: what says who it is or what it can do and not how it is set, or is kept in a form of its own."""
+
+NOT_KEPT_OF_RINGS = ("rx_max", "tx_max")
+"""What the driver has room for."""
+
+MASKS = ("_cpus", "_bitmap")
+"""How settings end that are in hexadecimal."""
+
+SAME_AS = {"net/ipv4/conf/all/forwarding": "net/ipv4/ip_forward"}
+"""A sysctl that the kernel has under another name, too."""
 
 OF_MODULES = ("net/bridge/", "net/netfilter/")
 """Sysctls that are not there as long as nothing needs their module; another may be hidden in a network namespace."""
@@ -30,8 +44,10 @@ def kept_settings(settings: NodeSettings, ports: Iterable[str]) -> Kept:
     told = settings.to_wire()
     found: Kept = dict(_leaves({key: value for key, value in told.items() if key not in NOT_KEPT}))
     for name, value in settings.sysctls.items():
-        if value is not None or name.startswith(OF_MODULES):
-            found[name.replace("/", ".")] = value
+        if (value is not None or name.startswith(OF_MODULES)) and settings.sysctls.get(SAME_AS.get(name, "")) is None:
+            found[name.replace("/", ".")] = _number(name, value)
+    if settings.governors is not None:
+        found["governors"] = ", ".join(f"{name} of {count}" for name, count in sorted(settings.governors.items()))
     if settings.idle_states is not None:
         off = {True: " (off)", False: ""}
         states = (f"{each.name} {each.exit_latency_us} µs{off[each.disabled]}" for each in settings.idle_states)
@@ -39,23 +55,40 @@ def kept_settings(settings: NodeSettings, ports: Iterable[str]) -> Kept:
     for name in ports:
         if name in settings.interfaces:
             found.update(_of_port(name, settings.interfaces[name], steady=not settings.irqbalance))
-    return found
+    return {name: value for name, value in found.items() if not _cut(value)}
+
+
+def _number(name: str, value: Any) -> Any:
+    """What the kernel tells as a decimal number as such; what else it says as it is."""
+    plain = isinstance(value, str) and re.fullmatch(r"0|-?[1-9][0-9]{0,17}", value) and not name.endswith(MASKS)
+    return int(value) if plain else value
+
+
+def _cut(value: Any) -> bool:
+    """Whether it was longer than what is taken from a node: what is left may be that of another value."""
+    return isinstance(value, str) and len(value) >= MAX_SENTENCE - 1
 
 
 def _of_port(name: str, port: InterfaceSettings, *, steady: bool) -> Iterator[tuple[str, Any]]:
     told = port.to_wire()
+    for key, value in {**port.offloads, **(port.device or {}), **port.sysctls}.items():
+        if value is not None:
+            yield f"{name} {key}", _number(key, value)
+    if port.queues is not None:
+        yield f"{name} queues", ", ".join(f"{key} {number}" for key, number in told["queues"].items())
+    if told["rings"] is not None:
+        told["rings"] = {key: value for key, value in told["rings"].items() if key not in NOT_KEPT_OF_RINGS}
     for key, value in _leaves({key: value for key, value in told.items() if key not in NOT_KEPT_OF_PORTS}):
         adaptive = ADAPTIVE.get(key)
         if adaptive is None or not getattr(port.coalesce, adaptive):  # else the driver chooses it anew all the time
             yield f"{name} {key}", value
     if port.qdiscs is None and port.qdisc is not None:
         yield f"{name} qdiscs", port.qdisc
-    if port.irqs and steady:  # irqbalance moves them while one measures
-        affinities = [port.irqs[number] or "?" for number in sorted(port.irqs, key=lambda each: (len(each), each))]
-        yield f"{name} interrupts on processors", " ".join(affinities)
-    for key, sysctl in port.sysctls.items():
-        if sysctl is not None:
-            yield f"net.ipv4.conf.{name}.{key}", sysctl
+    affinities = [port.irqs[number] for number in sorted(port.irqs, key=lambda each: (len(each), each))]
+    if steady and 0 < len(affinities) < IRQS_TOLD:  # irqbalance moves them while one measures
+        known = [each for each in affinities if each is not None]
+        if len(known) == len(affinities):
+            yield f"{name} interrupts on processors", " ".join(known)
 
 
 def _leaves(value: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:

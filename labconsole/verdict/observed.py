@@ -193,6 +193,10 @@ class TrialObservations:
         """Every stream, whichever guest it passed."""
         return [*self.streams, *self.second_streams]
 
+    def settings(self) -> dict[str, NodeSettings | None]:
+        """How the nodes were set at the begin, by name."""
+        return {name: reading.settings for name, reading in self.begin.items()}
+
     def readings(self, node: str) -> tuple[NodeReading, NodeReading]:
         """What a node said at the begin and at the end."""
         return self.begin.get(node, NodeReading()), self.end.get(node, NodeReading())

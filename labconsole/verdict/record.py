@@ -87,8 +87,7 @@ def build_record(
     seen = replace(seen, background=_background(seen, second_streams, request))
     environment = {**environment, "platform": seen.attestation}
     if "nodes" in environment:
-        told = {name: reading.settings for name, reading in seen.begin.items()}
-        environment["nodes"] = with_settings(environment["nodes"], told, inventory)
+        environment["nodes"] = with_settings(environment["nodes"], seen.settings(), inventory)
     return RunRecord(
         run_id=seen.run_id,
         started_at=seen.started_at,

@@ -24,6 +24,8 @@ BUCKETS = (HIGHEST_BITS - BUCKET_BITS + 1) << BUCKET_BITS
 MAX_FEATURES = 1000
 """Of a port and those below it."""
 
+LINK_S = 7.0
+"""How long the links of a node's ports may take, all together, to come back when native programs come or go."""
 
 Buckets = Annotated[List[Any], Rule(rising_pairs(BUCKETS))]
 Nanoseconds = Annotated[int, Rule(whole(-S64, S64 - 1))]
@@ -68,7 +70,8 @@ class StartPacketTimes(Request[PacketTimesStarted], op="packet_times.start"):
     """From now on count and time in the kernel every packet of these streams that comes in by these interfaces. Nothing
     of them is kept. Refused with not_supported, no_permission or locked_down. ``by``: as a socket filter, which changes
     nothing at a port, or as an XDP program, generic or native, with which come features of the port and resets of its
-    link (undone when it stops); busy: the port has another XDP program.
+    link (undone when it stops); busy: the port has another XDP program; no_carrier: a native one is not tried at a port
+    without a link.
     """
 
     ports: Annotated[List[TimedPort], Most(MAX_TAPS)]
@@ -134,12 +137,14 @@ class XdpChanges(Message):
     """What an XDP program changed at a port. ``features``: those that were other than before while it was there, by
     name and what they were then ("rx-gro-hw off"), after the interface's name where it is one below the port;
     ``left_features``: those of them that could not be put back. ``link_changes``: how often the port's link went down
-    or came up; None: not known.
+    or came up; None: not known. ``link_is_back``: whether it was up again in time once a native program had gone; None:
+    not known, or nobody waited for it.
     """
 
     features: Annotated[List[Name], Most(MAX_FEATURES)]
     left_features: Annotated[List[Name], Most(MAX_FEATURES)]
     link_changes: Optional[Count]
+    link_is_back: Optional[bool] = None
 
 
 class PortTimes(Message):

@@ -12,6 +12,9 @@ from labconsole.wire.rules import Count, Index, Most, Name, Rule, Sentence, Word
 MAX_SETTINGS = 10_000
 MAX_FEATURES = 100
 MAX_IRQS = 1024
+IRQS_TOLD = 256
+"""Of one interface, at most: as many queues as a fast NIC has. Where so many are told, there may be more."""
+
 MAX_IDLE_STATES = 100
 
 Kilo = Annotated[int, Rule(whole(0, 2**32 - 1))]
@@ -122,6 +125,7 @@ class NodeSettings(Message):
 
 
 class ReadSettings(Request[NodeSettings], op="settings"):
-    """Ask for the node's settings; a reading takes milliseconds."""
+    """Ask for the node's settings; a reading takes milliseconds. ``ports``: only these of its interfaces."""
 
     namespace: Optional[Word] = None
+    ports: Optional[Annotated[List[Name], Most(MAX_INTERFACES)]] = None

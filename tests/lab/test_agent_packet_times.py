@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -29,6 +30,7 @@ pytestmark = pytest.mark.alone
 
 PACKETS = 5000
 PORT = 9
+TUNSETCARRIER = 0x400454E2
 XDP_DROP = str(Path(xdp_drop.__file__))
 OWN = {"source_ip": SOURCE_IP, "sink_ip": SINK_IP, "udp_sink_port": PORT, "interval_ns": 0}
 PORTS = [{"interface": "k0", "streams": [OWN]}]
@@ -91,7 +93,7 @@ def timed(sink: AgentProcess, by: str = SOCKET_FILTER) -> list[dict[str, Any]]:
     (port,) = told["ports"]
     assert port["interface"] == "k0"
     # A veth has nothing that would be turned off.
-    nothing = {"features": [], "left_features": [], "link_changes": 0}
+    nothing = {"features": [], "left_features": [], "link_changes": 0, "link_is_back": None}
     assert port["xdp"] == (None if by == SOCKET_FILTER else nothing)
     streams: list[dict[str, Any]] = port["streams"]
     return streams
@@ -276,8 +278,33 @@ def test_native_xdp_counts_at_a_port_whose_driver_has_it(chain: DropChain, sink:
         counts = {name: stream[name] for name in ("packets", "bytes", "late_packets", "skipped_packets")}
         assert counts == {"packets": 400, "bytes": 300 * 60 + 100 * 64, "late_packets": 0, "skipped_packets": 0}
         assert packets_in(stream["delay"]) == packets_in(stream["spacing"]) + 1 == 400
-        assert port["xdp"] == {"features": [], "left_features": [], "link_changes": 0}
+        assert port["xdp"] == {"features": [], "left_features": [], "link_changes": 0, "link_is_back": True}
         assert (attached(chain, "tap0"), programs()) == (None, before)
+    finally:
+        os.close(tap)
+
+
+def test_native_xdp_waits_for_a_link_that_went_down_and_wants_one_that_is_up(
+    chain: DropChain, sink: AgentProcess
+) -> None:
+    ports = [{"interface": "tap0", "streams": [OWN]}]
+    tap = inside(chain.sink, open_tap)
+    try:
+        chain.sink.run("ip", "link", "set", "tap0", "up")
+        sink.ok("packet_times.start", ports=ports, by=NATIVE_XDP)
+        fcntl.ioctl(tap, TUNSETCARRIER, struct.pack("=i", 0))
+        began_s, asked = time.monotonic(), sink.post("packet_times.stop")
+        eventually(lambda: attached(chain, "tap0") is None, "the program is gone")
+        time.sleep(1)
+        fcntl.ioctl(tap, TUNSETCARRIER, struct.pack("=i", 1))
+        (port,) = sink.reply(asked)["ok"]["ports"]
+        assert time.monotonic() - began_s > 1
+        assert (port["xdp"]["link_is_back"], port["xdp"]["link_changes"]) == (True, 2)
+        fcntl.ioctl(tap, TUNSETCARRIER, struct.pack("=i", 0))
+        refused = sink.error("packet_times.start", ports=ports, by=NATIVE_XDP)
+        assert refused["code"] == "no_carrier" and "tap0 has no carrier" in refused["message"]
+        sink.ok("packet_times.start", ports=ports, by=GENERIC_XDP)  # which resets nothing
+        assert sink.ok("packet_times.stop")["ports"][0]["xdp"]["link_is_back"] is None
     finally:
         os.close(tap)
 
@@ -288,10 +315,15 @@ def test_native_xdp_is_refused_at_a_veth_and_where_a_driver_has_none(chain: Drop
     assert (refused["code"], refused["message"]) == (
         "not_supported", "native XDP loses and reorders packets at a veth, which k0 is; generic XDP does not"
     )  # fmt: skip
+    chain.sink.run("ip", "link", "add", "ifb7", "type", "ifb")
+    chain.sink.run("ip", "link", "set", "ifb7", "up")
+    none = [{"interface": "ifb7", "streams": [OWN]}]
+    refused = sink.error("packet_times.start", ports=none, by=NATIVE_XDP)
+    assert (refused["code"], refused["message"]) == (
+        "not_supported", "the driver of ifb7 has no native XDP, or not with the port's offloads and MTU as they are"
+    )  # fmt: skip
     chain.sink.run("ip", "link", "add", "br0", "type", "bridge")
     bridge = [{"interface": "br0", "streams": [OWN]}]
-    refused = sink.error("packet_times.start", ports=bridge, by=NATIVE_XDP)
-    assert (refused["code"], refused["message"]) == ("not_supported", "the driver of br0 has no native XDP")
     # What lies on a veth, or consists of one, hands the program on to it.
     chain.sink.run("ip", "link", "set", "k0", "master", "br0")
     assert "which k0 is" in sink.error("packet_times.start", ports=bridge, by=NATIVE_XDP)["message"]

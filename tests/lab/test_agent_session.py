@@ -88,6 +88,18 @@ def test_a_port_whose_nic_stamps_nothing_says_so_and_is_not_captured_by_the_kern
     assert "-j" not in agent.ok("capture.start", **agent.capture("b0"))["argv"]
 
 
+def test_of_the_interfaces_asked_for_all_is_told_that_is_told_of_them_among_others(
+    net: Net, agent: AgentProcess
+) -> None:
+    net.pair("a0", "b0")
+    net.pair("c0", "d0")
+    whole = agent.ok("settings")["interfaces"]
+    assert {"a0", "b0", "c0", "d0"} <= whole.keys()
+    asked = agent.ok("settings", ports=["b0", "c0", "no0"])["interfaces"]
+    assert asked == {name: whole[name] for name in ("b0", "c0")} and asked["b0"]["qdiscs"]
+    assert agent.ok("settings", ports=[])["interfaces"] == {}
+
+
 def test_a_clock_that_nothing_keeps_is_no_statement(agent: AgentProcess) -> None:
     for keeper in ("chrony", "ptp4l"):
         assert agent.error("clock.keeper", keeper=keeper)["code"] == "not_told"

@@ -17,6 +17,7 @@ from hdrh.log import HistogramLogReader
 
 from labconsole.api.testbed import open_session
 from labconsole.engine.live.telemetry import LiveDelays
+from labconsole.engine.trial.packet_times import PacketTimers
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
 from labconsole.model.design_point import DesignPoint, FrameSize
@@ -176,7 +177,7 @@ def test_on_request_an_xdp_program_times_them_and_the_run_says_what_that_changed
         assert times["by"] == "generic XDP"
         assert times["packets"] == stream["capture"]["captured_packets"] == stream["measured_packets"]
         assert (times["skipped_packets"], times["late_packets"], times["negative_packets"]) == (0, 0, 0)
-        assert times["port"] == {"features": [], "left_features": [], "link_changes": 0}
+        assert times["port"] == {"features": [], "left_features": [], "link_changes": 0, "link_is_back": None}
     said = [each["detail"] for each in run["influences"] if each["kind"] == "xdp"]
     assert len(said) == 2 and all("generic XDP: arrivals are about 0.5 µs later" in each for each in said)
     shown = labconsole("runs", "show", run["run_id"], store=store).stdout
@@ -188,9 +189,45 @@ def test_on_request_an_xdp_program_times_them_and_the_run_says_what_that_changed
     for stream, times in zip(run["streams"], told(run), strict=True):
         assert times["refused"]["code"] == "not_supported"
         assert "native XDP loses and reorders packets at a veth" in times["refused"]["message"]
-        assert times["counted_packets"] == stream["measured_packets"]
+        assert times["counted_packets"] == stream["measured_packets"], "and none of those that prove forwarding again"
+    (again,) = [each for each in run["influences"] if each["kind"] == "learning"]
+    assert again["received_packets"] > 0 and run["verdict"]["status"] != "invalid"
     assert "nothing is contradictory" in labconsole("verify", store=store).stdout
     assert programs() == before
+
+
+def test_a_link_that_went_down_when_timing_began_costs_no_packets(testbed, tmp_path: Path, monkeypatch: Any):
+    """A driver that resets its link takes the one at the other end with it; here the test does."""
+    inventory = load_inventory(testbed.hosts_file)
+    asked = inventory.defaults.model_copy(update={"packet_times": "xdp-native"})
+    inventory = inventory.model_copy(update={"defaults": asked})
+    begin, down_s = PacketTimers.start, 1.5
+
+    def set_link(how: str) -> None:
+        assert lab.execute(testbed.spec.name, "snk1", ["ip", "link", "set", "eth1", how]).status == 0
+
+    async def start(timers: PacketTimers) -> None:
+        await begin(timers)
+        set_link("down")
+        asyncio.get_running_loop().call_later(down_s, set_link, "up")
+
+    monkeypatch.setattr(PacketTimers, "start", start)
+    with open_store(str(tmp_path / "s.sqlite")) as store:
+        session = open_session(inventory, store)
+        request = DesignPoint(platform="raw", frame=FrameSize(200), sources=1, target=5_000_000, duration_s=0.5)
+
+        async def work() -> RunRecord:
+            await session.connect(session.nodes_of(request))
+            (record,) = await session.run(request)
+            await session.close()
+            return record
+
+        record = asyncio.run(work())
+    (stream,) = record.streams
+    (again,) = [each for each in record.influences if each["kind"] == "learning"]
+    assert again["duration_s"] > 0.8 * down_s and again["sent_packets"] > again["received_packets"] > 0
+    assert stream.measured_packets == stream.offered_packets == stream.intended_packets
+    assert record.verdict.status != "invalid", record.verdict
 
 
 @pytest.mark.parametrize(

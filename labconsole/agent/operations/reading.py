@@ -76,7 +76,7 @@ class Reading:
     async def settings(self, request: ReadSettings) -> NodeSettings:
         from labconsole.agent.reading import settings
 
-        return NodeSettings(**await self.in_namespace(request.namespace, settings.read))
+        return NodeSettings(**await self.in_namespace(request.namespace, lambda: settings.read(request.ports)))
 
     @answers(ReadDrops)
     async def drops(self, request: ReadDrops) -> DropCounters:

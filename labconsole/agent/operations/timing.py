@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, AsyncIterator, List, Optional, Sequence, Tuple, Union
 
 from labconsole.agent.bpf.refused import refused
@@ -14,6 +14,7 @@ from labconsole.agent.keeper import UndoJournal
 from labconsole.agent.operations.answering import answers
 from labconsole.wire.codec import WireError
 from labconsole.wire.packet_times import (
+    LINK_S,
     NATIVE_XDP,
     SOCKET_FILTER,
     CountedPackets,
@@ -54,6 +55,7 @@ class Timing:
         self._offset: Optional[ClockOffset] = None
         self._using = asyncio.Lock()
         self._closed = 0
+        self._going: Optional["asyncio.Future[None]"] = None
 
     @answers(StartPacketTimes)
     async def start(self, request: StartPacketTimes) -> PacketTimesStarted:
@@ -66,6 +68,8 @@ class Timing:
         if self._timers:
             raise WireError("exists", "packets are being timed already")
         _check(request.ports)
+        if self._going is not None:
+            await self._going  # or a program of ours would be in the way of this one
         self._offset = offset = ClockOffset()
         loop, closed = asyncio.get_running_loop(), self._closed
         try:
@@ -73,7 +77,7 @@ class Timing:
         except OSError as exc:
             raise refused(exc) from None
         if self._closed != closed:
-            _close(timers)
+            self._let_go(timers)
             raise WireError("closing", "the node was given back before timing began")
         self._timers = timers
         return PacketTimesStarted(
@@ -82,16 +86,25 @@ class Timing:
         )
 
     def _attached(self, request: StartPacketTimes, offset_ns: int) -> List[PacketTimer]:
-        """In a thread: XDP may wait for a link."""
+        """In a thread: XDP may wait for links, those of all ports together, also where it comes to nothing."""
         from labconsole.agent.reading.packet_times import PacketTimer
+        from labconsole.agent.reading.xdp_port import wait_for_links
 
         timers: List[PacketTimer] = []
+        reset: List[XdpPort] = []
         try:
             for port in request.ports:
                 own = self._xdp_port(port.interface, request.by)
+                reset += [] if own is None else [own]
                 timers.append(PacketTimer(port.interface, port.streams, offset_ns, own))
+            down = wait_for_links(reset)
+            if down:
+                said = "%s got a program for native XDP, and the link was not up again after %g s: it was taken away"
+                raise WireError("failed", said % (down, LINK_S))
         except BaseException:
             _close(timers)
+            with suppress(OSError):
+                wait_for_links(reset)
             raise
         return timers
 
@@ -152,7 +165,7 @@ class Timing:
                 if self._closed == closed:
                     self._timers = timers
                 else:
-                    _close(timers)
+                    self._let_go(timers)
 
     @answers(StopPacketTimes)
     async def stop(self, request: StopPacketTimes) -> TimedPackets:
@@ -176,8 +189,18 @@ class Timing:
     def close(self) -> None:
         """Time no more, and forget what was seen."""
         self._closed += 1
-        _close(self._timers)
+        timers, self._timers = self._timers, []
+        self._let_go(timers)
         self._close_counters()
+
+    def _let_go(self, timers: List[PacketTimer]) -> None:
+        """In a thread where a driver may reset a link for it. If the agent ends before, the kernel does it, and the
+        keeper puts back what was changed at the port.
+        """
+        if any(timer.port is not None for timer in timers):
+            self._going = asyncio.get_running_loop().run_in_executor(None, _close, timers)
+        else:
+            _close(timers)
 
 
 def _check(ports: Sequence[TimedPort]) -> None:
@@ -216,6 +239,10 @@ def _so_far(timers: List[PacketTimer]) -> List[PortDelays]:
 
 
 def _ports(timers: List[PacketTimer]) -> List[PortTimes]:
+    from labconsole.agent.reading.xdp_port import wait_for_links
+
+    with suppress(OSError):  # nobody tells: what was counted is told all the same
+        wait_for_links([timer.port for timer in timers if timer.port is not None])
     return [
         PortTimes(
             interface=timer.interface, streams=timer.counted(), xdp=None if timer.port is None else timer.port.told()

@@ -8,8 +8,10 @@ reading costs a few milliseconds and starts no program, so it may be taken befor
 from __future__ import annotations
 
 import glob
+import hashlib
 import os
 import re
+import socket
 from contextlib import closing
 from typing import Any, Dict, Iterator, List, Optional
 
@@ -18,6 +20,7 @@ from labconsole.agent.reading import facts
 from labconsole.agent.reading.ethtool import Ethtool
 from labconsole.agent.reading.files import number_of, text_of
 from labconsole.network import port_features
+from labconsole.wire.settings import IRQS_TOLD
 
 GET_COALESCE = 0x0E
 GET_RINGS = 0x10
@@ -60,6 +63,9 @@ FREQUENCY_FILES = ("scaling_driver", "scaling_min_freq", "scaling_max_freq", "en
 COUNTED = ("direct_pkts", "debug")
 """Among a queueing discipline's options: what is no setting."""
 
+SEED = "option 14 "
+"""Of netem, which the netlink library does not know: drawn anew for each."""
+
 BOOT_OPTIONS = re.compile(
     r"(?:isolcpus|nohz|nohz_full|rcu_nocb\w*|irqaffinity|threadirqs|preempt|skew_tick|idle|nosmt|smt|maxcpus|nr_cpus|mem"
     r"|mitigations|no?pti|pti|\w*spectre\w*|spec\w*|retbleed|l1tf|mds|tsx\w*|kvm[-_a-z]*\.\w+|intel_\w+(?:\.\w+)?"
@@ -69,11 +75,18 @@ BOOT_OPTIONS = re.compile(
 """Of what the kernel was started with; the rest names disks, consoles, sometimes passwords."""
 
 MAX_QUEUES = 256
-MAX_OPTIONS = 500
-"""Characters of a queueing discipline's options."""
+MAX_WORDS = 500
+"""Characters of a queueing discipline's options, and of what all queues together have."""
 
-MAX_IRQS = 256
-"""Of one interface: as many queues as a fast NIC has."""
+MAX_DISCIPLINES = 2000
+"""Characters of all of an interface's queueing disciplines."""
+
+
+def fitted(words: str, most: int = MAX_WORDS) -> str:
+    """With a digest of the whole in place of what is too long, so that only what is equal reads equal."""
+    if len(words) <= most:
+        return words
+    return "%s... (all: sha256 %s)" % (words[: most - 40], hashlib.sha256(words.encode()).hexdigest()[:16])
 
 
 def _named(values: Optional[List[int]], places: Dict[str, int]) -> Optional[Dict[str, int]]:
@@ -117,7 +130,7 @@ def irqs_of(name: str) -> Dict[str, Optional[str]]:
     """The NIC's interrupts, and the processors that each may go to."""
     device = "/sys/class/net/%s/device" % name
     try:
-        numbers = sorted((int(entry) for entry in os.listdir(device + "/msi_irqs") if entry.isdigit()))[:MAX_IRQS]
+        numbers = sorted((int(entry) for entry in os.listdir(device + "/msi_irqs") if entry.isdigit()))[:IRQS_TOLD]
     except OSError:
         number = number_of(device + "/irq")
         numbers = [number] if number else []
@@ -134,31 +147,42 @@ def device_of(name: str, index: int) -> Optional[Dict[str, Optional[str]]]:
         return None
     found = {key: text_of(device + key) for key in DEVICE_FILES}
     for key, way in QUEUE_FILES.items():
-        queues = sorted(glob.glob("%squeues/%s-*" % (device, way)), key=lambda path: (len(path), path))[:MAX_QUEUES]
-        values = [text_of("%s/%s" % (path, key)) or "?" for path in queues]
-        alike = len(set(values)) == 1
-        found[key] = None if set(values) <= {"?"} else values[0] if alike else " ".join(values)
+        queues = sorted(glob.glob("%squeues/%s-*" % (device, way)), key=lambda path: (len(path), path))
+        values = [text_of("%s/%s" % (path, key)) for path in queues[: MAX_QUEUES + 1]]
+        known = [value for value in values if value]
+        # Of some queues alone it would read as if nothing else differed.
+        whole = bool(known) and len(known) == len(values) <= MAX_QUEUES
+        found[key] = fitted(known[0] if len(set(known)) == 1 else " ".join(known)) if whole else None
     return found
 
 
-def xdp_of(message: Any) -> Optional[str]:
-    """How a program is attached that sees every packet first, "none", or None: not known."""
-    return (message.get_nested("IFLA_XDP", "IFLA_XDP_ATTACHED") or "none") if message.get("IFLA_XDP") else None
-
-
 def _options(value: Any, name: str = "") -> Iterator[str]:
-    """The numbers and words among a queueing discipline's options that are not 0, each with its name."""
+    """What is not 0 among a queueing discipline's options, each with its name; as bytes where nobody decodes it."""
     if isinstance(value, dict):
         for key, inner in value.items():
             if key == "attrs":
                 for attribute in inner:
-                    yield from _options(attribute[1], attribute[0][4:].lower())  # without its TCA_
+                    yield from _option(attribute)
             elif key not in COUNTED and "__" not in key:
                 yield from _options(inner, key)
     elif isinstance(value, (list, tuple)):
         yield "%s %s" % (name, ",".join(map(str, value)))
-    elif isinstance(value, (int, float, str)) and value:
+    elif isinstance(value, bytes):
+        yield "%s %s" % (name, value.hex())
+    elif value:
         yield "%s %s" % (name, value)
+
+
+def _option(attribute: Any) -> Iterator[str]:
+    name, value = attribute[0][4:].lower(), attribute[1]  # without its TCA_
+    if attribute[0] == "UNKNOWN":
+        name, value = "option %d" % value["header"]["type"], None
+    if value is None:
+        raw = attribute.nla
+        value = raw.data[raw.offset + 4 : raw.offset + raw.length]
+        if not any(value):
+            return
+    yield from _options(value, name)
 
 
 def parse_disciplines(messages: List[Any]) -> Dict[int, str]:
@@ -166,12 +190,15 @@ def parse_disciplines(messages: List[Any]) -> Dict[int, str]:
     found: Dict[int, Dict[str, int]] = {}
     for message in sorted(messages, key=lambda message: -message["parent"]):
         kind = message.get_attr("TCA_KIND")
-        told = " ".join(_options(message.get_attr("TCA_OPTIONS"))).replace("%s_" % kind, "")[:MAX_OPTIONS]
-        words = ("%s %s" % (kind, told)).strip()
+        options = [each for each in _options(message.get_attr("TCA_OPTIONS")) if kind != "netem" or SEED not in each]
+        words = ("%s %s" % (kind, fitted(" ".join(options).replace("%s_" % kind, "")))).strip()
         own = found.setdefault(message["index"], {})
         own[words] = own.get(words, 0) + 1
     return {
-        index: "; ".join(words if many == 1 else "%d times %s" % (many, words) for words, many in own.items())
+        index: fitted(
+            "; ".join(words if many == 1 else "%d times %s" % (many, words) for words, many in own.items()),
+            MAX_DISCIPLINES,
+        )
         for index, own in found.items()
     }
 
@@ -207,13 +234,14 @@ def _interface(tool: Ethtool, message: Any, disciplines: Dict[int, str]) -> Dict
     }
 
 
-def read_interfaces() -> Dict[str, Dict[str, Any]]:
-    """Every interface of the calling thread's namespace but loopback."""
+def read_interfaces(ports: Optional[List[str]] = None) -> Dict[str, Dict[str, Any]]:
+    """Of the calling thread's namespace these interfaces, or every one but loopback."""
+    of = None if ports is None else {index for index, name in socket.if_nameindex() if name in ports}
     with closing(netlink.RouteSocket()) as route, closing(Ethtool()) as tool:
-        disciplines = parse_disciplines(route.queueing_disciplines())
+        disciplines = parse_disciplines(route.queueing_disciplines(of))
         return {
             message.get("IFLA_IFNAME"): _interface(tool, message, disciplines)
-            for message in route.links()
+            for message in route.links(of)
             if message.get("IFLA_IFNAME") != "lo"
         }
 
@@ -261,11 +289,11 @@ def irqbalance() -> bool:
     return any(text_of(path) == "irqbalance" for path in glob.glob("/proc/[0-9]*/comm"))
 
 
-def read() -> Dict[str, Any]:
-    """Everything, in the calling thread's namespace."""
+def read(ports: Optional[List[str]] = None) -> Dict[str, Any]:
+    """Everything, in the calling thread's namespace; of its interfaces these alone, unless None."""
     system = "/sys/devices/system/cpu"
     return {
-        "interfaces": read_interfaces(),
+        "interfaces": read_interfaces(ports),
         "governors": facts.governors(),
         "frequencies": frequencies(),
         "turbo": turbo(),

@@ -12,16 +12,16 @@ import os
 import socket
 import time
 from contextlib import closing
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from labconsole.agent import netlink
 from labconsole.agent.bpf import kernel
 from labconsole.network import port_features
 from labconsole.wire.codec import WireError
-from labconsole.wire.packet_times import XdpChanges
+from labconsole.wire.packet_times import LINK_S, XdpChanges
 
-LINK_S, LINK_POLL_S = 7.0, 0.05
-"""How long a link may take to come back, and between two looks at it."""
+LINK_POLL_S = 0.05
+"""Between two looks at links that are to come back."""
 
 
 class XdpPort:
@@ -30,24 +30,26 @@ class XdpPort:
     def __init__(
         self, interface: str, promise: Callable[[Dict[str, Any]], int], done: Callable[[int], None], *, native: bool
     ) -> None:
-        self._interface, self._native = interface, native
+        self.interface, self._native = interface, native
         self._promise, self._done = promise, done
         self._number: Optional[int] = None
         self._changed: Dict[str, port_features.Features] = {}
         self._left: Dict[str, port_features.Features] = {}
-        self._carrier = False
         self._carrier_changes: Optional[int] = None
+        self._tried = False
+        self.link_is_back: Optional[bool] = None
+        """Whether it was when the wait for it ended; None: nobody waited, or the port is gone."""
 
     @property
     def _mode(self) -> str:
         return "native" if self._native else "generic"
 
     def attach(self, program: int) -> int:
-        """The descriptor that keeps it there, once the port's link is as it was. Raises WireError or OSError."""
+        """The descriptor that keeps it there; the link may be down then. Raises WireError or OSError."""
         links = _links()
-        if self._interface not in links:
-            raise WireError("no_such_interface", "there is no interface %r" % self._interface)
-        own, those = links[self._interface], _with_those_below(links, self._interface)
+        if self.interface not in links:
+            raise WireError("no_such_interface", "there is no interface %r" % self.interface)
+        own, those = links[self.interface], _with_those_below(links, self.interface)
         for name in those:
             if self._native and links[name].get(("linkinfo", "kind")) == "veth":
                 said = "native XDP loses and reorders packets at a veth, which %s is; generic XDP does not"
@@ -55,21 +57,21 @@ class XdpPort:
         another = own.get_nested("IFLA_XDP", "IFLA_XDP_ATTACHED")
         if another is not None:
             said = "%s has an XDP program already (%s, as ip link tells), which is not replaced"
-            raise WireError("busy", said % (self._interface, another))
-        self._carrier = bool(own.get("IFLA_CARRIER"))
+            raise WireError("busy", said % (self.interface, another))
+        if self._native and not own.get("IFLA_CARRIER"):
+            said = "%s has no carrier, so that nobody could tell whether native XDP takes its link away"
+            raise WireError("no_carrier", said % self.interface)
         self._carrier_changes = own.get("IFLA_CARRIER_CHANGES")
         before = {name: port_features.read(name) for name in those}
         every = self._promise({"kind": port_features.KIND, "features": before})
+        self._tried = True
         try:
-            link = kernel.attach_xdp(program, socket.if_nametoindex(self._interface), native=self._native)
+            link = kernel.attach_xdp(program, socket.if_nametoindex(self.interface), native=self._native)
         except OSError as exc:
             self._note_changes(before, every)
             raise self._refused(exc) from None
         try:
             self._note_changes(before, every)
-            if not self._link_is_back():
-                said = "%s got a program for native XDP, and its link was not up again after %g s: it was taken away"
-                raise WireError("failed", said % (self._interface, LINK_S))
         except BaseException:
             os.close(link)
             raise
@@ -86,54 +88,63 @@ class XdpPort:
         if exc.errno in (errno.EPERM, errno.EACCES):
             return exc
         if exc.errno == errno.EOPNOTSUPP:
-            return WireError("not_supported", "the driver of %s has no %s XDP" % (self._interface, self._mode))
+            said = "the driver of %s has no %s XDP, or not with the port's offloads and MTU as they are"
+            return WireError("not_supported", said % (self.interface, self._mode))
         why = "%s; it takes Linux 5.9" % exc.strerror if exc.errno == errno.EINVAL else exc.strerror
-        said = "%s takes no program for %s XDP: %s" % (self._interface, self._mode, why)
+        said = "%s takes no program for %s XDP: %s" % (self.interface, self._mode, why)
         return WireError("busy" if exc.errno in (errno.EBUSY, errno.EEXIST) else "not_supported", said)
 
-    def _link_is_back(self) -> bool:
-        until_s = time.monotonic() + LINK_S
-        while self._carrier and self._native:
-            own = _links().get(self._interface)
-            if own is None or own.get("IFLA_CARRIER"):
-                break
-            if time.monotonic() > until_s:
-                return False
-            time.sleep(LINK_POLL_S)
-        return True
+    def has_link(self, links: Dict[str, Any]) -> bool:
+        """Whether there is nothing (more) to wait for."""
+        own = links.get(self.interface)
+        waits = self._native and self._tried and own is not None
+        self.link_is_back = bool(own.get("IFLA_CARRIER")) if own is not None and waits else None
+        return self.link_is_back is not False
 
     def put_back(self) -> None:
         """What the program changed, once it is gone. What does not change back is tried again when the agent ends."""
+        self.link_is_back = None
         if self._number is None:
             return
-        try:
-            self._left = port_features.put_back(self._changed)
-        except OSError:
-            self._left = self._changed
+        self._left = port_features.put_back(self._changed)
         if not self._left:
             self._done(self._number)
             self._number = None
 
     def told(self) -> XdpChanges:
-        """What was changed, once it is put back and the link is up again. Waits for that."""
+        """What was changed, once it is put back and the link was waited for."""
         before, after = self._carrier_changes, None
         try:
-            self._link_is_back()
-            after = _links()[self._interface].get("IFLA_CARRIER_CHANGES")
+            after = _links()[self.interface].get("IFLA_CARRIER_CHANGES")
         except (OSError, LookupError):
             pass  # the interface is gone, or nobody tells: what was counted is told all the same
         return XdpChanges(
             features=self._words(self._changed),
             left_features=self._words(self._left),
             link_changes=None if after is None or before is None else max(0, after - before),
+            link_is_back=self.link_is_back,
         )
 
     def _words(self, features: Dict[str, port_features.Features]) -> List[str]:
         return [
-            "%s%s %s" % ("" if interface == self._interface else interface + " ", name, "off" if before else "on")
+            "%s%s %s" % ("" if interface == self.interface else interface + " ", name, "off" if before else "on")
             for interface, those in features.items()
             for name, before in those.items()
         ]
+
+
+def wait_for_links(ports: Sequence[XdpPort]) -> str:
+    """Until those that programs for native XDP came to or went from have their links again, all within LINK_S. Returns
+    the names of those that have not. Raises OSError.
+    """
+    until_s = time.monotonic() + LINK_S
+    waiting = list(ports)
+    while True:
+        links = _links() if waiting else {}
+        waiting = [port for port in waiting if not port.has_link(links)]
+        if not waiting or time.monotonic() > until_s:
+            return ", ".join(port.interface for port in waiting)
+        time.sleep(LINK_POLL_S)
 
 
 def _links() -> Dict[str, Any]:

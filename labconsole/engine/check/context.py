@@ -54,6 +54,8 @@ class Wave(IntEnum):
     FIXES = 1
     """With --fix, what the others find depends on these."""
     OTHERS = 2
+    LINKS = 3
+    """May reset a link, which would spoil what others look at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,9 +86,9 @@ def check(ident: str, title: str, **how: Any) -> Callable[[CheckOfNode], CheckOf
 
 
 def checks_of(subjects: Iterable[ModuleType]) -> list[Check]:
-    """The checks of these modules in the order of reading: by wave, then as they stand in the files."""
+    """The checks of these modules in the order of reading: what others depend on, then as they stand in the files."""
     found = [each for subject in subjects for each in _BY_MODULE.get(subject.__name__, ())]
-    return sorted(found, key=lambda each: each.wave)  # sorted() is stable
+    return sorted(found, key=lambda each: min(each.wave, Wave.OTHERS))  # sorted() is stable
 
 
 class CheckContext:

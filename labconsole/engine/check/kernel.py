@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from labconsole.contracts.ports import AgentLink
-from labconsole.engine.check.context import CheckContext, check
-from labconsole.engine.check.result import CheckFinding, passed, skipped, warned
+from labconsole.engine.check.context import CheckContext, Wave, check
+from labconsole.engine.check.result import CheckFinding, CheckStatus, passed, skipped, warned
 from labconsole.engine.trial.kernel_asking import begin, refusal
 from labconsole.engine.trial.setup import TIMED_BY, TrialSettings, stream_to_time
 from labconsole.errors import NodeError, NodeLost
 from labconsole.wire.kernel_drops import StartKernelDrops, StopKernelDrops
 from labconsole.wire.message import Message, Request
 from labconsole.wire.packet_times import (
+    LINK_S,
     NATIVE_XDP,
     SOCKET_FILTER,
     StartPacketTimes,
@@ -23,8 +27,11 @@ from labconsole.wire.packet_times import (
     TimedPort,
 )
 
-ANSWER_S, LINK_ANSWER_S = 2.5, 6.0
-"""Of each of three requests: a check has ten seconds. The second where a link has to come back."""
+ANSWER_S = 2.5
+"""Of each of three requests: a check has ten seconds. One that resets links has more, on both of two requests."""
+
+PORTS_S, POLL_S = 3.0, 0.05
+"""How much longer than the sink's own ports those at the other ends may take, and between two looks at them."""
 
 
 @check("kernel.drop_reasons", "reasons for drops", roles=("uut", "host"))
@@ -35,7 +42,10 @@ async def drop_reasons(bench: CheckContext, node: str) -> CheckFinding:
     return await _asked(bench.link(node), asked, StopKernelDrops(), "drop_reasons", wanted)
 
 
-@check("kernel.packet_times", "times of packets", roles=("sink",))
+@check(
+    "kernel.packet_times", "times of packets", roles=("sink",), wave=Wave.LINKS,
+    deadline_s=2 * (2 * LINK_S + ANSWER_S) + PORTS_S,
+)  # fmt: skip
 async def packet_times(bench: CheckContext, node: str) -> CheckFinding:
     """Whether a sink's kernel times every packet."""
     ports: dict[str, list[StreamToTime]] = {}
@@ -47,8 +57,27 @@ async def packet_times(bench: CheckContext, node: str) -> CheckFinding:
     wanted = TrialSettings.of(bench.inventory, bench.plan).packet_times
     by = TIMED_BY.get(wanted, SOCKET_FILTER)
     asked = StartPacketTimes(ports=[TimedPort(interface=name, streams=own) for name, own in ports.items()], by=by)
-    answer_s = LINK_ANSWER_S if by == NATIVE_XDP else ANSWER_S
-    return await _asked(bench.link(node), asked, StopPacketTimes(), "packet_times", wanted, answer_s)
+    # Where it comes to nothing links are waited for twice.
+    answer_s = ANSWER_S + (2 * LINK_S if by == NATIVE_XDP else 0)
+    hops = [hop for stream in bench.streams() if stream.sink.node == node for hop in bench.hops(stream)[2:]]
+    up = [hop for hop in hops if bench.blocked(*hop) is None] if by == NATIVE_XDP else []
+    found = await _asked(bench.link(node), asked, StopPacketTimes(), "packet_times", wanted, answer_s)
+    down = await _down(bench, up)
+    if not down:
+        return found
+    hint = found.hint or "look at these ports, then check again; or set packet_times: on, which resets no link"
+    status = CheckStatus.WARN if found.status is CheckStatus.PASS else found.status
+    return replace(found, status=status, evidence=f"{found.evidence}; afterwards {', '.join(down)}", hint=hint)
+
+
+async def _down(bench: CheckContext, hops: Sequence[tuple[str, str]]) -> list[str]:
+    """Why each of these ports, which could be used before, cannot be used yet: what comes next sends by them."""
+    until_s = time.monotonic() + PORTS_S
+    while True:
+        down = [why for hop in hops if (why := bench.blocked(*hop)) is not None]
+        if not down or time.monotonic() > until_s:
+            return down
+        await asyncio.sleep(POLL_S)
 
 
 async def _asked(
@@ -56,12 +85,15 @@ async def _asked(
 ) -> CheckFinding:
     """Begin and end at once, within the check's own time."""
     told: Message | None = None
+    lost: NodeError | None = None
     try:
         try:
             started = await begin(link, start, stop, timeout_s=answer_s)
         finally:
-            with suppress(NodeError):
-                told = await link.ask(stop, timeout_s=ANSWER_S)
+            try:
+                told = await link.ask(stop, timeout_s=answer_s)
+            except NodeError as exc:
+                lost = exc
     except NodeLost:
         raise
     except NodeError as exc:
@@ -75,12 +107,20 @@ async def _asked(
         return warned(f"not to be had: {message}", f"{hint}, or leave {setting} off", refused=code)
     taken = getattr(started, "memory_bytes", None)
     memory = "" if taken is None else f", {taken / 1e6:.1f} MB of the kernel's memory while it counts"
-    return passed(f"to be had ({setting}: {wanted}){memory}{_changes(told)}")
+    said = f"to be had ({setting}: {wanted}){memory}"
+    if lost is not None:
+        unknown = "whether it ended, and what it changed, is not known"
+        hint = f"look at the node's ports, then check again; or leave {setting} off"
+        return warned(f"{said}; {unknown}: {lost.message}", hint)
+    changes, as_before = _changes(told)
+    if as_before:
+        return passed(said + changes)
+    return warned(said + changes, "set this right at the port (ethtool -K, ip link), or set packet_times: on")
 
 
-def _changes(told: Message | None) -> str:
-    """What an XDP program changed at the ports meanwhile."""
-    words = ""
+def _changes(told: Message | None) -> tuple[str, bool]:
+    """What an XDP program changed at the ports meanwhile, and whether all is as before."""
+    words, as_before = "", True
     for port in told.ports if isinstance(told, TimedPackets) else ():
         if port.xdp is not None:
             changed = list(port.xdp.features)
@@ -89,4 +129,7 @@ def _changes(told: Message | None) -> str:
             words += f"; at {port.interface} it brings {', '.join(changed) or 'no change'}"
             if port.xdp.left_features:
                 words += f", and could not put back {', '.join(port.xdp.left_features)}"
-    return words
+            if port.xdp.link_is_back is False:
+                words += f", and {LINK_S:g} s after it had gone the link was not up again"
+            as_before &= not port.xdp.left_features and port.xdp.link_is_back is not False
+    return words, as_before

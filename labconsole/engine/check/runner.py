@@ -129,9 +129,11 @@ class CheckRun:
         async def look() -> None:
             await asyncio.gather(self._node_checks(Wave.OTHERS), self._whole_checks())
 
-        waves = [functools.partial(self._node_checks, wave) for wave in (Wave.FIRST, Wave.FIXES)]
+        first, fixes, links = (
+            functools.partial(self._node_checks, wave) for wave in (Wave.FIRST, Wave.FIXES, Wave.LINKS)
+        )
         # From the cables on frames are sent, and nothing else is done meanwhile.
-        return [*waves, look, self._cables, self._flows, self._captures]
+        return [first, fixes, look, links, self._cables, self._flows, self._captures]
 
     async def _node_checks(self, wave: Wave) -> None:
         jobs = [

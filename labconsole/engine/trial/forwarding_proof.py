@@ -50,8 +50,10 @@ async def wait_forwarding(
     *,
     generator: str,
     stopping: Callable[[], bool],
+    apart: bool = False,
 ) -> ForwardingProof:
-    """Send a few frames per stream until every sink has received some.
+    """Send a few frames per stream until every sink has received some. ``apart``: by other UDP ports than the streams',
+    so that who counts these already does not count them.
 
     Raises NodeError naming the streams whose frames never came through, Aborted once ``stopping`` says so.
     """
@@ -64,7 +66,7 @@ async def wait_forwarding(
             raise Aborted("aborted by the operator before anything was measured")
         for node in dict.fromkeys(stream.source.node for stream in missing):
             mine = [s for s in missing if s.source.node == node]
-            sent_packets += await send_few(inventory, links[node], prepared, mine, generator)
+            sent_packets += await send_few(inventory, links[node], prepared, mine, generator, apart=apart)
         now = await _received(links, missing)
         deadline = loop.time() + ROUND_S
         while any(now[s.name] <= first[s.name] for s in missing) and loop.time() < deadline:
@@ -118,11 +120,13 @@ async def send_few(
     generator: str,
     *,
     frames: int = LEARNING_FRAMES,
+    apart: bool = False,
 ) -> int:
     """Send a few frames of each of these streams, all of one source; returns how many were sent.
 
     Raises NodeError with the words of a plug-in's generator that failed: cabling is not to be blamed for it.
     """
+    first = len(inventory.streams) if apart else 0
     specs = [
         StreamSpec(
             stream=stream.name,
@@ -132,7 +136,7 @@ async def send_few(
             source_ip=stream.source_ip,
             sink_ip=stream.sink_ip,
             udp_source_port=UDP_SOURCE_PORT,
-            udp_sink_port=sink_port(inventory.streams.index(stream)),
+            udp_sink_port=sink_port(first + inventory.streams.index(stream)),
             pkt_size_bytes=MIN_PKT_SIZE_BYTES,
             delay_ns=LEARNING_DELAY_NS,
             count=frames,

@@ -13,14 +13,20 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
+from labconsole.contracts.driver import Prepared
 from labconsole.contracts.ports import AgentLink
 from labconsole.engine.gather import together
+from labconsole.engine.trial.forwarding_proof import wait_forwarding
 from labconsole.engine.trial.kernel_asking import TIMEOUT_S, begin, refusal
 from labconsole.engine.trial.setup import TIMED_BY, Flow, stream_to_time
-from labconsole.errors import NodeError, NodeLost, NodeUnreachable
-from labconsole.model.inventory import PacketTiming
+from labconsole.errors import Aborted, AgentError, NodeError, NodeLost, NodeSilent, NodeUnreachable
+from labconsole.model.design_point import DesignPoint
+from labconsole.model.inventory import Inventory, PacketTiming
+from labconsole.model.record.run import Figures
 from labconsole.verdict.observed import StreamObservations, TimedStream, UntimedStream
 from labconsole.wire.packet_times import (
+    LINK_S,
+    NATIVE_XDP,
     SOCKET_FILTER,
     DelaysSoFar,
     ReadPacketTimes,
@@ -54,6 +60,8 @@ class PacketTimers:
     ) -> None:
         self._links, self._streams, self._by = links, list(streams), TIMED_BY.get(wanted, SOCKET_FILTER)
         self._seen: dict[str, dict[str, list[StreamObservations]]] = {}
+        # A start that fails waits for links twice.
+        self._answer_s = TIMEOUT_S + (2 * LINK_S if self._by == NATIVE_XDP else 0)
         self._own: dict[str, dict[str, list[StreamToTime]]] = {}
         for seen, flow in zip(streams, flows, strict=True) if wanted != "off" else ():
             node, interface = flow.stream.sink.node, flow.stream.sink.interface
@@ -67,6 +75,26 @@ class PacketTimers:
     async def start(self) -> None:
         """Begin, at all sinks at once: before the captures, so that none of them has seen more."""
         await together(self._start(node) for node in self._own)
+
+    async def prove(
+        self, inventory: Inventory, prepared: Prepared, request: DesignPoint, interrupt: asyncio.Future[str]
+    ) -> list[Figures]:
+        """Where beginning may have reset the sinks' links, have the platform show once more that it forwards: its ports
+        were down, too, and what it had learned by them may be gone. Returns what the record tells of that, nothing
+        where there is an ``interrupt``. Raises NodeError where nothing comes through.
+        """
+        if self._by != NATIVE_XDP or not self._own:
+            return []
+        streams, links = [seen.stream for seen in self._streams], dict(self._links)
+        try:
+            proof = await wait_forwarding(
+                inventory, links, prepared, streams, generator=request.generator, stopping=interrupt.done, apart=True
+            )
+        except Aborted:
+            return []
+        told = f"{proof.sent_packets} frames were sent until it forwarded again, {proof.duration_s:.2f} s"
+        detail = f"native XDP may have reset the links of sinks: {told}"
+        return [{"node": inventory.uut, "kind": "learning", "detail": detail, **proof.to_json()}]
 
     @asynccontextmanager
     async def followed(self, tell: Callable[[int, DelaysSoFar, int], None]) -> AsyncIterator[None]:
@@ -108,8 +136,15 @@ class PacketTimers:
         ports = [TimedPort(interface=name, streams=own) for name, own in self._own[node].items()]
         self._timing.add(node)  # also when the answer comes late or nobody waits for it any more: stop ends it
         try:
-            started = await begin(self._links[node], StartPacketTimes(ports=ports, by=self._by), StopPacketTimes())
+            asked = StartPacketTimes(ports=ports, by=self._by)
+            started = await begin(self._links[node], asked, StopPacketTimes(), timeout_s=self._answer_s)
             self._memory_bytes[node] = started.memory_bytes
+        except NodeSilent as exc:
+            # It may be at it still, with links that are down: nothing is sent before it says that this has ended.
+            self._timing.discard(node)
+            self._untimed(node, *refusal(exc))
+            with suppress(AgentError):
+                await self._links[node].ask(StopPacketTimes(), timeout_s=self._answer_s)
         except (NodeLost, NodeUnreachable) as exc:
             self._untimed(node, *refusal(exc))
         except NodeError as exc:
@@ -122,7 +157,7 @@ class PacketTimers:
     async def _stop(self, node: str) -> None:
         self._timing.discard(node)
         try:
-            told = await self._links[node].ask(StopPacketTimes(), timeout_s=TIMEOUT_S)
+            told = await self._links[node].ask(StopPacketTimes(), timeout_s=self._answer_s)
         except NodeError as exc:
             self._untimed(node, *refusal(exc))
             return

@@ -80,7 +80,7 @@ class Trial:
         if second_guest is not None and second_guest.request is not None and second_guest.stream is not None:
             place = inventory.streams.index(second_guest.stream)
             self._flows.append(Flow(second_guest.stream, second_guest.request, place))
-        self._uut = inventory.uut
+        self._uut = uut = inventory.uut
         self._interrupt: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._load: BackgroundLoad | None = None
         if second_guest is not None and prepared.second is not None:
@@ -99,10 +99,9 @@ class Trial:
         ports = [port for stream in self.seen.flows for port in data_ports(stream, self._uut)]
         pids = [prepared.second.pid] if prepared.second is not None and prepared.second.pid is not None else []
         by_node = ports_by_node(self._nodes(), ports)
-        self._readings = Readings(self.seen, links, by_node, guests, {self._uut: pids})
+        self._readings = Readings(self.seen, links, by_node, guests, {self._uut: pids}, inventory)
         sinks, of_s = [flow.stream.sink_ip for flow in self._flows], request.duration_s
         self._kernel = KernelDropWatch(self.seen, inventory, links, sinks, settings.drop_reasons, of_s, prepared.inside)
-        uut = self._uut
         self._work = ProcessorWatch(self.seen, links[uut], uut, by_node[uut], wanted=settings.telemetry)
         self._timers = PacketTimers(self.seen.flows, self._flows, links, wanted=settings.packet_times)
         self._sources = Sources(self.seen.flows, links, live)
@@ -182,6 +181,7 @@ class Trial:
         stack.push_async_callback(taps.stop)  # after the counters: what they count, the taps have seen
         stack.push_async_callback(self._timers.stop)
         await self._timers.start()
+        self.seen.notes += await self._timers.prove(self._inventory, self._prepared, self._request, self._interrupt)
         await together([self._readings.open(), taps.start(), self._arm(stack)])
         if self._load is not None:
             self._operation = "background"

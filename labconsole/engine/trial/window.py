@@ -14,6 +14,8 @@ from collections.abc import Iterable, Sequence
 from labconsole.contracts.ports import AgentLink
 from labconsole.engine.gather import together
 from labconsole.errors import NodeError, NodeUnreachable
+from labconsole.model.inventory import Inventory
+from labconsole.verdict.node_settings import ports_of
 from labconsole.verdict.observed import NodeReading, TrialObservations
 from labconsole.wire import place
 from labconsole.wire.drops import ReadDrops
@@ -43,7 +45,8 @@ class ConsoleUse:
 class Readings:
     """Of the nodes of one trial; ``interfaces``: per node, those whose drivers are asked. ``own``: per node, processes
     that are ours though the agent did not start them: a guest's, under a hypervisor that runs by itself. ``guests``:
-    what the processes of guests are called (DriverInfo.processes).
+    what the processes of guests are called (DriverInfo.processes). ``inventory``: its streams' ports are asked how they
+    are set, too.
     """
 
     def __init__(
@@ -53,10 +56,16 @@ class Readings:
         interfaces: dict[str, list[str]],
         guests: Sequence[str],
         own: dict[str, list[int]],
+        inventory: Inventory,
     ) -> None:
         self._guests, self._own = list(guests), own
         self._seen, self._links, self._interfaces = seen, links, interfaces
         self._nodes = list(interfaces)
+        # A host may have hundreds of others, its guests' and ours.
+        self._ports = {
+            node: list(dict.fromkeys((*ports_of(inventory, node), *own_ports)))
+            for node, own_ports in interfaces.items()
+        }
         self._console_ns: int | None = None
         self._console = ConsoleUse()
         self._silent: set[tuple[str, str]] = set()
@@ -92,7 +101,7 @@ class Readings:
 
     async def _read(self, side: dict[str, NodeReading], *, begin: bool) -> None:
         async def settings(node: str) -> None:
-            side[node].settings = await self._ask(node, ReadSettings())
+            side[node].settings = await self._ask(node, ReadSettings(ports=self._ports[node]))
 
         async def others(node: str) -> None:
             asked = ReadSurroundings(

@@ -180,7 +180,7 @@ class BootTaking:
             timekeeper=_timekeeper(ground, marks, found),
             missing=tuple(missing),
             attestation={} if crew is None else crew.crew.attestation,
-            environment=self._stage.environment((ground.uut, ground.timekeeper)),
+            environment=self._stage.environment((ground.uut, ground.timekeeper), self._seen.settings()),
         )
 
     async def _begin(self, ground: Ground, own: OwnFiles) -> Sequence[CrewMember]:
@@ -209,6 +209,7 @@ class BootTaking:
             {ground.uut.name: [], ground.timekeeper.name: []},
             self._stage.guest_processes,
             self._own_pids,
+            self._stage.inventory,
         )
         await self._readings.open()
         self._show(f"{len(self._members)} guests are being started", {})

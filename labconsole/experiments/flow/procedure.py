@@ -241,7 +241,7 @@ class FlowStep(CrewStep[FlowPoint, FlowRecord]):
             program=taken.program,
             attestation=crew.crew.attestation,
             influences=tuple(told),
-            environment=bench.stage.environment(taken.nodes),
+            environment=bench.stage.environment(taken.nodes, taken.observations.settings()),
             **found,
         )
 

@@ -176,7 +176,7 @@ class JobStep(CrewStep[JobPoint, JobRecord]):
             verdict=verdict,
             attestation=crew.crew.attestation,
             influences=tuple(told),
-            environment=bench.stage.environment(taken.nodes),
+            environment=bench.stage.environment(taken.nodes, taken.observations.settings()),
             status="failed" if verdict.status == "invalid" else "done",
             failure=failure_of(verdict),
         )

@@ -165,7 +165,7 @@ class RouteStep(CrewStep[RoutePoint, RouteRecord]):
             swapped_pages=taken.swapped_pages,
             attestation=crew.crew.attestation,
             influences=tuple(told),
-            environment=bench.stage.environment(taken.nodes),
+            environment=bench.stage.environment(taken.nodes, taken.observations.settings()),
         )
 
     def picture(self, record: StepRecord) -> StepPicture:

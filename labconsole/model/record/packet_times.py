@@ -56,12 +56,14 @@ class PortChanges(StrictModel):
     """What an XDP program changed at the sink's port. ``features``: those that were other than before while it was
     there, by name and what they were then ("rx-gro-hw off"), after the interface's name where it is one below the port;
     ``left_features``: those of them that could not be put back. ``link_changes``: how often the link went down or came
-    up; None: not known.
+    up; None: not known. ``link_is_back``: whether it was up again in time once a native program had gone; None: not
+    known, or nobody waited for it.
     """
 
     features: tuple[str, ...]
     left_features: tuple[str, ...]
     link_changes: Count | None
+    link_is_back: bool | None = None
 
 
 class PacketTimes(StrictModel):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import struct
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from labconsole.agent import netlink
+from labconsole.agent.reading import settings
 from labconsole.agent.reading.ethtool import Ethtool
-from labconsole.agent.reading.settings import _offloads, boot_options, parse_disciplines
+from labconsole.agent.reading.settings import MAX_WORDS, _offloads, boot_options, parse_disciplines
 from labconsole.network import port_features
 
 ROOT = 0xFFFFFFFF
@@ -40,6 +44,63 @@ def test_a_discipline_is_told_with_its_options_and_alike_children_are_counted():
         2: "noqueue", 3: "mq; 2 times pfifo_fast bands 3 priomap 1,2", 4: "tbf rate 12500000 limit 157768",
         5: "htb defcls 1", 6: "fq_codel target 4999",
     }  # fmt: skip
+
+
+def attribute(number: int, content: bytes) -> bytes:
+    return struct.pack("=HH", 4 + len(content), number) + content + bytes(-len(content) % 4)
+
+
+def netem(*, loss: bytes = b"", seed: int = 1, delay_ns: int = 0) -> str:
+    """What is told of one as the kernel dumps it, decoded by the netlink library itself."""
+    netlink.load()
+    from pyroute2.netlink.rtnl.tcmsg import tcmsg
+
+    options = struct.pack("=6I", 0, 1000, 0, 0, 0, 0) + attribute(5, loss)
+    options += attribute(10, struct.pack("=q", delay_ns)) + attribute(14, struct.pack("=Q", seed))
+    body = struct.pack("=BBHiIII", 0, 0, 0, 3, 0x80010000, ROOT, 2) + attribute(1, b"netem\0") + attribute(2, options)
+    message = tcmsg(struct.pack("=IHHII", 16 + len(body), 36, 0, 0, 0) + body)
+    message.decode()
+    return parse_disciplines([message])[3]
+
+
+def test_options_that_the_netlink_library_does_not_decode_tell_two_disciplines_apart():
+    gilbert = [attribute(2, struct.pack("=4I", percent, 2, 3, 4)) for percent in (1, 9)]
+    assert netem() == netem(seed=2) == "netem limit 1000"  # a seed is drawn anew and no setting
+    assert len({netem(), netem(loss=gilbert[0]), netem(loss=gilbert[1])}) == 3
+    assert netem(delay_ns=1_000_000) != netem(delay_ns=1_000_001)
+
+
+def test_what_is_too_long_to_be_told_differs_where_the_whole_differs():
+    def told(last: int, bursts: int = 0) -> str:
+        schedule = [(f"TCA_TAPRIO_X{each}", {"interval": 1_000_000 + each}) for each in range(40)]
+        return parse_disciplines([
+            Discipline(3, ROOT, "taprio", {"attrs": [*schedule, ("TCA_TAPRIO_LAST", last)]}),
+            *(Discipline(3, each, "tbf", {"rate": each, "burst": "x" * 300}) for each in range(bursts)),
+        ])[3]  # fmt: skip
+
+    assert told(1) == told(1) != told(2) and len(told(1)) <= MAX_WORDS + len("taprio ")
+    assert told(1, 20) == told(1, 20) != told(1, 21) and len(told(1, 20)) <= settings.MAX_DISCIPLINES
+
+
+def test_of_a_devices_queues_all_are_told_or_none(monkeypatch, tmp_path: Path):
+    queues = [tmp_path / f"tx-{number}" for number in range(70)]
+    files = {str(path / "xps_cpus"): f"{1 << number:064x}" for number, path in enumerate(queues)}
+    monkeypatch.setattr("glob.glob", lambda pattern: list(map(str, queues)) if "tx-" in pattern else [])
+    monkeypatch.setattr(settings, "number_of", lambda path: 3)
+    monkeypatch.setattr(settings, "text_of", files.get)
+
+    def told() -> Any:
+        held = settings.device_of("eth1", 3)
+        assert held is not None
+        return held["xps_cpus"]
+
+    first, last = told(), str(queues[-1] / "xps_cpus")
+    files[last] = "0" * 64
+    assert first != told() and len(told()) <= MAX_WORDS + 1
+    del files[last]
+    assert told() is None  # of one it is not known
+    queues[:] = queues[:1] * (settings.MAX_QUEUES + 1)
+    assert told() is None  # more than are read
 
 
 @pytest.mark.parametrize(

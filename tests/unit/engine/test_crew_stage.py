@@ -13,11 +13,12 @@ from labconsole.contracts.crew import Crew, CrewMember, CrewOffer, HowMade
 from labconsole.engine.crew_stage import CrewStage
 from labconsole.engine.live.events import Notice
 from labconsole.errors import ConfigError, NodeError, NodeLost, NodeSilent, TooLittleMemory
+from labconsole.verdict.observed import NodeReading, TrialObservations
 from labconsole.wire.changes import ApplyChanges, UndoChanges
 from labconsole.wire.counters import StartCounters
 from labconsole.wire.execution import Execute
 from labconsole.wire.session import Undone
-from labconsole.wire.settings import NodeSettings, ReadSettings
+from labconsole.wire.settings import NodeSettings
 from support.fake_session import make_inventory
 from support.observed_trials import PORT, SETTINGS
 
@@ -74,10 +75,6 @@ class Link:
             return SimpleNamespace(stdout="MemTotal: 9 kB\nMemAvailable:   2097152 kB\n")
         elif isinstance(request, StartCounters):
             self.sampled_s.append(request.interval_s)
-        elif isinstance(request, ReadSettings):
-            if self.name == "snk1":
-                raise NodeError(self.name, "cannot say")
-            return NodeSettings.parse({**SETTINGS, "interfaces": {"eth1": PORT}})
 
 
 def stage(
@@ -284,12 +281,19 @@ async def test_who_asks_is_told_the_ground_right_before_guests_are_started_with_
 
 
 @pytest.mark.asyncio
-async def test_the_surroundings_of_guests_tell_how_their_nodes_were_set() -> None:
+async def test_the_surroundings_of_guests_tell_how_their_nodes_were_set_as_each_trial_began() -> None:
     links: list[Link] = []
     on = stage(Driver([]), [], links=links)
     await stand(on)
-    nodes = on.environment(links)["nodes"]  # type: ignore[arg-type]
-    assert nodes["uut"]["settings"]["net.ipv4.ip_forward"] == "0"
-    assert nodes["uut"]["settings"]["eth1 qdiscs"] == "fq_codel"
-    assert "settings" not in nodes["snk1"]
+    as_made = NodeSettings.parse({**SETTINGS, "interfaces": {"eth1": PORT}})
+    seen = TrialObservations(run_id="x", started_at="")
+    seen.begin = {"uut": NodeReading(settings=as_made), "snk1": NodeReading()}
+    assert on.environment(links, seen.settings())["nodes"]["uut"]["settings"]["eth1 mtu"] == 1500  # type: ignore[arg-type]
+    later = NodeSettings.parse({**SETTINGS, "interfaces": {"eth1": {**PORT, "mtu": 9000}}})
+    seen.begin = {"uut": NodeReading(settings=later), "snk1": NodeReading()}
+    nodes = on.environment(links, seen.settings())["nodes"]  # type: ignore[arg-type]
+    assert nodes["uut"]["settings"]["net.ipv4.ip_forward"] == 0
+    assert nodes["uut"]["settings"]["eth1 mtu"] == 9000  # of the second trial on the same guests
+    assert "settings" not in nodes["snk1"]  # which did not say
+    assert "settings" not in on.environment(links)["nodes"]["uut"]  # type: ignore[arg-type]
     await on.restore()
