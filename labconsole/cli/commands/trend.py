@@ -48,10 +48,12 @@ def run(args: argparse.Namespace) -> int:
         for each in trends:
             json_line(to_object(each))
     elif args.markdown:
-        from labconsole.report.tables import to_markdown
+        from labconsole.cli.text.trends import occasion_lines
+        from labconsole.report.tables import markdown_text, to_markdown
 
         for table in tables(trends):
             plain_lines(to_markdown(table, foreign=True))
+        plain_lines(*(f"{markdown_text(line)}\n" for line in occasion_lines(trends)))
     else:
         from labconsole.cli.text.trends import show
 

@@ -104,6 +104,8 @@ class CurvesScreen(FollowingScreen):
         Action("B", "pin", "Baseline", "Make the point under the cursor the baseline: columns tell how much every "
                "point differs from it, with the 95 % interval. Again: no baseline.",
                id="curves-baseline", title="Pin a baseline point", shown=False),
+        Action("T", "trend", "Trend", "Show what a plan came to on its occasions, where that changed, and what else "
+               "changed then.", id="curves-trend", title="Results over occasions"),
         Action("x", "export", "Export", "Write what is drawn to a new file: a picture (.svg) or the points (.tsv).",
                id="curves-export", title="Export the curves"),
         Action("V", "views", "Views", "Draw the runs of a named view of the Runs screen.",
@@ -114,8 +116,6 @@ class CurvesScreen(FollowingScreen):
                id="curves-copy-rows", title="Copy all points", shown=False),
         Action("E", "crews", "Guests", "Draw the stored trials of guests, which are no runs.",
                id="curves-crews", title="Curves of trials of guests", shown=False),
-        Action("T", "trend", "Trend", "Show what a plan came to on its occasions, where that changed, and what else "
-               "changed then.", id="curves-trend", title="Results over occasions"),
         PAUSE,
         Action("l", "reload", "Reload", "Read all runs from the store again.",
                id="curves-reload", title="Reload runs", shown=False),
