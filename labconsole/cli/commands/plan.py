@@ -127,19 +127,15 @@ def _advise_guests(
 
 def _ask_for_occasion(plan: Plan, store: RunStore, testbed_fingerprint: str) -> None:
     """Of a plan that was measured on occasions alone, name them. Raises ConfigError."""
-    from labconsole.model.plan.occasions import AT, on_occasions_of
-    from labconsole.model.record.kinds import record_kinds
+    from labconsole.api.stored_plans import names_of
+    from labconsole.model.plan.occasions import on_occasions_of
     from labconsole.model.record.summary import RunFilter
 
     if plan.occasion is not None:
         return
-    where = RunFilter(testbed_fingerprint=testbed_fingerprint)
-    names = {run.plan_name for run in store.list(where)}
-    for kind in record_kinds().values():
-        names |= {kind.columns(record).plan_name for record in store.experiments(kind, where)}
-    own = [name for name in names if name is not None and name.rpartition(AT)[0] == plan.name]
-    if own:
-        told = ", ".join(each.occasion or "" for each in on_occasions_of(plan, own))
+    stored = names_of(plan.name, store, RunFilter(testbed_fingerprint=testbed_fingerprint))
+    told = ", ".join(each.occasion or "" for each in on_occasions_of(plan, stored))
+    if told and plan.name not in stored:
         raise ConfigError(
             f"is missing: plan {plan.name} is stored for this testbed on occasions alone",
             key="--occasion", allowed=told,

@@ -24,7 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Its options."""
     add_common(parser, "--store", "--json")
     parser.add_argument("plan", help="name of the plan, without an occasion, or its file")
-    parser.add_argument("filter", nargs="*", metavar="FILTER", help="use only runs that match all of these words")
+    parser.add_argument(
+        "filter", nargs="*", default=[], metavar="FILTER", help="use only runs that match all of these words"
+    )
     parser.add_argument("--markdown", action="store_true", help="print Markdown")
 
 

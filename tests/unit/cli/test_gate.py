@@ -336,6 +336,23 @@ def test_words_of_nodes_are_no_markdown(lab, capsys, tmp_path):
     assert " @team" not in text
 
 
+def test_what_is_stored_of_a_plan_is_named_where_a_baseline_is_asked_for_of_what_is_not(lab, capsys):
+    lab.measure("today", [60, 120], seed=2)
+    for plan in (["nightly@never"], [str(lab.plan), "--occasion", "never"]):
+        assert lab("baseline", "set", "other", *plan) == 2
+        assert capsys.readouterr().err.endswith("; allowed: nightly@main, nightly@today\n")
+    assert lab("baseline", "set", "bad name", "nightly@today") == 2
+    assert "name of the baseline: is not a name, got 'bad name'" in capsys.readouterr().err
+
+
+def test_a_filter_need_not_be_given(lab, capsys):
+    for words in (["compare", "plan=nightly@main"], ["trend"]):
+        with pytest.raises(SystemExit):
+            lab(*words)
+        assert "FILTER" not in capsys.readouterr().err.splitlines()[-1]
+    assert lab("trend", "nightly") == 0
+
+
 def test_a_name_that_means_two_measurements_is_told_with_what_tells_them_apart(lab, capsys):
     lab.measure("main", [60, 120], seed=2, fingerprint="0123456789abcdef")
     assert lab("baseline", "set", "both", "nightly@main") == 2

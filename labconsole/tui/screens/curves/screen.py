@@ -41,6 +41,7 @@ from labconsole.tui.screens.curves.feed import CurveFeed
 from labconsole.tui.screens.curves.point_text import filter_of
 from labconsole.tui.screens.curves.trend_view import TrendView
 from labconsole.tui.screens.curves.viewing import Viewing, picture
+from labconsole.units import counted
 
 Y_OPTIONS: tuple[Y, ...] = ("measured", "loss", "offered", "maximum")
 X_OPTIONS: tuple[X, ...] = ("offered", "measured", "sources", "size")
@@ -299,7 +300,7 @@ class CurvesScreen(FollowingScreen):
     def action_copy_rows(self) -> None:
         rows = point_text.rows(self.query_one(CurvesTable).all_points(), self._made.spec) if self._made else []
         self.app.copy_to_clipboard("\n".join(rows))
-        self.notify(f"Copied {len(rows) - 1} points" if rows else "There is no point to copy.", markup=False)
+        self.notify(f"Copied {counted(len(rows) - 1, 'point')}" if rows else "There is no point to copy.", markup=False)
 
     def action_export(self) -> None:
         """Ask for a file's name and write."""
@@ -371,7 +372,7 @@ def _y_title(spec: CurveSpec) -> str:
 
 def _found(made: Curves, saved: SavedRuns) -> str:
     """How many runs are in the picture, and how many are not and why."""
-    words = f"{count(made.runs)} of {count(saved.in_store)} runs drawn"
+    words = f"{count(made.runs)} of {counted(saved.in_store, 'run')} drawn"
     if not saved.complete:
         words += f", {count(len(saved.runs))} read so far"
     out = [f"{n} {verdict}" for verdict, n in sorted(made.left_out.items())]
