@@ -49,9 +49,11 @@ def open_side(opened: ExitStack, word: str, default_store: str | None, also: Seq
 
 def _refuse_bare_words(word: str) -> None:
     """Refuse a side that is named by words that any field may hold, such as a plan's name alone. Raises ConfigError."""
+    from labconsole.model.query import bare_words
     from labconsole.report.selection import parse_filter
 
-    bare = [each for each in word.split() if any(not term.field for term in parse_filter((each,)).terms)]
+    parse_filter((word,))
+    bare = bare_words(word)
     if bare:
         raise ConfigError(
             f"does not say what {bare[0]} is; for the runs of a plan write plan={bare[0]}",

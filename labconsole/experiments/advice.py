@@ -21,12 +21,12 @@ from labconsole.measure.statistics.components import (
     MINIMUM_REPETITIONS,
     MINIMUM_SET_UPS,
     Components,
-    best_repetitions,
+    advise,
     components,
     fewest_set_ups,
     set_ups_to_show,
     upper_variance,
-    variance_of_mean,
+    upper_variance_of_mean,
 )
 from labconsole.measure.statistics.set_ups import deviation, mean_of
 from labconsole.measure.trials_of_guests import newest_trials
@@ -36,9 +36,10 @@ from labconsole.report.compared_effect import LOSS_UNKNOWN
 CHANGES_RATIO: Final = (0.01, 0.02, 0.05, 0.1)
 """For which it is told how many set-ups show them."""
 
+BOTH: Final = "some trials may have read from memory, and some did not"
 NOT_ITS_OWN: Final[Mapping[str, str]] = {
     "at least": "nothing was lost of all that could be offered, so that it varies as the source or the link does",
-    "unknown": LOSS_UNKNOWN, HELD: HELD, FROM_MEMORY: FROM_MEMORY,
+    "unknown": LOSS_UNKNOWN, HELD: HELD, FROM_MEMORY: FROM_MEMORY, BOTH: BOTH,
 }  # fmt: skip
 """Of values that vary for other reasons than the guests, why."""
 
@@ -50,7 +51,7 @@ class QuantityAdvice:
     ``sd_ratio``: between the means of set-ups; ``spread``: of that what is within them, None: one trial in each.
     ``setup_s``: of its guests; ``trial_s``: of one more repetition, of all points that are measured in them.
     ``to_show``: changes, with the fewest set-ups of the advised repetitions that show each with 80 % power between two
-    points of the same blocks, taken alone; None: more than 10 000.
+    points of the same blocks, taken alone; None: more than 10 000. Empty where nothing varied: it is unknown then.
     """
 
     platform: str
@@ -70,16 +71,20 @@ class QuantityAdvice:
 @dataclass(frozen=True, slots=True)
 class GuestsAdvice:
     """``set_ups``, ``repetitions``: of what needs most. ``claims``: of the report on what is stored. ``left_out``: what
-    could not be reckoned with, and why. ``total_s``: of all blocks so dimensioned.
+    could not be reckoned with, and why; ``trials_left_out``: of points that could, which of their trials enter nothing.
+    ``total_s``: of all blocks so dimensioned, but for points ``without_time``: no trial of theirs enters a mean, and it
+    is not known what one takes.
     """
 
     accuracy_ratio: float
     claims: int
     each: tuple[QuantityAdvice, ...]
     left_out: tuple[tuple[str, str], ...]
+    trials_left_out: tuple[tuple[str, str], ...]
     set_ups: int
     repetitions: int
     total_s: float
+    without_time: tuple[str, ...]
 
 
 def guests_advice(
@@ -93,9 +98,11 @@ def guests_advice(
     newest = {id(record) for record in newest_trials(every)}
     by_point: dict[int, list[tuple[Any, MeasuredTrial]]] = {}
     crews: dict[Hashable, list[int]] = {}
+    of_crew: dict[Hashable, list[Any]] = {}
     why_not: dict[int, Counter[str | None]] = {}
     for record, measured in zip(every, kind.trials(every, {}), strict=True):
         point = at[record.plan.hash].point
+        of_crew.setdefault(_crew(point), []).append(record)
         if id(record) not in newest:
             continue
         if not measured.values:
@@ -106,18 +113,21 @@ def guests_advice(
         by_point.setdefault(point.index, []).append((record, measured))
     costs_s = {
         crew: (
-            _setup_s([record for index in indices for record, _ in by_point[index]]),
+            _setup_s(of_crew[crew]),
             sum(_trial_s([record for record, _ in by_point[index]]) for index in indices),
         )
         for crew, indices in crews.items()
     }
     each: list[QuantityAdvice] = []
     left_out: list[tuple[str, str]] = []
+    trials_left_out: list[tuple[str, str]] = []
     for point in asked.points:
         own = [measured for _, measured in by_point.get(point.index, ())]
         out = ", ".join(f"{many} {code}" for code, many in why_not.get(point.index, {}).items())
         if not own:
             left_out.append((point.words(), f"no trial enters a mean{f': {out}' if out else ''}"))
+        elif out:
+            trials_left_out.append((own[0].words, out))
         for quantity in dict.fromkeys(name for measured in own for name in measured.values):
             try:
                 each.append(_of_quantity(plan, own, quantity, costs_s[_crew(point)], accuracy_ratio, claims))
@@ -138,9 +148,11 @@ def guests_advice(
         claims=claims,
         each=tuple(each),
         left_out=tuple(left_out),
+        trials_left_out=tuple(trials_left_out),
         set_ups=set_ups,
         repetitions=repetitions,
         total_s=set_ups * sum(setup_s + repetitions * trial_s for setup_s, trial_s in costs_s.values()),
+        without_time=tuple(point.words() for point in asked.points if point.index not in by_point),
     )
 
 
@@ -156,6 +168,8 @@ def _of_quantity(
     asked = plan.of_guests
     assert asked is not None
     by_set_up: dict[Hashable, list[float]] = {}
+    if len({measured.from_memory for measured in own if quantity in measured.values}) > 1:
+        raise MeasurementError(NOT_ITS_OWN[BOTH])
     for measured in own:
         value, bound, _ = measured.values.get(quantity, (None, "exact", None))
         if bound != "exact":
@@ -173,13 +187,14 @@ def _of_quantity(
     if not trial_s:
         raise MeasurementError("its records do not say that a trial took any time")
 
-    def variance(repetitions: int) -> float:
-        if spread is None:  # of more repetitions than there are it is no larger
-            return upper_variance(sd_ratio**2, len(means))
-        return upper_variance(variance_of_mean(spread, repetitions), spread.set_ups)
-
-    repetitions = asked.repetitions if spread is None else best_repetitions(spread, setup_s / trial_s)
-    upper = variance(repetitions)
+    if spread is None:  # of more repetitions than there are it is no larger
+        repetitions = asked.repetitions
+        upper = planned = upper_variance(sd_ratio**2, len(means))
+        set_ups = fewest_set_ups(upper, accuracy_ratio)
+    else:
+        advised = advise(spread, setup_s, trial_s, accuracy_ratio)
+        repetitions, set_ups, upper = advised.repetitions, advised.set_ups, advised.variance_upper
+        planned = upper_variance_of_mean(spread, asked.repetitions)
     return QuantityAdvice(
         platform=str(own[0].factors["platform"]),
         point=own[0].words,
@@ -190,9 +205,9 @@ def _of_quantity(
         spread=spread,
         setup_s=setup_s,
         trial_s=trial_s,
-        as_advised=dimension(upper, fewest_set_ups(upper, accuracy_ratio), repetitions, setup_s, trial_s, claims),
-        as_planned=dimension(variance(asked.repetitions), asked.set_ups, asked.repetitions, setup_s, trial_s, claims),
-        to_show=tuple((change, set_ups_to_show(change, upper)) for change in CHANGES_RATIO),
+        as_advised=dimension(upper, set_ups, repetitions, setup_s, trial_s, claims),
+        as_planned=dimension(planned, asked.set_ups, asked.repetitions, setup_s, trial_s, claims),
+        to_show=tuple((change, set_ups_to_show(change, upper)) for change in CHANGES_RATIO) if upper else (),
     )
 
 

@@ -6,9 +6,9 @@ only what differs, since that is long and mostly the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from labconsole.measure.ledger_picture import hop_words
 from labconsole.model.design_point import INCLUDES_FCS
@@ -33,6 +33,9 @@ VOLATILE = frozenset(
 """Of a node's facts: what is another number every time. Told, but no difference between two set-ups."""
 
 
+NOT_LOADED: Final = "module not loaded"
+"""Of a setting that is known not to be there (null)."""
+
 NOT_COMPARED = ("series_interfaces", "series_rows_not_kept")
 """What only the file of time series needs."""
 
@@ -47,6 +50,12 @@ class Pair:
     right: Any
     kind: Kind = "text"
     expected: bool = False
+
+    @property
+    def words(self) -> str:
+        """As one reads it in a line, with where it is."""
+        left, right = ("unknown" if value is None else value for value in (self.left, self.right))
+        return f"{self.section}: {self.label} {left} → {right}"
 
     @property
     def differs(self) -> bool:
@@ -65,14 +74,51 @@ def compare(left: RunRecord, right: RunRecord) -> list[Pair]:
     """What two runs have in common and where they differ, section by section."""
     pairs = [*_asked(left, right), *_result(left, right)]
     pairs += _streams(left, right)
-    environments = [{k: v for k, v in r.environment.items() if k not in NOT_COMPARED} for r in (left, right)]
+    environments = [_without_settings(r.environment) for r in (left, right)]
     for section, a, b in (
         ("Background load", left.background, right.background),
         ("Influences", list(left.influences) or None, list(right.influences) or None),
         ("Environment", environments[0], environments[1]),
     ):
         pairs += different(section, a, b)
+    settings = [_settings(r.environment) for r in (left, right)]
+    for name, told in settings[0].items():
+        for setting, value in told.items():
+            other = settings[1].get(name, {})
+            if setting in other:
+                pairs += setting_pair("Environment", f"nodes.{name}.settings.{setting}", [value], [other[setting]])
     return pairs
+
+
+def setting_pair(section: str, name: str, left: Sequence[Any], right: Sequence[Any]) -> Iterator[Pair]:
+    """A setting of a node that is not alike on both sides; of each all its values. One that a side does not tell is
+    unknown, and no difference.
+    """
+    if any(value not in right for value in left) or any(value not in left for value in right):
+        yield Pair(section, name, _setting(left), _setting(right))
+
+
+def _setting(values: Sequence[Any]) -> Any:
+    plain = [NOT_LOADED if value is None else _plain(value) for value in values]
+    return plain[0] if len(plain) == 1 else f"varies: {', '.join(sorted(map(str, plain)))}"
+
+
+def _without_settings(environment: Mapping[str, Any]) -> dict[str, Any]:
+    found = {name: value for name, value in environment.items() if name not in NOT_COMPARED}
+    if isinstance(nodes := found.get("nodes"), dict):
+        found["nodes"] = {
+            name: {key: value for key, value in said.items() if key != "settings"} if isinstance(said, dict) else said
+            for name, said in nodes.items()
+        }
+    return found
+
+
+def _settings(environment: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Of each node that tells them; a record may come from elsewhere."""
+    nodes = environment.get("nodes")
+    told = {name: said.get("settings") for name, said in (nodes if isinstance(nodes, dict) else {}).items()
+            if isinstance(said, dict)}  # fmt: skip
+    return {name: settings for name, settings in told.items() if isinstance(settings, dict)}
 
 
 def _asked(left: RunRecord, right: RunRecord) -> Iterator[Pair]:

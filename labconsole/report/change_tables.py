@@ -72,7 +72,8 @@ def differences_table(changes: Changes) -> Table | None:
         rows=rows,
         headings=("where", "what", "before", "after"),
         shown=tuple(tuple(UNKNOWN if cell is None else cell for cell in row) for row in rows),
-        note="As the newest run of each side tells it; what is another number every time is left out.",
+        note="As the newest run of each side tells it, settings with all values that it had; what is another number "
+        "every time is left out.",
     )
 
 

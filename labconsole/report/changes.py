@@ -11,13 +11,13 @@ or set-ups. With set-ups of few boots a difference may be one of the boots, or o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple
 
 from labconsole.contracts.measured import MeasuredKind, MeasuredTrial
 from labconsole.measure.admission import Admission
-from labconsole.measure.comparison import Pair, different
+from labconsole.measure.comparison import Pair, different, setting_pair
 from labconsole.measure.groups import CONDITIONS, ONE_SET_UP, conditions_of
 from labconsole.measure.maximum import REACHED_LOSS_RATIO
 from labconsole.measure.statistics.effects import MINIMUM_BLOCKS, paired_effect
@@ -35,7 +35,7 @@ from labconsole.report.compared_effect import (
     told,
 )
 from labconsole.report.comparisons import blocks_in_one_go
-from labconsole.report.digest import Digest, SeenFacts
+from labconsole.report.digest import Digest
 from labconsole.report.drawn_order import Drawn, drawn, why_not_drawn
 from labconsole.report.measured_points import MeasuredPoint, differing_conditions, points_of
 from labconsole.report.points import PointSummary, make_points
@@ -266,7 +266,7 @@ def differences(before: Side, after: Side) -> list[Pair]:
         for name in [*one, *(each for each in other if each not in one)]:
             before_it, after_it = (None if name not in held else held[name].newest for held in (one, other))
             found += [pair for pair in different(f"{section} {name}", before_it, after_it) if not pair.expected]
-    found += _settings(theirs.settings, ours.settings)
+    found += _settings(theirs, ours)
     told = {(pair.label, pair.left, pair.right) for pair in found}
     words = [(name, ", ".join(before.conditions(name)), ", ".join(after.conditions(name))) for name in POOLED]
     words += [
@@ -281,10 +281,10 @@ def differences(before: Side, after: Side) -> list[Pair]:
     return [*of_runs, *found]
 
 
-def _settings(before: Mapping[str, SeenFacts], after: Mapping[str, SeenFacts]) -> Iterator[Pair]:
-    """Settings that both sides know of a node and that are not alike: one that only one side tells is unknown."""
-    for name, held in before.items():
-        one, other = held.newest, after[name].newest if name in after else {}
-        for setting in one:
-            if setting in other and one[setting] != other[setting]:
-                yield Pair(f"Node {name}", setting, one[setting], other[setting])
+def _settings(before: Digest, after: Digest) -> Iterator[Pair]:
+    """Settings that the newest records of both sides tell of a node, where the sides did not have the same values."""
+    for name in [each for each in before.settings if each in after.settings]:
+        one, other = before.settings[name], after.settings[name]
+        for setting in one.newest:
+            if setting in one.told & other.told:
+                yield from setting_pair(f"Node {name}", setting, one.values(setting), other.values(setting))

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from labconsole.measure.comparison import VOLATILE
 from labconsole.measure.groups import SIDES, WHY
 from labconsole.measure.statistics.repetitions import jain_index
 from labconsole.model.design_point import INCLUDES_FCS, FrameSize
@@ -22,6 +21,7 @@ from labconsole.report.judged_by import Unusual, unusual
 from labconsole.report.packet_delays import kernels_asked, packet_delays
 from labconsole.report.points import RunFacts
 from labconsole.report.sample import PlanFacts
+from labconsole.report.seen_facts import SeenFacts
 from labconsole.report.telemetry_trials import TelemetryTrial, telemetry_trials
 from labconsole.units import format_rate_bps
 
@@ -33,9 +33,6 @@ GUEST_HOPS = frozenset({"to_guest", "guest_in", "guest_out", "from_guest"})
 
 WORTH_TELLING_RATIO = 0.001
 """Of what was offered; whose loss is below that needs no place."""
-
-VALUES_KEPT = 6
-"""Of a fact that differs from run to run."""
 
 Json = Mapping[str, Any]
 
@@ -76,34 +73,6 @@ class Load:
     run_ids: list[str] = field(default_factory=list)
     requested: dict[str, list[float]] = field(default_factory=dict)
     achieved: dict[str, list[float]] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class SeenFacts:
-    """What was found about one thing: the newest values, and for what differed among runs the earlier ones too."""
-
-    newest: dict[str, Any] = field(default_factory=dict)
-    seen: dict[str, list[Any]] = field(default_factory=dict)
-
-    def add(self, values: Json) -> None:
-        """Take a newer reading."""
-        for name, value in values.items():
-            held = self.newest.get(name, _NOTHING)
-            if held == value:
-                continue
-            self.newest[name] = value
-            if name in VOLATILE:
-                continue
-            kept = self.seen.setdefault(name, [])
-            if value not in kept and len(kept) < VALUES_KEPT:
-                kept.append(value)
-
-    def changed(self) -> dict[str, list[Any]]:
-        """Facts that were not the same in all runs."""
-        return {name: values for name, values in self.seen.items() if len(values) > 1}
-
-
-_NOTHING = object()
 
 
 def _target_words(asked: Json) -> str:
@@ -267,8 +236,9 @@ class Digest:
                 facts = self.nodes.setdefault(name, SeenFacts())
                 facts.add(said.get("facts") or {})
                 facts.add({key: value for key, value in said.items() if key not in ("facts", "settings")})
-                if isinstance(said.get("settings"), dict):
-                    self.settings.setdefault(name, SeenFacts()).add(said["settings"])
+                told = said["settings"] if isinstance(said.get("settings"), dict) else {}
+                if told or name in self.settings:
+                    self.settings.setdefault(name, SeenFacts()).add_whole(told)
 
     def _reasons(self, shows: partial[Evidence], reasons: list[Json]) -> None:
         for each in reasons:

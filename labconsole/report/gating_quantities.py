@@ -24,10 +24,11 @@ from labconsole.report.judged_points import (
     judged_full,
     unfinished_words,
 )
-from labconsole.report.measured_points import MeasuredPoint, QuantityKey
+from labconsole.report.measured_points import MeasuredPoint, QuantityKey, factors_of
 from labconsole.report.quantity_changes import QuantityChange
 
 NOT_KNOWN_ANY_MORE: Final = "the baseline has it, and no trial here that enters a mean"
+NOT_COMPARED: Final = "nothing that its trials measured was compared"
 
 Falls = Mapping[QuantityKey, tuple[float, float]]
 
@@ -90,23 +91,24 @@ def judge_quantities(
         if lacking is not None:
             judged.append(JudgedPoint(point=point.words, outcome="not measured", detail=lacking))
             continue
-        factors = tuple(sorted(own[0].factors.items(), key=lambda factor: factor[0]))
-        judged += _judged(changes, (point.kind, factors), falls, worse_p, margin_ratio, own)
+        found = list(_judged(changes, point.kind, falls, worse_p, margin_ratio, own))
+        judged += found or [JudgedPoint(point=point.words, outcome="not measured", detail=NOT_COMPARED)]
     return judged
 
 
 def _judged(
     changes: Changes,
-    point: tuple[str, tuple[tuple[str, object], ...]],
+    kind: str,
     falls: Falls,
     worse_p: Mapping[QuantityKey, float],
     margin_ratio: float,
     own: Sequence[MeasuredTrial],
 ) -> Iterator[JudgedPoint]:
-    """Every quantity of one point, those of the baseline alone as well."""
+    """Every quantity of one point, those of the baseline alone as well: by the factors of trials that have values."""
+    factors = {factors_of(trial) for trial in own if trial.values}
 
     def here(key: QuantityKey) -> bool:
-        return (key.kind, key.factors) == point
+        return key.kind == kind and key.factors in factors
 
     for change in changes.quantities.changes:
         if here(change.key):

@@ -52,9 +52,9 @@ class MeasuredPoint:
         return {value.bound for value in self.values}
 
     @property
-    def from_memory(self) -> bool:
-        """Whether what one of its trials read may have come from memory."""
-        return any(trial.from_memory for trial in self.trials)
+    def from_memory(self) -> set[bool]:
+        """Whether what its trials read may have come from memory; both where that is not the same of all."""
+        return {trial.from_memory for trial in self.trials}
 
     @property
     def mean(self) -> SetUpMean | None:
@@ -101,13 +101,17 @@ def newest(trials: Iterable[MeasuredTrial]) -> list[MeasuredTrial]:
     return newest_of(trials, lambda trial: (trial.kind, trial.testbed_fingerprint, trial.hash))
 
 
+def factors_of(trial: MeasuredTrial) -> tuple[tuple[str, Hashable], ...]:
+    """Those of its point, in the order of their names."""
+    return tuple(sorted(trial.factors.items(), key=lambda factor: factor[0]))
+
+
 def points_of(trials: Sequence[MeasuredTrial]) -> list[MeasuredPoint]:
     """Every quantity of every point, in the order in which it was first measured."""
     found: dict[QuantityKey, list[MeasuredTrial]] = {}
     for trial in sorted(trials, key=lambda each: (each.started_at, each.id)):
-        factors = tuple(sorted(trial.factors.items(), key=lambda factor: factor[0]))
         for quantity in trial.values:
-            found.setdefault(QuantityKey(trial.kind, quantity, factors), []).append(trial)
+            found.setdefault(QuantityKey(trial.kind, quantity, factors_of(trial)), []).append(trial)
     return [MeasuredPoint(key=key, trials=tuple(held)) for key, held in found.items()]
 
 

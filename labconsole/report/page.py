@@ -15,10 +15,11 @@ from typing import Any
 from labconsole.errors import ConfigError
 from labconsole.model.record.kinds import record_kinds
 from labconsole.report.assembly import Report
-from labconsole.report.digest import Digest, Evidence, SeenFacts
+from labconsole.report.digest import Digest, Evidence
 from labconsole.report.material import Material
 from labconsole.report.method import Words, method, one_of
 from labconsole.report.sample import KeptRuns
+from labconsole.report.seen_facts import SeenFacts
 from labconsole.report.tables import labelled
 from labconsole.report.words import count, note_words
 from labconsole.text.extras import to_install

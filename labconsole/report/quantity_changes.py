@@ -7,11 +7,12 @@ and where a value says less than what the unit under test can do, or is that of 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
-from labconsole.contracts.measured import FROM_MEMORY, HELD, MeasuredTrial
+from labconsole.contracts.measured import FROM_MEMORY, HELD, Bound, MeasuredTrial
 from labconsole.measure.statistics.effects import MINIMUM_BLOCKS, paired_effect
 from labconsole.measure.trials_of_guests import NOT_DRAWN, taken_by_turns
 from labconsole.report.compared_effect import (
@@ -33,6 +34,7 @@ NONE_REACHED: Final = "not even the lowest load met the goal"
 SOME_FULL: Final = "some trials lost nothing of all that could be offered, and others did"
 ONE_HELD: Final = f"one side is {HELD}"
 SOME_HELD: Final = f"{HELD} in some trials, and not in others"
+SOME_FROM_MEMORY: Final = f"{FROM_MEMORY} in some trials, and not in others"
 HELD_SLOWER: Final = f"{HELD} on the side that was slower"
 
 UNIFORM: Final = math.sqrt(12.0)
@@ -151,8 +153,8 @@ def _bound(before: MeasuredPoint, after: MeasuredPoint) -> tuple[bool, str | Non
     """Whether a difference is only a lower bound, and why there is none."""
     sides = [before.bounds, after.bounds]
     both = sides[0] | sides[1]
-    if FROM_MEMORY in both or before.from_memory != after.from_memory:
-        return False, FROM_MEMORY
+    if (why := why_from_memory(both, [before.from_memory, after.from_memory])) is not None:
+        return False, why
     if HELD in both:
         return _held(before, after)
     if "none" in both:
@@ -169,6 +171,17 @@ def _bound(before: MeasuredPoint, after: MeasuredPoint) -> tuple[bool, str | Non
     assert more.mean is not None
     assert less.mean is not None
     return True, OFFERED_LESS if more.mean.mean < less.mean.mean else None
+
+
+def why_from_memory(bounds: Collection[Bound], flags: Sequence[Collection[bool]]) -> str | None:
+    """Why times may be those of a cache; ``flags``: of each side, whether what its trials read may be from memory. It
+    compares with its like alone, and a side in which some trials read from memory is like no other one.
+    """
+    if FROM_MEMORY in bounds:
+        return FROM_MEMORY
+    if any(len(each) > 1 for each in flags):
+        return SOME_FROM_MEMORY
+    return FROM_MEMORY if len(set(chain(*flags))) > 1 else None
 
 
 def _held(before: MeasuredPoint, after: MeasuredPoint) -> tuple[bool, str | None]:

@@ -95,7 +95,7 @@ def _steps_table(kind: str, trends: Sequence[Trend]) -> Table:
     rows, shown = [], []
     for trend in trends:
         for step in trend.steps:
-            told = _also(step)
+            told = "; ".join(each.words for each in step.differences)
             words = () if kind == RUN else ("better" if step.better else "worse",)
             rows.append(
                 (*_beside(kind, trend), trend.words, step.occasion, step.started_at, step.change_ratio, *words, told)
@@ -227,10 +227,6 @@ def change_words(trend: Trend, step: TrendStep) -> str:
     sign = "+" if step.change_ratio > 0 else ""
     way = "" if trend.kind == RUN else f" ({'better' if step.better else 'worse'})"
     return f"{sign}{percent(step.change_ratio, 2)}{way}"
-
-
-def _also(step: TrendStep) -> str:
-    return "; ".join(f"{each.label} {each.left} → {each.right}" for each in step.differences)
 
 
 def to_object(trend: Trend) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple, TypeVar
 
-from labconsole.contracts.measured import FROM_MEMORY, HELD, Quantity
+from labconsole.contracts.measured import HELD, Quantity
 from labconsole.measure.comparison import Pair
 from labconsole.measure.maximum import REACHED_LOSS_RATIO
 from labconsole.measure.statistics.set_ups import SetUpMean
@@ -21,7 +21,7 @@ from labconsole.report.changes import Side, design_key, differences
 from labconsole.report.compared_effect import LOSS_UNKNOWN
 from labconsole.report.measured_points import MeasuredPoint
 from labconsole.report.points import PointSummary
-from labconsole.report.quantity_changes import NONE_REACHED, OTHER_WORK, UNIFORM, UNKNOWN_SET_UPS
+from labconsole.report.quantity_changes import NONE_REACHED, OTHER_WORK, UNIFORM, UNKNOWN_SET_UPS, why_from_memory
 from labconsole.report.words import asked_words
 
 ALL_CARRIED: Final = "all that was offered was forwarded each time: the rate is the sender's"
@@ -176,8 +176,9 @@ def _trend_of_quantity(held: Sequence[tuple[Side, MeasuredPoint]], where: str, t
     bounds = [point.bounds for point in points]
     said = set().union(*bounds)
     work = set().union(*(point.seen(lambda trial: trial.work) for point in points))
+    cached = why_from_memory(said, [point.from_memory for point in points])
     why = (
-        FROM_MEMORY if FROM_MEMORY in said or len({point.from_memory for point in points}) > 1
+        cached if cached is not None
         else HELD if HELD in said
         else NONE_REACHED if "none" in said
         else LOSS_UNKNOWN if "unknown" in said

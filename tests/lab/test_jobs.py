@@ -72,6 +72,7 @@ def test_a_job_that_waits_takes_as_long_as_it_waits(hosts: Path, tmp_path: Path)
     assert copy["outside_s"] < copy["host_s"]
     assert len(record["empty"]["each_s"]) == 10
     assert record["program"]["sha256"][0]
+    assert record["environment"]["nodes"]["uut"]["settings"]["eth5 mtu"] == 1500
     nothing_left(hosts)
     shown = labconsole("experiment", "job", "--show", record["job_id"], "--json", store=store)
     assert json.loads(shown.stdout)["job"] == record

@@ -178,6 +178,7 @@ def test_on_request_an_xdp_program_times_them_and_the_run_says_what_that_changed
         assert times["packets"] == stream["capture"]["captured_packets"] == stream["measured_packets"]
         assert (times["skipped_packets"], times["late_packets"], times["negative_packets"]) == (0, 0, 0)
         assert times["port"] == {"features": [], "left_features": [], "link_changes": 0, "link_is_back": None}
+    assert run["environment"]["nodes"]["snk1"]["settings"]["eth1 xdp"] != "none"  # ours: timing begins first
     said = [each["detail"] for each in run["influences"] if each["kind"] == "xdp"]
     assert len(said) == 2 and all("generic XDP: arrivals are about 0.5 µs later" in each for each in said)
     shown = labconsole("runs", "show", run["run_id"], store=store).stdout

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,16 @@ from typing import Any
 import numpy as np
 
 from labconsole.cli.main import main
+from labconsole.engine.crew_step import failure_of
 from labconsole.model.jobs import JOBS
 from labconsole.model.record.job import JobRecord
 from labconsole.model.record.kind import ExperimentRecord
 from labconsole.model.record.kinds import record_kinds
+from labconsole.model.record.run import Verdict
 from labconsole.model.record.search import GoalFound, SearchRecord
 from labconsole.store.exchange.importing import import_records
 from labconsole.store.open import open_store
+from labconsole.verdict.reasons import reason
 from support.boot_records import started
 from support.flow_records import flow_record
 from support.job_records import disk_data, taken
@@ -42,7 +45,7 @@ def of_side(record: Any, name: str, number: int, *, kernel: str = "6.1", boot: s
             id_name: f"20260101T000000Z-{name}-{number}",
             "plan": record.plan.model_copy(update={"name": name, "hash": f"{name}-{number}", "set_ups": 8}),
             "environment": {"nodes": {"uut": {"facts": facts}}},
-            "set_up": record.set_up.model_copy(update={"id": f"{name}-{number}"}),
+            "set_up": record.set_up and record.set_up.model_copy(update={"id": f"{name}-{number}"}),
         }
     )
 
@@ -50,6 +53,17 @@ def of_side(record: Any, name: str, number: int, *, kernel: str = "6.1", boot: s
 def jobs(name: str, seconds: Sequence[float], **how: Any) -> Records:
     """A trial of two guests in each block."""
     return [of_side(taken([value, value], block=n), name, n, **how) for n, value in enumerate(seconds, 1)]
+
+
+def unseen(record: JobRecord) -> JobRecord:
+    """The same where no guest came, so that nothing is known of it."""
+    verdict = Verdict(status="invalid", reasons=(reason("guests_missing", "no answer"),))
+    return record.model_copy(
+        update={
+            "set_up": None, "copies": (), "attestation": {}, "program": None, "verdict": verdict, "status": "failed",
+            "failure": failure_of(verdict),
+        }
+    )  # fmt: skip
 
 
 FULL_S = 8 * 384 * 2**20 / (1448 / 1538 * 1e9)
@@ -80,10 +94,12 @@ def sent(name: str, seconds: Sequence[float], **how: Any) -> Records:
     return [of_side(over_link(value, n), name, n, **how) for n, value in enumerate(seconds, 1)]
 
 
-def served(name: str, seconds: Sequence[float], *, from_memory: bool, **how: Any) -> Records:
-    """Files of 64 MiB that guests serve in each block, from their disks or from memory."""
-    read_bytes = (32 if from_memory else 80) * 2**20
-    trials = [with_disk(value, n, "serve-http", 64, read_bytes) for n, value in enumerate(seconds, 1)]
+def served(name: str, seconds: Sequence[float], *, from_memory: bool | Collection[int], **how: Any) -> Records:
+    """Files of 64 MiB that guests serve in each block, from their disks or from memory, or so in these blocks alone."""
+    trials = []
+    for n, value in enumerate(seconds, 1):
+        cached = from_memory if isinstance(from_memory, bool) else n in from_memory
+        trials.append(with_disk(value, n, "serve-http", 64, (32 if cached else 80) * 2**20))
     return [of_side(each, name, n, **how) for n, each in enumerate(trials, 1)]
 
 

@@ -6,12 +6,13 @@ from labconsole.cli.text.replay import minutes
 from labconsole.cli.text.runs import DASH
 from labconsole.engine.execution.advice import ConfigurationAdvice, Dimension, PlanAdvice
 from labconsole.engine.execution.set_up_course import beside_words
-from labconsole.experiments.advice import GuestsAdvice
+from labconsole.experiments.advice import CHANGES_RATIO, GuestsAdvice, QuantityAdvice
 from labconsole.measure.statistics.components import MOST_SET_UPS
 from labconsole.model.plan.plan import Plan
 
 WIDTHS = (8, 8, 8, 8, 8, 9, 9)
-MANY = f"> {MOST_SET_UPS}"
+NEW_PLAN = "completed blocks keep their repetitions; to change repetitions, start a new plan"
+MANY, UNKNOWN = f"> {MOST_SET_UPS}", "unknown"
 
 
 def advice_lines(plan: Plan, found: PlanAdvice) -> list[str]:
@@ -38,7 +39,7 @@ def advice_lines(plan: Plan, found: PlanAdvice) -> list[str]:
         f"{minutes(found.total_s)} plus the pilot",
     ]
     if found.repetitions > plan.repetitions:
-        lines.append("completed blocks keep their repetitions; to change repetitions, start a new plan")
+        lines.append(NEW_PLAN)
     return lines
 
 
@@ -70,19 +71,35 @@ def guests_advice_lines(plan: Plan, found: GuestsAdvice) -> list[str]:
           for name, each in zip(names, found.each, strict=True)),
         "",
         "set-ups of the advised repetitions that detect a change with 80 % power, alone:",
-        f"{'':{width}}" + "".join(f"{_percent(change):>9}" for change, _ in found.each[0].to_show),
-        *(f"{name:{width}}" + "".join(f"{MANY if many is None else many:>9}" for _, many in each.to_show)
+        f"{'':{width}}" + "".join(f"{_percent(change):>9}" for change in CHANGES_RATIO),
+        *(f"{name:{width}}" + "".join(f"{many:>9}" for many in _to_show(each))
           for name, each in zip(names, found.each, strict=True)),
     ]  # fmt: skip
     lines += [f"not advised: {what}: {why}" for what, why in found.left_out]
+    lines += [f"trials left out: {point}: {why}" for point, why in found.trials_left_out]
+    unknown = len(found.without_time)
+    without = f", without {unknown} point{'s' if unknown > 1 else ''} whose time is not known" if unknown else ""
     lines += [
         "",
-        f"set_ups: {found.set_ups}, repetitions: {found.repetitions} is enough for all of them and takes about "
-        f"{minutes(found.total_s)}",
+        f"set_ups: {found.set_ups}, repetitions: {found.repetitions} is enough for all that is advised on and takes "
+        f"about {minutes(found.total_s)}{without}",
     ]
+    asked = plan.of_guests
+    shared = asked is not None and any(point.crew is not None for point in asked.points)  # else set up for each trial
+    if asked is not None and shared and found.repetitions > asked.repetitions:
+        lines.append(NEW_PLAN)
     if any(each.spread is None for each in found.each):
-        lines.append("with one trial in each set-up it is not known what varies within one: repetitions: 2 would tell")
+        where = " in a new plan" if shared else ""
+        lines.append(
+            f"with one trial in each set-up it is not known what varies within one: repetitions: 2{where} would tell"
+        )
     return lines
+
+
+def _to_show(each: QuantityAdvice) -> list[str]:
+    if not each.to_show:
+        return [UNKNOWN] * len(CHANGES_RATIO)
+    return [MANY if many is None else str(many) for _, many in each.to_show]
 
 
 def _name(each: ConfigurationAdvice) -> str:
@@ -105,7 +122,7 @@ def _signed(variance: float) -> str:
 
 def _shown(found: Dimension) -> str:
     alone, all_claims = (
-        "unknown" if ratio is None else _percent(ratio) for ratio in (found.smallest_ratio, found.of_family_ratio)
+        UNKNOWN if ratio is None else _percent(ratio) for ratio in (found.smallest_ratio, found.of_family_ratio)
     )
     return f"{found.set_ups} × {found.repetitions} shows {alone} / {all_claims}"
 

@@ -42,15 +42,11 @@ def lines(plan: str, baseline: str, gate: Gate) -> Iterator[str]:
 
 def _differences(changes: Changes) -> Iterator[str]:
     """What is not alike around the two sides, in one line."""
-    told = [f"{each.section}: {each.label} {_known(each.left)} → {_known(each.right)}" for each in changes.differences]
+    told = [each.words for each in changes.differences]
     if told:
         more = len(told) - MOST_DIFFERENCES
         rest = f"; and {more} more, which --json lists" if more > 0 else ""
         yield f"What else differs: {'; '.join(told[:MOST_DIFFERENCES])}{rest}."
-
-
-def _known(value: object) -> str:
-    return "unknown" if value is None else str(value)
 
 
 def markdown(plan: str, baseline: str, gate: Gate) -> Iterator[str]:

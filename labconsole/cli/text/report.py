@@ -80,7 +80,7 @@ def _legend(figure: Figure, labels: Sequence[str]) -> Text:
 
 
 def _panel(figure: Figure, panel: Panel, labels: Sequence[str], width: int) -> list[Text]:
-    heading = textwrap.wrap(panel_heading(figure, panel), width - 2, break_on_hyphens=False)
+    heading = textwrap.wrap(panel_heading(figure, panel), max(1, width - 2), break_on_hyphens=False)
     lines = [Text(f"  {line}") for line in heading]
     for row in panel_rows(figure, panel, labels, width, PANEL_LINES):
         line = Text()

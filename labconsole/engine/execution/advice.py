@@ -1,4 +1,4 @@
-"""How many set-ups and repetitions a plan needs, from its own stored blocks: Kalibera and Jones' dimensioning.
+"""How many set-ups and repetitions a plan needs, from its own stored blocks: by Kalibera and Jones' components.
 
 Reckoned for each platform beside each background, whose points share a set-up: one more repetition costs a trial of
 each. Variances are pooled over the points at which maxima are read, because it is those that a report compares, and
@@ -21,8 +21,7 @@ from labconsole.measure.statistics.components import (
     advise,
     components,
     pooled_components,
-    upper_variance,
-    variance_of_mean,
+    upper_variance_of_mean,
 )
 from labconsole.measure.statistics.effects import SIGNIFICANCE, smallest_effect
 from labconsole.model.plan.order import Configuration
@@ -168,8 +167,7 @@ def _dimension(
     advised: Advice, set_ups: int, repetitions: int, setup_s: float, trial_s: float, claims: int
 ) -> Dimension:
     """By the same upper bound of the stored blocks' variance as the advice."""
-    parts = advised.components
-    upper = upper_variance(variance_of_mean(parts, repetitions), parts.set_ups)
+    upper = upper_variance_of_mean(advised.components, repetitions)
     return dimension(upper, set_ups, repetitions, setup_s, trial_s, claims)
 
 

@@ -4,8 +4,6 @@ unlike are not compared by it. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from labconsole.measure.trials_of_guests import uut_facts
 from labconsole.model.jobs import JOBS
 from labconsole.model.record.job import JobRecord
@@ -17,11 +15,6 @@ ONE_KERNEL = ("raw", "container", "lxc", "openvz")
 """Drivers whose guests' files are in the page cache of the unit under test."""
 
 MIB = 2**20
-
-
-def any_from_memory(records: Iterable[JobRecord]) -> bool:
-    """Whether that may be of one of these trials."""
-    return any(map(from_memory, records))
 
 
 def from_memory(record: JobRecord) -> bool:

@@ -5,7 +5,8 @@ says something of what runs the guests. Pure.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 
 from labconsole.contracts.measured import (
     FROM_MEMORY,
@@ -18,7 +19,16 @@ from labconsole.contracts.measured import (
 )
 from labconsole.experiments.job.from_memory import from_memory
 from labconsole.experiments.job.link import held_by_link
-from labconsole.experiments.job.points import enters, mean_of, of_both_guests, point_key, set_up_of, uneven
+from labconsole.experiments.job.points import (
+    PointKey,
+    bare_platforms,
+    enters,
+    mean_of,
+    of_both_guests,
+    point_key,
+    set_up_of,
+    uneven,
+)
 from labconsole.experiments.job.shown import held, memory_of
 from labconsole.model.jobs import JOBS
 from labconsole.model.plan.jobs import JobPoint
@@ -38,18 +48,18 @@ FIRST, SECOND = _time("time of the copy in the first guest"), _time("time of the
 
 
 def _trials(records: Sequence[JobRecord], runs: Mapping[str, RunSummary]) -> list[MeasuredTrial]:
-    return measured_of_guests(KIND.name, records, _said)
+    return measured_of_guests(KIND.name, records, partial(_said, bare=bare_platforms(records)))
 
 
-def _said(record: JobRecord) -> TrialSaid:
-    asked, key = record.requested, point_key(record)
+def _said(record: JobRecord, *, bare: Collection[tuple[str, str]]) -> TrialSaid:
+    asked, key = record.requested, point_key(record, bare)
     return TrialSaid(
         id=record.job_id,
         factors={
             "platform": asked.platform, "job": asked.job, "size": asked.size, "command": asked.command,
             "guests": asked.guests, "working": key.working, "cpu": asked.cpu, "crew": key.crew,
         },
-        words=_words(record),
+        words=_words(record, key),
         values=_values(record) if enters(record) else {},
         set_up=set_up_of(record),
         work=key.program,
@@ -72,8 +82,8 @@ def _bound(record: JobRecord) -> Bound:
     return HELD if held_by_link([record]) else "exact"
 
 
-def _words(record: JobRecord) -> str:
-    asked, key = record.requested, point_key(record)
+def _words(record: JobRecord, key: PointKey) -> str:
+    asked = record.requested
     words = f"{asked.platform}: {asked.job} ({asked.size}) in {asked.guests} guests"
     if asked.job in JOBS:
         working = "one" if asked.guests == 1 else asked.working

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -62,10 +62,10 @@ class PointTimes:
         return self.apart[: COPIES_OF_ONE_TWO[0]], self.apart[COPIES_OF_ONE_TWO[0] :]
 
 
-def point_key(record: JobRecord) -> PointKey:
-    """Which point a trial is of."""
+def point_key(record: JobRecord, bare: Collection[tuple[str, str]]) -> PointKey:
+    """Which point a trial is of; ``bare``: which platforms are (bare_platforms)."""
     asked = record.requested
-    crew = (asked.cpu_shares, asked.cpu_quota_ratio, None if is_bare(record) else asked.memory_mib)
+    crew = (asked.cpu_shares, asked.cpu_quota_ratio, None if is_bare(record, bare) else asked.memory_mib)
     return PointKey(
         testbed_fingerprint=record.testbed_fingerprint,
         platform=asked.platform,
@@ -83,9 +83,22 @@ def point_key(record: JobRecord) -> PointKey:
     )
 
 
-def is_bare(record: JobRecord) -> bool:
-    """Whether its guests were processes of the bare host."""
-    return record.attestation.get("driver") == BARE_HOST
+def bare_platforms(records: Iterable[JobRecord]) -> frozenset[tuple[str, str]]:
+    """Fingerprints of testbeds, with the platforms there whose guests are processes of the bare host."""
+    return frozenset(
+        (each.testbed_fingerprint, each.requested.platform)
+        for each in records if each.attestation.get("driver") == BARE_HOST
+    )  # fmt: skip
+
+
+def is_bare(record: JobRecord, bare: Collection[tuple[str, str]]) -> bool:
+    """Whether its guests are processes of the bare host; a trial that ended before they were looked at is as the others
+    of its platform.
+    """
+    driver = record.attestation.get("driver")
+    if driver is None:
+        return (record.testbed_fingerprint, record.requested.platform) in bare
+    return bool(driver == BARE_HOST)
 
 
 def enters(record: JobRecord) -> bool:

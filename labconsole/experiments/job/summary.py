@@ -11,16 +11,17 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 from labconsole.contracts.measured import FROM_MEMORY, HELD
-from labconsole.experiments.job.from_memory import any_from_memory
+from labconsole.experiments.job.from_memory import from_memory
 from labconsole.experiments.job.link import held_by_link
 from labconsole.experiments.job.points import (
     PointKey,
     PointTimes,
+    bare_platforms,
     enters,
-    is_bare,
     mean_of,
     of_both_guests,
     point_key,
@@ -142,7 +143,8 @@ def summarize_jobs(records: Iterable[JobRecord], family: Sequence[float] = ()) -
     every = sorted(records, key=lambda each: (each.started_at, each.job_id))
     newest = newest_trials(every)
     by_point: dict[PointKey, list[JobRecord]] = {}
-    for key, record in with_points(newest, point_key, ("hypervisor", "program")):
+    key_of = partial(point_key, bare=bare_platforms(every))
+    for key, record in with_points(newest, key_of, ("hypervisor", "program")):
         by_point.setdefault(key, []).append(record)
     entered = {key: [each for each in group if enters(each)] for key, group in by_point.items()}
     points = {key: times_of(key, by_point[key], entered[key]) for key in sorted(by_point, key=in_order)}
@@ -167,7 +169,7 @@ class _Bare:
     """The bare host's trials with one process, to compare with."""
 
     def __init__(self, entered: Mapping[PointKey, Sequence[JobRecord]]) -> None:
-        self.platforms = sorted({key.platform for key, group in entered.items() if any(map(is_bare, group))})
+        self.platforms = sorted({key.platform for key, group in entered.items() if bare_platforms(group)})
         self._entered = entered
 
     def of(self, key: PointKey) -> PointKey | None:
@@ -219,10 +221,10 @@ def _not_decided(ours: Sequence[JobRecord], theirs: Sequence[JobRecord]) -> NotD
 
 
 def _cached_unlike(*points: Sequence[JobRecord]) -> bool:
-    """Whether memory gave what a disk was to give; or, of files that are served, to some points and not to others."""
-    cached = [any_from_memory(each) for each in points]
+    """Whether memory gave what a disk was to give; or, of files that are served, to some trials and not to others."""
+    cached = {from_memory(record) for point in points for record in point}
     job = JOBS.get(points[0][0].requested.job)
-    return any(cached) and (not all(cached) or (job is not None and job.resource == "disk"))
+    return True in cached and (False in cached or (job is not None and job.resource == "disk"))
 
 
 def _curves(

@@ -21,15 +21,17 @@ MINIMUM_REPETITIONS = 2
 MOST_REPETITIONS = 10
 MOST_SET_UPS = 10_000
 UPPER_SHARE = 0.2
-"""Of pilots, four in five give a variance that lies below the bound so taken."""
+"""Of pilots, four in five give an upper bound that lies above the variance."""
+LOWER_SHARE = 0.9
+"""Of pilots, nine in ten give a lower bound that lies below the variance within set-ups."""
 
 
 @dataclass(frozen=True, slots=True)
 class Components:
     """Variances of ln(value). ``variance_within``: s_w², mean of those within set-ups; ``variance_of_means``: s_b²,
     between the means of set-ups; ``variance_between``: T² = s_b² - s_w² / repetitions, below zero where the set-ups'
-    means lie closer than their trials make likely (used as 0). ``repetitions``: the harmonic mean where set-ups differ.
-    ``points``: design points pooled.
+    means lie closer than their trials make likely. ``repetitions``: the harmonic mean where set-ups differ. ``points``:
+    design points pooled.
     """
 
     variance_within: float
@@ -100,8 +102,8 @@ def advise(components: Components, setup_s: float, trial_s: float, accuracy_rati
     """Repetitions and set-ups with which a mean is known to ± ``accuracy_ratio``, in the least time.
 
     ``setup_s``: seconds that one set-up takes; ``trial_s``: that one more repetition takes, of all points that it
-    serves. The number of set-ups rests on the upper 80 % bound of the pilot's variance: by the variance itself, half
-    of all plans so made would miss their aim.
+    serves. Both numbers rest on the upper 80 % bound of the pilot's variance: by the variance itself, half of all
+    plans so made would miss their aim. Of plans that take as long the one with the fewest repetitions.
     """
     if components.set_ups < MINIMUM_SET_UPS or components.repetitions < MINIMUM_REPETITIONS:
         raise MeasurementError(
@@ -110,55 +112,78 @@ def advise(components: Components, setup_s: float, trial_s: float, accuracy_rati
         )
     if not (setup_s >= 0 and trial_s > 0 and accuracy_ratio > 0):
         raise ValueError(f"times and accuracy are above zero, got {setup_s!r}, {trial_s!r}, {accuracy_ratio!r}")
-    repetitions = best_repetitions(components, setup_s / trial_s)
-    upper = upper_variance(variance_of_mean(components, repetitions), components.set_ups)
-    set_ups = fewest_set_ups(upper, accuracy_ratio)
+    found: list[tuple[float, int, int, float]] = []
+    for repetitions in range(1, MOST_REPETITIONS + 1):
+        upper = upper_variance_of_mean(components, repetitions)
+        set_ups = _fewest_for(upper, accuracy_ratio)
+        if set_ups is not None:
+            found.append((set_ups * (setup_s + repetitions * trial_s), repetitions, set_ups, upper))
+    if not found:
+        raise _out_of_reach(accuracy_ratio)
+    total_s, repetitions, set_ups, upper = min(found)
     return Advice(
         repetitions=repetitions,
         set_ups=set_ups,
         half_width_ratio=_half_width(upper, set_ups),
         smallest_effect_ratio=smallest_effect(math.sqrt(2 * upper), set_ups),
-        total_s=set_ups * (setup_s + repetitions * trial_s),
+        total_s=total_s,
         variance_upper=upper,
         components=components,
     )
 
 
-def variance_of_mean(parts: Components, repetitions: int) -> float:
-    """Of a set-up's mean over so many repetitions."""
-    return max(parts.variance_between, 0.0) + parts.variance_within / repetitions
+def upper_variance_of_mean(pilot: Components, repetitions: int) -> float:
+    """The upper 80 % bound of the variance of a set-up's mean over so many repetitions: T² + s_w² / repetitions.
+
+    It does not rest on T², whose estimate may be zero by chance, but on what was seen: the upper bound of s_b², with
+    the upper bound of what fewer repetitions than the pilot's add, or without the *lower* one of what more take away.
+    T² is not below zero, so that it is at least the upper bound of s_w² / repetitions.
+    """
+    degrees = pilot.set_ups * (pilot.repetitions - 1)  # of several points there are more
+    lowest, highest = (
+        pilot.variance_within * degrees / chi_square_quantile(share, degrees) for share in (LOWER_SHARE, UPPER_SHARE)
+    )
+    more = 1 / repetitions - 1 / pilot.repetitions
+    seen = upper_variance(pilot.variance_of_means, pilot.set_ups)
+    return max(seen + more * (highest if more > 0 else lowest), highest / repetitions)
 
 
 def upper_variance(variance: float, set_ups: int) -> float:
-    """The upper 80 % bound of one that was found from so many set-ups."""
+    """The upper 80 % bound of one between the means of so many set-ups."""
     degrees = float(set_ups - 1)
     return variance * degrees / chi_square_quantile(UPPER_SHARE, degrees)
 
 
-def best_repetitions(parts: Components, cost_ratio: float) -> int:
-    """In each set-up; ``cost_ratio``: what one takes, over what one more repetition takes."""
-    if parts.variance_within == 0:
-        return 1
-    if parts.variance_between <= 0:
-        return MOST_REPETITIONS
-    best = math.sqrt(cost_ratio * (parts.variance_within / parts.variance_between))
-    return max(math.ceil(min(best, MOST_REPETITIONS)), 1)
-
-
 def fewest_set_ups(variance: float, accuracy_ratio: float) -> int:
     """Those with which a mean is known to ± ``accuracy_ratio``. Raises MeasurementError for more than MOST_SET_UPS."""
-    found = _fewest(lambda set_ups: _half_width(variance, set_ups) <= accuracy_ratio)
+    found = _fewest_for(variance, accuracy_ratio)
     if found is None:
-        raise MeasurementError(f"an accuracy of {accuracy_ratio:.3g} takes more than {MOST_SET_UPS} set-ups")
+        raise _out_of_reach(accuracy_ratio)
     return found
+
+
+def _fewest_for(variance: float, accuracy_ratio: float) -> int | None:
+    return _fewest(lambda set_ups: _half_width(variance, set_ups) <= accuracy_ratio)
+
+
+def _out_of_reach(accuracy_ratio: float) -> MeasurementError:
+    return MeasurementError(f"an accuracy of {accuracy_ratio:.3g} takes more than {MOST_SET_UPS} set-ups")
 
 
 def set_ups_to_show(change_ratio: float, variance: float) -> int | None:
     """The fewest that show such a change between two points of the same blocks with 80 % power, by a plain interval;
-    ``variance``: of a set-up's mean. None: more than MOST_SET_UPS.
+    ``variance``: of a set-up's mean, above zero. None: more than MOST_SET_UPS. Raises ValueError where nothing varied:
+    smallest_effect() is then unknown for any number.
     """
+    if not variance > 0:
+        raise ValueError(f"a variance is above zero, got {variance!r}")
     sd = math.sqrt(2 * variance)
-    return _fewest(lambda set_ups: (smallest_effect(sd, set_ups) or 0.0) <= change_ratio)
+
+    def shown(set_ups: int) -> bool:
+        found = smallest_effect(sd, set_ups)
+        return found is not None and found <= change_ratio
+
+    return _fewest(shown)
 
 
 def _fewest(enough: Callable[[int], bool]) -> int | None:
@@ -171,7 +196,7 @@ def _fewest(enough: Callable[[int], bool]) -> int | None:
     while low < high:
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle + 1, high)
-    return high
+    return high if high <= MOST_SET_UPS else None
 
 
 def _half_width(variance: float, set_ups: int) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -12,10 +12,16 @@ import pytest
 
 from labconsole.api.plan_files import plan_on
 from labconsole.cli.main import main
+from labconsole.experiments.measured import measured_kinds
+from labconsole.measure.admission import Admission
 from labconsole.model.plan.plan import Plan
+from labconsole.report.changes import Side, find_changes
+from labconsole.report.digest import Digest
+from labconsole.report.gating_quantities import AskedTrials, judge_quantities
+from labconsole.report.sample import KeptRuns
 from support.boot_records import started
 from support.job_records import taken
-from support.measured_sides import FULL_S, around, goal, keep, of_side, over_link, searches, with_disk
+from support.measured_sides import FULL_S, around, goal, keep, of_side, over_link, searches, unseen, with_disk
 
 JOBS = """
 plan: nightly
@@ -28,6 +34,13 @@ BOOTS = """
 plan: nightly
 platforms: [uml]
 boot: {guests: [2], start: [hot]}
+set_ups: 8
+margin: 2%
+"""
+CAPPED = """
+plan: nightly
+platforms: [raw, lxc]
+job: {jobs: [{job: wait, size: 3}], guests: [1], working: [one], cpu: [any], memory_mib: 256}
 set_ups: 8
 margin: 2%
 """
@@ -69,6 +82,17 @@ class Nightly:
         """A trial in each set-up."""
         self._trials(occasion, [taken([each] * 2, block=n, codes=codes) for n, each in enumerate(seconds, 1)])
 
+    def capped(self, occasion: str, seconds: Mapping[str, Sequence[float]], *, voids: Collection[int] = ()) -> None:
+        """The same of one guest with 256 MiB on several platforms; ``voids``: blocks in which none of raw came."""
+        records = []
+        for platform, values in seconds.items():
+            for n, each in enumerate(values, 1):
+                trial = taken([each], guests=1, working="one", block=n, platform=platform)
+                asked = trial.requested.model_copy(update={"memory_mib": 256})
+                trial = trial.model_copy(update={"requested": asked})
+                records.append(unseen(trial) if platform == "raw" and n in voids else trial)
+        self._trials(occasion, records)
+
     def sent(self, occasion: str, seconds: Sequence[float]) -> None:
         """The same of jobs that send over a link of 1 Gbit/s."""
         self._trials(occasion, [over_link(each, n) for n, each in enumerate(seconds, 1)])
@@ -88,13 +112,15 @@ class Nightly:
         plan = self.on(occasion)
         assert plan.of_guests is not None
         trials: Sequence[Any] = plan.of_guests.trials
-        hashes = {trial.block: key for trial, key in zip(trials, plan.of_guests.hashes, strict=True)}
+        hashes = {
+            (trial.block, trial.point.platform): key
+            for trial, key in zip(trials, plan.of_guests.hashes, strict=True)
+        }  # fmt: skip
         found = []
         for number, record in enumerate(records, 1):
-            own = of_side(record, f"{plan.name.replace('@', '-')}", number)
-            ref = own.plan.model_copy(
-                update={"name": plan.name, "hash": hashes[number], "plan_hash": plan.hash(), "block": number}
-            )
+            own, block = of_side(record, f"{plan.name.replace('@', '-')}", number), record.plan.block
+            key = hashes[block, record.requested.platform]
+            ref = own.plan.model_copy(update={"name": plan.name, "hash": key, "plan_hash": plan.hash(), "block": block})
             found.append(own.model_copy(update={"plan": ref}))
         keep(self.store, found)
 
@@ -219,6 +245,49 @@ def test_what_is_not_measured_never_passes(guests: Nightly, capsys: Any) -> None
     assert guests.gate(capsys, "doubted", "--undecided", "125") == (
         125, [("not measured", "none of its trials enters a mean")],
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("voids", [(), (1,), (8,), (1, 5)])
+@pytest.mark.parametrize("platforms", [("raw",), ("raw", "lxc")])
+def test_a_point_whose_first_trial_came_to_nothing_is_judged_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, voids: tuple[int, ...], platforms: tuple[str, ...]
+) -> None:
+    """The bare host has no guests that a plan's memory is of, and a trial of which nothing was seen does not say so."""
+    monkeypatch.chdir(tmp_path)
+    lab = Nightly(tmp_path, CAPPED.replace("raw, lxc", ", ".join(platforms)))
+    lab.capped("main", {platform: around(4.0, seed) for seed, platform in enumerate(platforms, 1)})
+    assert lab("baseline", "set", "main", "nightly@main") == 0
+    slower = {"raw": 8.0, "lxc": 4.0}
+    values = {platform: around(slower[platform], seed) for seed, platform in enumerate(platforms, 11)}
+    lab.capped("today", values, voids=voids)
+    status, judged = lab.gate(capsys, "today")
+    assert (status, [outcome for outcome, _ in judged]) == (1, ["worse", "passed"][: len(platforms)])
+    assert ("enter" in judged[0][1]) is bool(voids)
+
+
+def test_a_point_of_which_nothing_was_compared_never_passes(place_of: Any) -> None:
+    sides = [place_of(name, platform, seed) for name, platform, seed in (("old", "lxc", 1), ("new", "uml", 2))]
+    changes = find_changes(sides[0], sides[1], 0.02, measured_kinds())
+    assert [each.effect is None for each in changes.quantities.changes] == [False]
+    asked = AskedTrials(kind="job", words="the point", hashes=tuple(each.hash for each in sides[1].trials))
+    (judged,) = judge_quantities(changes, [asked], {}, {}, 0.02)
+    assert (judged.point, judged.outcome) == ("the point", "not measured")
+
+
+@pytest.fixture
+def place_of() -> Any:
+    """A side of jobs alone."""
+    (kind,) = [each for each in measured_kinds() if each.kind.name == "job"]
+
+    def made(name: str, platform: str, seed: int) -> Side:
+        trials = [taken([each] * 2, block=n, platform=platform) for n, each in enumerate(around(4.0, seed), 1)]
+        records = [of_side(each, name, n) for n, each in enumerate(trials, 1)]
+        return Side(
+            words=name, place=name, kept=KeptRuns((), (), {}), admission=Admission((), {}), digest=Digest(()),
+            trials=tuple(kind.trials(records, {})),
+        )  # fmt: skip
+
+    return made
 
 
 def test_another_point_is_not_taken_for_the_baselines(guests: Nightly, capsys: Any) -> None:

@@ -8,8 +8,9 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from labconsole.cli.main import main
+from labconsole.cli.text.report import show_figure
 from labconsole.cli.text.tables import show_table
-from labconsole.contracts.report import Table
+from labconsole.contracts.report import Figure, Mark, Panel, PlottedCurve, Table
 from support.measured_sides import around, jobs, keep
 from support.occasions import stored
 
@@ -54,6 +55,19 @@ def test_a_comparison_says_the_change_before_all_else(tmp_path, capsys, monkeypa
     assert max(map(cell_len, out.splitlines())) <= width
     row = out[out.index("\n lxc: wait (3 s) in all 2 guests\n") :].splitlines()[2]
     assert row.split()[:6] == ["time,", "s", "2.4", "2.0", "to", "2.9"]
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 40])
+def test_a_figure_is_shown_in_a_terminal_of_any_width(width):
+    curve = PlottedCurve("result", (Mark(1.0, 2.0, 1.9, 2.1, 3), Mark(2.0, 3.0, 2.9, 3.1, 3)))
+    panel = Panel("a heading of several words", (curve,), changes=(1.5,), change_names=("nightly@2",))
+    figure = Figure(
+        name="f", title="Trend", kind="curves", x_label="occasion", y_label="y", caption="c", panels=(panel,),
+        x_numbered=True,
+    )  # fmt: skip
+    file = io.StringIO()
+    show_figure(Console(file=file, width=width, highlight=False, markup=False), figure)
+    assert "heading" in file.getvalue() if width > 20 else max(map(cell_len, file.getvalue().splitlines())) <= width
 
 
 def test_the_ticks_of_a_trend_are_occasions_and_its_change_has_a_name(tmp_path, capsys, monkeypatch):

@@ -87,11 +87,14 @@ def test_the_advice_is_that_of_the_definition(tmp_path):
         assert each.spread.variance_within == pytest.approx(within)
         assert each.spread.variance_between == pytest.approx(between)
         assert (each.setup_s, each.trial_s) == (8.0, 2.0)
-        best = min(10, max(1, math.ceil(math.sqrt(8 / 2 * within / between)))) if between > 0 else 10
-        upper = (max(between, 0) + within / best) * 3 / stats.chi2.ppf(0.2, 3)
-        least = next(
-            s for s in range(3, 10_000) if stats.t.ppf(0.975, s - 1) * math.sqrt(upper / s) <= found.accuracy_ratio
-        )
+        low, high = (within * 8 / stats.chi2.ppf(share, 8) for share in (0.9, 0.2))
+        needed = {}
+        for r in range(1, 11):
+            more = 1 / r - 1 / 3
+            upper = max(means * 3 / stats.chi2.ppf(0.2, 3) + more * (high if more > 0 else low), high / r)
+            needed[r] = next(s for s in range(3, 10_000) if stats.t.ppf(0.975, s - 1) * math.sqrt(upper / s) <= 0.02)
+        best = min(needed, key=lambda r: (needed[r] * (8 + r * 2), r))
+        least = needed[best]
         assert (each.advised.repetitions, each.advised.set_ups) == (best, least)
         assert each.as_advised.total_s == pytest.approx(least * (8 + best * 2))
     assert found.set_ups == max(each.advised.set_ups for each in found.each)

@@ -15,15 +15,16 @@ import pytest
 from scipy import stats
 
 from labconsole.cli.main import main
+from labconsole.measure.statistics.components import Components, fewest_set_ups, upper_variance_of_mean
 from labconsole.model.inventory import load_inventory
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.record.kinds import record_kinds
-from labconsole.model.record.run import SetUp
+from labconsole.model.record.run import Reason, SetUp, Verdict
 from labconsole.store.open import open_store
 from support.boot_records import started
 from support.flow_records import flow_record
 from support.job_records import taken
-from support.measured_sides import over_link
+from support.measured_sides import over_link, with_disk
 from support.route_records import route_record
 
 HOSTS = Path(__file__).parents[2] / "golden" / "format-1" / "hosts.yaml"
@@ -65,11 +66,12 @@ def at(seconds: float) -> str:
 
 
 class Stored:
-    """A plan's trials in a store. ``values``: of its first quantity, by block."""
+    """A plan's trials in a store. ``became``: what else became of each record."""
 
     def __init__(
         self, directory: Path, key: str, make: Make, *, between: float = 0.0, within: float = 0.0, set_ups: int = 6,
         repetitions: int = 1, platforms: str = "container", seed: int = 1,
+        became: Callable[[Any], Any] = lambda record: record,
     ) -> None:  # fmt: skip
         self.plan, self.store = directory / "plan.yaml", directory / "runs.sqlite"
         self.plan.write_text(
@@ -85,8 +87,9 @@ class Stored:
         trials: Any = plan.of_guests.trials
         with open_store(str(self.store)) as opened:
             for number, (trial, key_of) in enumerate(zip(trials, plan.of_guests.hashes, strict=True)):
-                crew = (trial.point.crew, trial.block)
-                if crew not in begun or trial.point.crew is None:
+                crew, of_its_own = (trial.point.crew, trial.block), trial.point.crew is None
+                began = second  # of a start, whose guests are set up within its trial
+                if crew not in begun or of_its_own:
                     begun[crew] = second
                     second += SETUP_S
                 level = levels.setdefault(trial.block, dice.gauss(0, between))
@@ -103,13 +106,13 @@ class Stored:
                 kind = record_kinds()[plan.of_guests.noun]
                 update = {
                     "requested": asked, "plan": ref, "testbed_fingerprint": inventory.fingerprint(),
-                    "started_at": at(second), "finished_at": at(second + TRIAL_S),
+                    "started_at": at(began if of_its_own else second), "finished_at": at(second + TRIAL_S),
                     f"{kind.name}_id": f"20261122T{number:06d}Z-{number:06x}",
                     "set_up": SetUp(id=f"{crew}", started_at=at(begun[crew]), setup_s=1.0, trial=1),
                     "in_force": None, "attestation": {"driver": trial.point.platform},
                 }  # fmt: skip
                 second += TRIAL_S
-                opened.save_experiment(kind, record.model_copy(update=update))
+                opened.save_experiment(kind, became(record.model_copy(update=update)))
 
     def advise(self, *words: str) -> int:
         return main(["plan", "advise", str(self.plan), "--hosts", str(HOSTS), "--store", str(self.store), *words])
@@ -135,9 +138,8 @@ def test_of_one_trial_in_each_set_up_the_set_ups_alone_are_advised(
     upper = sd**2 * 5 / stats.chi2.ppf(0.2, 5)
     least = next(s for s in range(3, 10_000) if stats.t.ppf(0.975, s - 1) * math.sqrt(upper / s) <= 0.01)
     assert (row["as_advised"]["set_ups"], row["as_advised"]["repetitions"]) == (least, 1)
-    setup_s = 0.0 if name == "boot" else SETUP_S  # of a start it is in its trial
-    assert row["trial_s"] == TRIAL_S
-    assert name == "boot" or row["setup_s"] == setup_s
+    times = (0.0, SETUP_S + TRIAL_S) if name == "boot" else (SETUP_S, TRIAL_S)
+    assert (row["setup_s"], row["trial_s"]) == times
     for change, set_ups in row["to_show"]:
         assert powers(change, upper, set_ups) >= 0.8 - 1e-6
         assert set_ups == 3 or powers(change, upper, set_ups - 1) < 0.8
@@ -150,6 +152,82 @@ def powers(change: float, variance: float, set_ups: int) -> float:
     return float(stats.nct.sf(limit, degrees, noncentrality) + stats.nct.cdf(-limit, degrees, noncentrality))
 
 
+def test_points_without_a_valid_trial_are_not_silently_free(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two points, of which the second never stood: its time is not known, and the total says that it lacks it."""
+    key = JOBS.replace("{job: wait, size: 3}", "{job: wait, size: 3}, {job: cpu-pi, size: 1000}")
+
+    def spoilt(record: Any) -> Any:
+        if record.requested.job != "cpu-pi":
+            return record
+        verdict = record.verdict.model_copy(update={"status": "invalid"})
+        return record.model_copy(update={"verdict": verdict, "status": "failed", "failure": "x"})
+
+    stored = Stored(tmp_path, key, job, between=0.02, became=spoilt)
+    found = stored.advice(capsys)
+    assert [each["point"] for each in found["each"]] == ["container: wait (3 s) in 1 guest"]
+    assert found["without_time"] == ["container: cpu-pi (1000 digits) in 1 guest"]
+    assert stored.advise() == 0
+    told = capsys.readouterr().out
+    assert "not advised: container: cpu-pi (1000 digits) in 1 guest: no trial enters a mean: 6 " in told
+    assert "without 1 point whose time is not known" in told.splitlines()[-2]
+
+
+def test_a_first_trial_that_enters_nothing_does_not_lengthen_its_set_up(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def doubted(record: Any) -> Any:
+        if record.plan.repetition > 1:
+            return record
+        doubt = Reason(code="unseen_cpu", detail="x")
+        return record.model_copy(update={"verdict": Verdict(status="suspect", reasons=(doubt,))})
+
+    (row,) = Stored(tmp_path, JOBS, job, between=0.02, repetitions=2, became=doubted).advice(capsys)["each"]
+    assert (row["set_ups"], row["repetitions"], row["setup_s"]) == (6, 1.0, SETUP_S)
+
+
+def test_trials_left_out_of_what_is_advised_on_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def doubted(block: int, factor: float) -> Any:
+        codes = ["unseen_cpu"] if block <= 2 else []
+        return taken([4.0 * factor], platform="container", guests=1, working="one", block=block, codes=codes)
+
+    stored = Stored(tmp_path, JOBS, doubted, between=0.02)
+    found = stored.advice(capsys)
+    assert (found["each"][0]["set_ups"], found["without_time"]) == (4, [])
+    assert found["trials_left_out"] == [["container: wait (3 s) in 1 guest", "2 unseen_cpu"]]
+    assert stored.advise() == 0
+    told = capsys.readouterr().out
+    assert "trials left out: container: wait (3 s) in 1 guest: 2 unseen_cpu" in told
+    assert "whose time is not known" not in told
+
+
+@pytest.mark.parametrize("name", ["job", "boot"])
+def test_more_repetitions_take_a_new_plan_unless_each_trial_has_guests_of_its_own(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the same store, where a crew has come to its end, a replay refuses them."""
+    key, make, _ = KINDS[name]
+    assert Stored(tmp_path, key, make, between=0.02).advise() == 0
+    told = capsys.readouterr().out
+    assert ("repetitions: 2 would tell" if name == "boot" else "repetitions: 2 in a new plan would tell") in told
+    assert "start a new plan" not in told
+    (place := tmp_path / "noisy").mkdir()
+    assert Stored(place, key, make, within=0.05, set_ups=20, repetitions=2).advise("--accuracy", "1%") == 0
+    told = capsys.readouterr().out
+    assert ("to change repetitions, start a new plan" in told) == (name != "boot")
+    assert "would tell" not in told
+
+
+def test_where_nothing_varied_it_is_unknown_what_shows_a_change(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored = Stored(tmp_path, JOBS, job)
+    (row,) = stored.advice(capsys)["each"]
+    assert (row["sd_ratio"], row["as_advised"]["smallest_ratio"], row["to_show"]) == (0, None, [])
+    assert stored.advise() == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.endswith("unknown" + "  unknown" * 3)]
+    assert line.startswith("container: wait (3 s) in 1 guest: time")
+
+
 def test_of_several_trials_in_each_both_are_advised(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     stored = Stored(tmp_path, JOBS, job, between=0.01, within=0.02, set_ups=5, repetitions=3)
     (row,) = stored.advice(capsys)["each"]
@@ -158,9 +236,28 @@ def test_of_several_trials_in_each_both_are_advised(tmp_path: Path, capsys: pyte
     between = stats.tvar([sum(values) / 3 for values in logs]) - within / 3
     assert row["spread"]["variance_within"] == pytest.approx(within)
     assert row["spread"]["variance_between"] == pytest.approx(between)
-    best = min(10, max(1, math.ceil(math.sqrt(SETUP_S / TRIAL_S * within / between)))) if between > 0 else 10
-    assert row["as_advised"]["repetitions"] == best
+    advised = row["as_advised"]
+    took = {}
+    for repetitions in range(1, 11):
+        upper = upper_variance_of_mean(Components(**row["spread"]), repetitions)
+        took[repetitions] = fewest_set_ups(upper, 0.02) * (SETUP_S + repetitions * TRIAL_S)
+    assert advised["total_s"] == min(took.values()) == took[advised["repetitions"]]
     assert (row["as_planned"]["set_ups"], row["as_planned"]["repetitions"]) == (5, 3)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+def test_of_starts_one_repetition_is_advised_whatever_the_spread_comes_out_as(
+    seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each has guests of its own: ten in each block would take more starts, not less time."""
+    key, make, quantity = KINDS["boot"]
+    stored = Stored(tmp_path, key, make, within=0.02, repetitions=2, seed=seed)
+    found = stored.advice(capsys, "--accuracy", "1%")
+    (row,) = [each for each in found["each"] if each["quantity"] == quantity]
+    advised = row["as_advised"]
+    assert advised["repetitions"] == 1
+    upper = upper_variance_of_mean(Components(**row["spread"]), 1)
+    assert advised["total_s"] == pytest.approx(fewest_set_ups(upper, 0.01) * (SETUP_S + TRIAL_S))
 
 
 def test_four_in_five_pilots_advise_set_ups_that_reach_the_accuracy(
@@ -190,7 +287,7 @@ def test_what_is_measured_in_the_same_guests_shares_their_set_up(
     told = capsys.readouterr().out
     assert "container: wait (3 s) in 1 guest: time" in told
     assert "set-ups of the advised repetitions that detect a change with 80 % power, alone:" in told
-    assert "repetitions: 2 would tell" in told
+    assert "repetitions: 2 in a new plan would tell" in told
 
 
 def test_times_that_the_link_set_are_not_advised_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -207,6 +304,24 @@ def test_times_that_the_link_set_are_not_advised_on(tmp_path: Path, capsys: pyte
     alone = Stored(tmp_path / "alone", key.replace(", {job: wait, size: 3}", ""), make, between=0.02)
     assert alone.advise() == 1
     assert capsys.readouterr().err == "labconsole: plan guests cannot be dimensioned: held by the link\n"
+
+
+@pytest.mark.parametrize(("from_memory", "advised"), [((), 1), ((1, 2, 3, 4, 5, 6), 1), ((2,), 0)])
+def test_trials_of_which_some_read_from_memory_and_some_from_a_disk_are_not_advised_on(
+    from_memory: tuple[int, ...], advised: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They differ by where they read; where all do alike, they compare with their like, and are advised on."""
+    key = "job: {jobs: [{job: serve-http, size: 64}], guests: [2], working: [one], disk_mib: 256}"
+
+    def make(block: int, factor: float) -> Any:
+        return with_disk(3.0 * factor, block, "serve-http", 64, (32 if block in from_memory else 80) * 2**20)
+
+    stored = Stored(tmp_path, key, make, between=0.02)
+    assert stored.advise() == (0 if advised else 1)
+    said = capsys.readouterr()
+    assert said.err == ("" if advised else
+        "labconsole: plan guests cannot be dimensioned: some trials may have read from memory, and some did not\n"
+    )  # fmt: skip
 
 
 def test_trials_that_enter_no_mean_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -87,6 +87,18 @@ def test_an_overhead_of_what_memory_gave_is_not_claimed(
     assert any(f": {word}, +9" in line for line in summary_lines(summary))
 
 
+def test_an_overhead_of_which_some_trials_had_their_files_in_memory_is_not_claimed() -> None:
+    """One trial of the bare host and all of the guests': both sides have some, and are not alike."""
+    records = [
+        worked([seconds + block / 1000], platform=platform, guests=1, working="one", block=block, job="serve-http",
+               device_ratio=0.5 if platform == "lxc" or block == 5 else 1.1)
+        for block in range(1, 6)
+        for platform, seconds in (("host", 1.0), ("lxc", 2.0))
+    ]  # fmt: skip
+    (found,) = summarize_jobs(records).overheads
+    assert (found.word, found.effect.p) == ("read from memory", None)
+
+
 def test_neither_growth_nor_isolation_of_a_disk_is_claimed_of_memory() -> None:
     """All guests serve themselves from the page cache: no growth, and 2 and 3 times the time alone."""
     draw, cached = random.Random(3), "read from memory"

@@ -12,6 +12,7 @@ from labconsole.cli.text.jobs import seconds_words, summary_lines
 from labconsole.experiments.job.summary import summarize_jobs
 from labconsole.model.record.job import JobRecord
 from support.job_records import taken
+from support.measured_sides import unseen
 
 BLOCKS = 6
 
@@ -292,3 +293,12 @@ def test_trials_of_one_job_under_different_limits_are_points_beside_each_other()
     lines = "\n".join(summary_lines(summary))
     for words in ("cpu any, quota 0.5:", "cpu any, weights 2048:1024:", "cpu any:", "cpu any, weights 20, quota 0.5:"):
         assert words in lines
+
+
+def test_a_trial_of_the_bare_host_that_came_to_nothing_is_left_out_of_the_point_of_the_others():
+    """Of its guests nothing was seen, so that it does not say by itself that a plan's memory is not theirs."""
+    capped = {"memory_mib": 256}
+    records = [taken([4.0], platform="host", guests=1, working="one", block=block) for block in (1, 2, 3)]
+    records = [each.model_copy(update={"requested": each.requested.model_copy(update=capped)}) for each in records]
+    (point,) = summarize_jobs([unseen(records[0]), *records[1:]]).points
+    assert (point.left_out, len(point.job_ids), point.key.crew) == ({"guests_missing": 1}, 2, ())

@@ -42,6 +42,23 @@ def test_of_the_environment_only_what_differs_is_told_by_its_place():
     assert load.expected
 
 
+def test_a_setting_that_one_record_does_not_tell_is_unknown_and_no_difference():
+    def told(number, settings):
+        said = {"facts": {"kernel": "6.1"}, **({} if settings is None else {"settings": settings})}
+        return sample_record(number, environment={"nodes": {"uut": said}})
+
+    new = told(0, {"eth1 mtu": 1500, "smt": "on", "net.bridge.x": None, "eth1 queues": [1, 2]})
+    assert differing(told(1, None), new) == differing(new, told(1, None)) == {}
+    assert differing(new, told(1, {"eth1 mtu": 1500})) == {}
+    other = told(1, {"eth1 mtu": 9000, "net.bridge.x": "1", "turbo": "on", "eth1 queues": [1, 3]})
+    assert differing(new, other) == {
+        "Environment: nodes.uut.settings.eth1 mtu": (1500, 9000),
+        "Environment: nodes.uut.settings.net.bridge.x": ("module not loaded", "1"),
+        "Environment: nodes.uut.settings.eth1 queues": ("1, 2", "1, 3"),
+    }
+    assert differing(told(0, ["no object"]), other) == {}
+
+
 def test_a_stream_of_one_run_only_is_told():
     two = (sample_stream(), sample_stream().model_copy(update={"name": "s2"}))
     assert differing(sample_record(0), sample_record(1, streams=two)) == {"Stream s2: stream": (None, "there")}

@@ -2,13 +2,16 @@
 
 import json
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from labconsole.api.sides import open_side
 from labconsole.cli.main import main
+from labconsole.errors import ConfigError
 from labconsole.store.exchange.importing import import_records
 from labconsole.store.open import open_store
 from support.report_runs import measured, set_ups_of
@@ -236,7 +239,7 @@ def test_settings_of_nodes_that_both_sides_know_are_named_and_unknown_ones_are_n
     told = {each["what"]: (each["where"], each["before"], each["after"]) for each in found["differences"]}
     assert told["net.core.netdev_max_backlog"] == ("Node uut", "1000", "2000")
     assert told["eth1 qdiscs"] == ("Node uut", "noqueue", "tbf rate 5")
-    assert told["net.bridge.bridge-nf-call-iptables"] == ("Node uut", None, "1")
+    assert told["net.bridge.bridge-nf-call-iptables"] == ("Node uut", "module not loaded", "1")
     assert not {"net.core.later", "eth1 mtu", "settings"} & set(told)
     out = tmp_path / "out"
     assert main(["report", "--store", str(tmp_path / "runs.sqlite"), "--out", str(out), "--formats", "html"]) == 0
@@ -244,8 +247,50 @@ def test_settings_of_nodes_that_both_sides_know_are_named_and_unknown_ones_are_n
     assert "net.core.netdev_max_backlog" in page and "earlier: 1000" in page
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        (["1000"] * 8, ["1000"] * 8, None),
+        (["2000"] * 4 + ["1000"] * 4, ["1000"] * 8, ("varies: 1000, 2000", "1000")),
+        (["1000"] * 8, ["1000"] * 7 + ["2000"], ("1000", "varies: 1000, 2000")),
+        (["1000", "2000"] * 4, ["2000", "1000"] * 4, None),  # alike on both sides
+        ([None] * 4 + ["2000"] * 4, ["1000"] * 8, ("2000", "1000")),
+        (["2000"] * 7 + [None], ["1000"] * 8, None),  # how it was in the end is not known
+        (["2000"] * 7 + [{}], ["1000"] * 8, None),
+        (["1000"] * 8, ["2000"] * 7 + [None], None),
+    ],
+)
+def test_a_setting_that_varies_within_a_side_is_told_and_one_that_is_no_longer_known_is_not(
+    tmp_path, capsys, old, new, told
+):
+    records = old_and_new(around(60, 1), around(58.2, 2))
+    assert [record["plan"]["hash"] for record in records] == [OLD] * 8 + [NEW] * 8
+    for record, value in zip(records, [*old, *new], strict=True):
+        nodes = {name: dict(said) for name, said in record["environment"]["nodes"].items()}
+        if value is not None:
+            nodes["uut"]["settings"] = {} if value == {} else {"net.core.netdev_max_backlog": value}
+        record["environment"] = {**record["environment"], "nodes": nodes}
+    found = compared(tmp_path, capsys, records, "kernel=6.1", "kernel=6.6")
+    pairs = [(each["before"], each["after"]) for each in found["differences"] if "backlog" in each["what"]]
+    assert pairs == ([] if told is None else [told])
+
+
 def test_a_plan_that_is_named_without_saying_so_is_refused_with_what_to_write(tmp_path, capsys):
     with open_store(str(tmp_path / "s.sqlite")):
         pass
     assert main(["compare", "--store", str(tmp_path / "s.sqlite"), "nightly@main kernel=6.1", "nightly@c1"]) == 2
     assert "write plan=nightly@main, got 'nightly@main kernel=6.1'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words", [('plan="my plan"', 'plan="my plan" platform=raw'), ('generator~"a b"', 'hypervisor="QEMU 8.2 (kvm)"'),
+              ('platform="a b c=d"', "plan=old")],
+)  # fmt: skip
+def test_a_side_whose_values_hold_blanks_is_a_filter_like_any_other(tmp_path, words):
+    with open_store(str(tmp_path / "s.sqlite")), ExitStack() as opened:
+        assert [open_side(opened, word, str(tmp_path / "s.sqlite"), ()).words for word in words] == list(words)
+
+
+def test_a_quoted_word_that_names_no_field_is_refused_as_it_was_typed(tmp_path):
+    with ExitStack() as opened, pytest.raises(ConfigError, match='write plan="My plan", got'):
+        open_side(opened, 'kernel=6.1 "My plan"', str(tmp_path / "s.sqlite"), ())

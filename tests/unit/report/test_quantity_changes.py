@@ -149,6 +149,22 @@ def test_files_of_which_one_side_had_some_in_memory_are_not_compared(
     assert (row["word"], row["why"]) == (word, "read from memory" if word == "no claim" else None)
 
 
+@pytest.mark.parametrize(("before", "after"), [((8,), True), (True, (1,)), ((8,), (1,)), ((1, 2), False)])
+def test_a_side_of_which_some_files_were_in_memory_is_like_no_other_one(
+    place: Path, capsys: Any, before: Any, after: Any
+) -> None:
+    """Three times as fast from memory: a difference would be that of the cache."""
+    sides = []
+    for name, cached, seed in (("old", before, 1), ("new", after, 2)):
+        blocks = range(1, 9) if cached is True else cached or ()
+        seconds = [value / 3 if n in blocks else value for n, value in enumerate(around(3.0, seed), 1)]
+        sides += served(name, seconds, from_memory=cached)
+    keep(place, sides)
+    (row,) = compared(place, capsys, "plan=old", "plan=new", "--margin", "5%")["quantities"]
+    assert (row["word"], row["why"]) == ("no claim", "read from memory in some trials, and not in others")
+    assert (row["p"], row["change_ci_low_ratio"]) == (None, None)
+
+
 def test_searches_of_one_set_up_or_that_did_not_end_claim_nothing(place: Path, capsys: Any) -> None:
     keep(place, *searches("old", around(30_000.0, 1)))
     keep(place, *searches("new", around(28_000.0, 2), set_up="the one"))

@@ -97,6 +97,10 @@ def test_a_step_of_three_per_cent_is_found_with_its_direction_and_what_else_chan
             lambda name, mean, day: served(name, around(4 * mean, day), from_memory=mean < 1),
             [1.0] * 8 + [0.8] * 8, "read from memory",
         ),
+        (
+            lambda name, mean, day: served(name, around(4 * mean, day), from_memory=mean < 1 or (1,)),
+            [1.0] * 8 + [0.8] * 8, "read from memory in some trials, and not in others",
+        ),
         (lambda name, mean, day: sent(name, around(mean * FULL_S, day)), [1.8] * 8 + [1.5] * 8, None),
     ],
 )  # fmt: skip
@@ -240,6 +244,34 @@ def test_a_report_has_them_as_a_figure_and_tables(tmp_path, kind):
     assert [each["number"] for each in rows if each["changed"] == "True"] == ["9"]
     assert len(rows) == 15
     assert "nightly@16 is left out: 1 of its 8 trials are missing" in (out / f"trends-{kind}.md").read_text()
+
+
+def test_what_else_changed_names_its_node_and_what_is_unknown_in_every_place_alike(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")
+    records = on_days("job", [1.0] * 8 + [1.03] * 8)
+    for record in records:
+        new = record.started_at >= "2026-10-09"
+        boot = record.environment["nodes"]["uut"]["facts"]["boot_id"]
+        record.environment["nodes"] = {
+            "uut": {
+                "facts": {"boot_id": boot, "turbo": "on" if new else None},
+                "settings": {"eth1 mtu": 1500 if new else 9000, "net.bridge.x": "1" if new else None},
+            },
+            "src1": {"facts": {}, "settings": {"eth1 mtu": 9000 if new else 1500}},
+        }
+    keep(tmp_path / "s", records)
+    assert main(["trend", "--store", str(tmp_path / "s"), "nightly"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    for told in (
+        "Node uut: turbo unknown → on", "Node uut: eth1 mtu 9000 → 1500", "Node src1: eth1 mtu 1500 → 9000",
+        "Node uut: net.bridge.x module not loaded → 1",
+    ):  # fmt: skip
+        assert told in shown
+    (found,) = [each for each in trend(tmp_path / "s", capsys) if each["changes"]]
+    assert ("Node src1", "eth1 mtu", 1500, 9000) in [
+        tuple(each[name] for name in ("where", "what", "before", "after"))
+        for each in found["changes"][0]["also_changed"]
+    ]
 
 
 def test_a_report_has_those_of_searches_by_the_set_ups_of_their_runs(tmp_path):

@@ -85,7 +85,7 @@ def _occasions(trend: Trend) -> str:
 
 
 def _step_lines(trend: Trend, step: TrendStep) -> list[str]:
-    also = [f"  {each.section}: {each.label} {each.left} → {each.right}" for each in step.differences]
+    also = [f"  {each.words}" for each in step.differences]
     since = f"{step.occasion} (occasion {step.first + 1}, {step.started_at[:10]})"
     told = ":" if also else ": nothing that is known"
     return [f"{change_words(trend, step)} since {since}. What else changed then{told}", *also]
