@@ -77,6 +77,11 @@ def format_count(count: int) -> str:
     return f"{count:,}".replace(",", "\u2009")
 
 
+def counted(number_of: int, noun: str) -> str:
+    """``1 run``, ``2 runs``."""
+    return f"{format_count(number_of)} {noun}{'' if number_of == 1 else 's'}"
+
+
 def parse_ratio(text: str) -> float:
     """``"0.07"`` or ``"7%"`` to 0.07. Raises ValueError unless it lies in 0..1."""
     match = _RATIO.match(text)

@@ -40,6 +40,7 @@ from labconsole.store.experiments import parse_experiment
 from labconsole.store.open import open_store
 from labconsole.store.series import read_file, unpack_series
 from labconsole.store.writing import RunStore
+from labconsole.units import counted
 from labconsole.wire.version import __version__
 
 Tell = Callable[[str], None]
@@ -121,7 +122,7 @@ def _take(found: Unpacked, store: RunStore, tell: Tell) -> None:
     try:
         result = import_records(store, read_jsonl(path))
         if result.present:
-            tell(f"{pack.RUNS}: {result.present} runs are contained twice")
+            tell(f"{pack.RUNS}: {counted(result.present, 'run')} contained twice")
     except StoreError as exc:
         tell(_inside(found, exc))
 
@@ -249,7 +250,7 @@ def _points(plan: Plan, runs: Iterable[RunSummary], name: str, tell: Tell) -> No
         point = -1 if run.plan_point is None else run.plan_point
         asked = requests[point] if 0 <= point < len(requests) else None
         if asked is None:
-            tell(f"{run.run_id}  plan.point: is {run.plan_point}, and {name} has {len(requests)} points")
+            tell(f"{run.run_id}  plan.point: is {run.plan_point}, and {name} has {counted(len(requests), 'point')}")
             continue
         factors = asked.columns()
         for key in ("platform", "frame_size_bytes", "sources", "target_bps", "background", "duration_s"):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 def discover(args: argparse.Namespace) -> int:
     """With the command's options. 0 when the file is written, 1 when there is nothing to write. Raises LabError."""
     import asyncio
+    from pathlib import Path
 
     from labconsole.engine.discovery.finding import DiscoveryRequest
     from labconsole.engine.discovery.machines import read_words
@@ -28,6 +29,8 @@ def discover(args: argparse.Namespace) -> int:
         raise ConfigError(
             "is not a name", key="--testbed", value=args.testbed, allowed="letters, digits, '.', '_', '-'"
         )
+    if args.ssh_config is not None and not Path(args.ssh_config).expanduser().is_file():
+        raise ConfigError("no such file", key="--ssh-config", value=args.ssh_config)
     if args.out.exists():
         raise ConfigError("already exists; name another with --out", key="--out", value=str(args.out))
     if not args.out.absolute().parent.is_dir():

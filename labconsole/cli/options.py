@@ -98,12 +98,18 @@ def hosts_path(given: Path | None) -> Path:
 
     path = given or DEFAULT_INVENTORY
     if not path.exists():
-        hint = "" if given is not None else (
-            "; use --hosts FILE, or run `labconsole discover` to make one of your machines, `labconsole init` for "
-            "a blank one, or `labconsole demo` for a testbed on this machine"
-        )  # fmt: skip
-        raise ConfigError(f"no such file{hint}", file=str(path))
+        raise ConfigError(f"no such file{'' if given is not None else _hosts_hint()}", file=str(path))
     return path
+
+
+def _hosts_hint() -> str:
+    from labconsole.lab.commands import hosts_files
+
+    up = " or ".join(map(str, hosts_files()))
+    return (
+        f"; use --hosts FILE{f' ({up} of the lab that is up)' if up else ''}, or run `labconsole discover` to make one "
+        "of your machines, `labconsole init` for a blank one, or `labconsole demo` for a testbed on this machine"
+    )
 
 
 def request_from(args: argparse.Namespace, inventory: Inventory) -> DesignPoint:

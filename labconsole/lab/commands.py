@@ -189,6 +189,18 @@ def names() -> list[str]:
     return [name for name in found if (labs_directory() / name / "lab.json").is_file()]
 
 
+def hosts_files() -> list[Path]:
+    """Of labs that are up, without asking them anything."""
+    found = []
+    for name in names():
+        with contextlib.suppress(LabSetupError):
+            directory = lab_directory(name)
+            known = LabFile.read(directory)
+            if known is not None and known.supervisor.alive:
+                found.append(directory / "hosts.yaml")
+    return found
+
+
 def truth(name: str = "local") -> dict[str, dict[str, int]]:
     """What the lab itself dropped: ``uut/eth5`` to ``seen_packets`` and ``dropped_packets``. Raises LabSetupError."""
     return dict(control.request(_existing(name), "truth")["interfaces"])

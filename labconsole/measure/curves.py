@@ -77,7 +77,9 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Curves:
-    """What to draw, and what is not in it. ``pooled``: factors that vary within a line, with their values."""
+    """What to draw, and what is not in it. ``pooled``: factors that vary within a line, with their values; ``suspect``:
+    how many of ``runs`` are.
+    """
 
     spec: CurveSpec
     curves: tuple[Curve, ...]
@@ -85,6 +87,7 @@ class Curves:
     left_out: dict[str, int]
     unknown: int
     pooled: dict[str, tuple[str, ...]]
+    suspect: int = 0
 
 
 class CurveData:
@@ -101,7 +104,7 @@ class CurveData:
         """The curves of a spec, in the order of their labels' meaning."""
         x = spec.effective_x
         lines: dict[tuple[object, ...], list[CurvePoint]] = {}
-        runs, unknown = 0, self._grouped.unknown
+        runs, suspect, unknown = 0, 0, self._grouped.unknown
         apart = _apart(self._grouped.points)
         for design, repetitions in self._grouped.points.items():
             where = _x_of(design, repetitions, x, spec.unit)
@@ -111,6 +114,7 @@ class CurveData:
                 unknown += repetitions.runs
                 continue
             runs += what.trials
+            suspect += len(repetitions.suspect)
             unknown += repetitions.runs - what.trials
             key: tuple[object, ...] = tuple(_FACTORS[factor](design) for factor in spec.lines_by if factor != x)
             key += (apart[design.platform, _told(design)],)
@@ -120,7 +124,8 @@ class CurveData:
         made = [
             Curve(_label(spec, key, points[0].design), _arranged(spec, points)) for key, points in sorted(lines.items())
         ]
-        return Curves(spec, tuple(made), runs, dict(self._grouped.left_out), unknown, self._pooled(spec, x))
+        left_out, pooled = dict(self._grouped.left_out), self._pooled(spec, x)
+        return Curves(spec, tuple(made), runs, left_out, unknown, pooled, suspect)
 
     def _pooled(self, spec: CurveSpec, x: X) -> dict[str, tuple[str, ...]]:
         """Factors that neither make the lines nor are drawn over, and that are not the same everywhere."""

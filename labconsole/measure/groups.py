@@ -187,6 +187,8 @@ class Repetitions:
     run_ids: list[str] = field(default_factory=list)
     set_ups: list[Hashable] = field(default_factory=list)
     values: dict[str, dict[Hashable, list[float]]] = field(default_factory=lambda: {name: {} for name in QUANTITIES})
+    suspect: set[str] = field(default_factory=set)
+    """The runs among them that are suspect, by their ids."""
     _summaries: dict[str, tuple[int, SetUpMean | None]] = field(default_factory=dict)
 
     @property
@@ -198,6 +200,8 @@ class Repetitions:
         """Take one more; ``known``: its values in the order of QUANTITIES."""
         self.run_ids.append(run.run_id)
         self.set_ups.append(set_up)
+        if run.verdict == "suspect":
+            self.suspect.add(run.run_id)
         for name, value in zip(QUANTITIES, known, strict=True):
             if value is not None:
                 self.values[name].setdefault(set_up, []).append(value)
@@ -209,6 +213,7 @@ class Repetitions:
         if gone:
             self.run_ids = [self.run_ids[place] for place in kept]
             self.set_ups = [self.set_ups[place] for place in kept]
+            self.suspect.intersection_update(self.run_ids)
             for held in self.values.values():
                 held.pop(set_up, None)
             self._summaries.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import StringIO
@@ -165,7 +166,10 @@ def config_error(exc: ValidationError, data: CommentedMap, path: Path) -> Config
     allowed = None
     if kind == "extra_forbidden":
         message, value = "unknown key", None
-        allowed = ", ".join(_known_keys(exc, location)) or None
+        known = _known_keys(exc, location)
+        like = difflib.get_close_matches(str(location[-1]), known, 1)
+        message += f" (did you mean {like[0]}?)" if like else ""
+        allowed = ", ".join(known) or None
     elif kind == "missing":
         message, value = "is required", None
     elif kind == "value_error" and "error" in context:

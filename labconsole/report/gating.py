@@ -79,10 +79,12 @@ def judge(
     return Gate(judged=tuple(judged), margin_ratio=margin_ratio, changes=changes)
 
 
-def unmeasured(asked: Sequence[FilePoint], margin_ratio: float, beside: Sequence[AskedTrials] = ()) -> Gate:
-    """Where nothing of the plan has been measured at all."""
+def unmeasured(
+    asked: Sequence[FilePoint], margin_ratio: float, beside: Sequence[AskedTrials] = (), why: str = UNMEASURED
+) -> Gate:
+    """Where nothing of the plan has been measured at all, or not of the plan as it is now: ``why``."""
     points = [*(asked_words(each) for each in asked), *(each.words for each in beside)]
-    judged = [JudgedPoint(point=words, outcome="not measured", detail=UNMEASURED) for words in points]
+    judged = [JudgedPoint(point=words, outcome="not measured", detail=why) for words in points]
     return Gate(judged=tuple(judged), margin_ratio=margin_ratio, changes=None)
 
 

@@ -21,7 +21,7 @@ from labconsole.report.method import Words, method, one_of
 from labconsole.report.sample import KeptRuns
 from labconsole.report.seen_facts import SeenFacts
 from labconsole.report.tables import labelled
-from labconsole.report.words import note_words
+from labconsole.report.words import count, note_words
 from labconsole.text.extras import to_install
 from labconsole.wire.version import __version__
 
@@ -161,8 +161,9 @@ def one_of_names(digest: Digest, what: str) -> str:
 def _exclusions(kept: KeptRuns) -> str:
     total = len(kept.entered) + len(kept.excluded)
     return (
-        f"{len(kept.excluded)} of {total} runs enter no mean: invalid, without a rate, from a pilot, for telemetry, "
-        f"of a set-up that was interrupted or contradicts itself, or beyond what the instrument can measure. "
+        f"{len(kept.excluded)} of {count(total, 'run')} enter no mean: invalid, without a rate, from a pilot, for "
+        "telemetry, of a set-up that was interrupted or contradicts itself, or beyond what the instrument can "
+        "measure. "
         f"{kept.suspect} of those that enter are suspect: they stand, with a doubt named in their record."
     )
 
@@ -210,7 +211,7 @@ def plain(value: object) -> str:
 
 def _provenance(digest: Digest, report: Report) -> list[Words]:
     rows = [
-        (f"Plan {name}", f"hash {plan}, seed {', '.join(map(str, sorted(seeds)))}, {sum(seeds.values())} runs")
+        (f"Plan {name}", f"hash {plan}, seed {', '.join(map(str, sorted(seeds)))}, {count(sum(seeds.values()), 'run')}")
         for plan, (name, seeds) in digest.plans.items()
     ]
     rows += [(f"Note on plan {name}", note_words(each)) for name, each in report.plan_notes]
@@ -225,9 +226,11 @@ def _provenance(digest: Digest, report: Report) -> list[Words]:
                 str(getattr(record, "labconsole_version", "not known"))
             ] += 1
     if "without a plan" in digest.said:
-        rows.append(("Without a plan", f"{digest.said['without a plan'].total()} runs"))
+        rows.append(("Without a plan", count(digest.said["without a plan"].total(), "run")))
     rows.append(("Testbed fingerprint", one_of(said.get("testbed_fingerprint"))))
     versions = said.get("labconsole_version", Counter())
-    rows.append(("Measured with", ", ".join(f"labconsole {name} ({times} trials)" for name, times in versions.items())))
+    rows.append(
+        ("Measured with", ", ".join(f"labconsole {name} ({count(times, 'trial')})" for name, times in versions.items()))
+    )
     rows.append(("Reported with", f"labconsole {__version__}"))
     return rows

@@ -56,6 +56,17 @@ def test_the_commands_of_an_evaluation_name_every_plan_that_it_is_made_of(evalua
             assert name.format(f"plans/{plan}.yaml") in said
 
 
+def test_the_commands_without_the_console_need_no_file_of_a_clone(tmp_path: Path) -> None:
+    block = next(text for _, text in fenced(ROOT / "README.md", "sh") if "labconsole lab up" in text)
+    assert "plans/" not in block and "'." not in block
+    lines = "\n".join(line.partition("#")[0] for line in block.splitlines())
+    names = set(re.findall(r"[\w./-]+\.yaml", lines))
+    assert {Path(name).name for name in names} == {"hosts.yaml", "quick.yaml"}
+    plan = tmp_path / "quick.yaml"
+    plan.write_text(block.partition("cat > quick.yaml <<END\n")[2].partition("END\n")[0])
+    assert (load_plan(plan).name, load_plan(plan).set_ups) == ("quick", 3)
+
+
 YAML = [
     pytest.param(text, id=f"{page.name}:{line}") for page in PAGES for line, text in fenced(page, "ya?ml")
 ]  # fmt: skip

@@ -83,7 +83,7 @@ def test_a_plan_that_searches_is_interrupted_goes_on_and_is_then_finished(narrow
     plan.write_text(PLAN)
     dry = labconsole("replay", str(plan), "--dry-run", hosts=hosts, store=store)
     assert dry.returncode == 0, dry.stderr
-    assert "1 of 1 searches to make" in dry.stdout
+    assert "1 of 1 search to make" in dry.stdout
     words = [*COMMAND, "replay", str(plan), "--json", "--hosts", str(hosts), "--store", str(store)]
     seen = 0
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as first:

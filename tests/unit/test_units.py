@@ -59,3 +59,12 @@ def test_ratios(text: str, ratio: float):
 def test_what_is_not_a_ratio_is_refused(text: str):
     with pytest.raises(ValueError):
         units.parse_ratio(text)
+
+
+def test_what_is_counted_is_one_run_or_several_runs():
+    assert [units.counted(number, "run") for number in (0, 1, 2, 1200)] == [
+        "0 runs",
+        "1 run",
+        "2 runs",
+        "1\u2009200 runs",
+    ]

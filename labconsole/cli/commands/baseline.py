@@ -80,14 +80,16 @@ def _refuse_strays(args: argparse.Namespace) -> None:
 
 
 def _set(store: RunStore, args: argparse.Namespace) -> Baseline:
+    from labconsole.api.stored_plans import names_of
     from labconsole.measure.groups import is_search_trial
     from labconsole.model.identity import operator_name
+    from labconsole.model.plan.occasions import AT
     from labconsole.model.record.baseline import NAME, NAME_WORDS, Baseline
     from labconsole.model.record.summary import RunFilter
     from labconsole.store.notes import now_utc
 
     if NAME.fullmatch(args.name) is None:
-        raise ConfigError("is not a name", value=args.name, allowed=NAME_WORDS)
+        raise ConfigError("is not a name", key="name of the baseline", value=args.name, allowed=NAME_WORDS)
     plan = None
     if is_plan(args.plan):
         from labconsole.api.plan_files import plan_on
@@ -107,7 +109,11 @@ def _set(store: RunStore, args: argparse.Namespace) -> Baseline:
     if args.testbed is not None:
         runs = [run for run in runs if args.testbed in (run.testbed, run.testbed_fingerprint)]
     if not runs:
-        raise ConfigError(f"no run of this plan is saved in {store.name}", value=args.plan)
+        of = plan.name if plan is not None else args.plan
+        there = names_of(of.rpartition(AT)[0] or of, store, RunFilter())
+        raise ConfigError(
+            f"no run of this plan is saved in {store.name}", value=args.plan, allowed=", ".join(there) or None
+        )
     meant = {(run.plan_hash, run.testbed_fingerprint): run for run in runs}
     if len(meant) > 1:
         several = ", ".join(

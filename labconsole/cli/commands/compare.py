@@ -26,7 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_common(parser, "--store", "--json")
     parser.add_argument("before", metavar="BEFORE", help="filter in one word, plan.yaml, bundle.tar.gz or store")
     parser.add_argument("after", metavar="AFTER", help="the same, for what is compared with it")
-    parser.add_argument("filter", nargs="*", metavar="FILTER", help="use only runs that match all of these words")
+    parser.add_argument(
+        "filter", nargs="*", default=[], metavar="FILTER", help="use only runs that match all of these words"
+    )
     parser.add_argument(
         "--margin", metavar="RATIO", help="largest difference that does not matter, such as 2%% (default: the plans')"
     )

@@ -11,6 +11,7 @@ from labconsole.cli.commands import About
 from labconsole.cli.options import add_common
 from labconsole.cli.output import json_line, plain_lines
 from labconsole.errors import ConfigError, LabError
+from labconsole.units import counted
 
 about = About(
     195,
@@ -117,7 +118,7 @@ def _store(url: str | None) -> Looked:
         if would_make(url):
             return Looked("run store", "ok", "none yet: it is made with the first run")
         with open_store(url, write=False) as store:
-            return Looked("run store", "ok", f"{store.name}, {store.count()} runs")
+            return Looked("run store", "ok", f"{store.name}, {counted(store.count(), 'run')}")
     except LabError as exc:
         return Looked("run store", "failed", str(exc), "name another with --store, or mend this one")
 

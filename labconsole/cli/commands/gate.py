@@ -13,6 +13,7 @@ from labconsole.errors import ConfigError
 
 if TYPE_CHECKING:
     from labconsole.model.plan.plan import Plan
+    from labconsole.model.record.baseline import Baseline
     from labconsole.report.gating import Gate
     from labconsole.store.writing import RunStore
 
@@ -80,6 +81,7 @@ def _judge(args: argparse.Namespace, plan: Plan, store: RunStore) -> Gate:
     from labconsole.report.gathering import Wanted, file_points, gather_sides
     from labconsole.report.gating import judge, unmeasured
     from labconsole.report.gating_quantities import asked_trials
+    from labconsole.report.judged_points import UNMEASURED
     from labconsole.report.selection import parse_margin
 
     known = store.baselines()
@@ -92,6 +94,7 @@ def _judge(args: argparse.Namespace, plan: Plan, store: RunStore) -> Gate:
             f"plan {plan.name} leaves out trials by what others came to (stop.raising, stop.lowering), and a gate "
             "needs every one of its points"
         )
+    _refuse_elsewhere(args.hosts, baseline)
     asked, beside = file_points([plan]), asked_trials(plan)
     if not asked and not beside:
         raise ConfigError(f"plan {plan.name} asks for nothing that a gate judges: no points, no load goals")
@@ -112,7 +115,7 @@ def _judge(args: argparse.Namespace, plan: Plan, store: RunStore) -> Gate:
     steps = [*plan.search_hashes, *plan.step_hashes]
     places = _measured_on(store, plan.hash(), steps)
     if not places:
-        return unmeasured(asked, margin_ratio, beside)
+        return unmeasured(asked, margin_ratio, beside, _former(store, plan) or UNMEASURED)
     if baseline.testbed_fingerprint not in places:
         fingerprint, testbed = next(iter(places.items()))
         raise ConfigError(
@@ -146,6 +149,38 @@ def _measured_on(store: RunStore, plan_hash: str, steps: list[str]) -> dict[str,
         columns = map(kind.columns, store.experiments(kind, RunFilter(plan_hash=steps)))
         found |= {each.testbed_fingerprint: each.testbed for each in columns}
     return found
+
+
+def _refuse_elsewhere(hosts: Path | None, baseline: Baseline) -> None:
+    """Refuse the file of another testbed than the baseline's. Raises ConfigError."""
+    from labconsole.model.inventory import load_inventory
+
+    if hosts is None:
+        return
+    inventory = load_inventory(hosts)
+    fingerprint = inventory.fingerprint()
+    if fingerprint != baseline.testbed_fingerprint:
+        raise ConfigError(
+            f"describes testbed {inventory.testbed} ({fingerprint}), and baseline {baseline.name} was measured on "
+            f"{baseline.testbed} ({baseline.testbed_fingerprint})",
+            key="--hosts", value=str(hosts),
+        )  # fmt: skip
+
+
+def _former(store: RunStore, plan: Plan) -> str | None:
+    """That what is stored under the name of a plan which has not been measured is of another plan; None: nothing is."""
+    from labconsole.model.record.kinds import record_kinds
+    from labconsole.model.record.summary import RunFilter
+
+    where = RunFilter(plan_name=plan.name)
+    hashes = {run.plan_hash for run in store.list(where) if run.role != "telemetry" and run.plan_hash is not None}
+    told = f"hash {', '.join(sorted(hashes))}, now {plan.hash()}"
+    if hashes or any(next(iter(store.experiments(kind, where)), None) for kind in record_kinds().values()):
+        return (
+            f"it has not been measured as the plan is now: the plan has changed since {plan.name} was measured, or the "
+            f"defaults of hosts.yaml have{f' ({told})' if hashes else ''}"
+        )
+    return None
 
 
 def _write(path: Path, text: str, option: str) -> None:

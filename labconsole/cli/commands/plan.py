@@ -29,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add_common(advise, "--hosts", "--store", "--json")
     advise.add_argument("plan", type=Path, help="plan file with set_ups")
+    advise.add_argument("--occasion", metavar="NAME", help="on which it was measured (default: without an occasion)")
     advise.add_argument(
         "--accuracy",
         default="2%",
@@ -77,17 +78,22 @@ def _advise(args: argparse.Namespace) -> int:
     from labconsole.measure.admission import admit
     from labconsole.model.plan.claims import most_claims
     from labconsole.model.plan.loader import load_plan
+    from labconsole.model.plan.occasions import on_occasion
     from labconsole.model.record.summary import RunFilter
 
     accuracy_ratio = _accuracy(args.accuracy)
     inventory, store = load_testbed(hosts_path(args.hosts), args.store)
     plan = load_plan(args.plan, inventory)
+    if args.occasion is not None:
+        plan = on_occasion(plan, args.occasion)
     if plan.of_guests is not None:
         return _advise_guests(plan, store, inventory.fingerprint(), accuracy_ratio, as_json=args.json)
     where = RunFilter(plan_hash=plan.hash(), testbed_fingerprint=inventory.fingerprint())
     # What the report's means rest on.
     entered = {run.run_id for run in admit(store.list(where)).entered if run.block} if plan.set_ups else set()
     records = [record for record in store.iterate(where) if record.run_id in entered] if entered else []
+    if not records and plan.set_ups:
+        _ask_for_occasion(plan, store, inventory.fingerprint())
     claims = most_claims([point.request for point in plan.points], plan.claims)
     found = plan_advice(plan, records, accuracy_ratio, claims)
     data = {"event": "advice", "plan": plan.name, "hash": plan.hash(), **asdict(found)}
@@ -110,11 +116,30 @@ def _advise_guests(
     noun = plan.of_guests.noun
     (kind,) = (each for each in measured_kinds() if each.kind.name == noun)
     records = list(stored_by_hash(store, kind.kind, plan.of_guests.hashes, testbed_fingerprint))
+    if not records:
+        _ask_for_occasion(plan, store, testbed_fingerprint)
     claims = sum(len(unit.claims({noun: records})) for unit in report_units(noun) if unit.claims is not None)
     found = guests_advice(plan, kind, records, accuracy_ratio, claims)
     data = {"event": "advice", "plan": plan.name, "hash": plan.hash(), **asdict(found)}
     answer(data, guests_advice_lines(plan, found), as_json=as_json)
     return 0
+
+
+def _ask_for_occasion(plan: Plan, store: RunStore, testbed_fingerprint: str) -> None:
+    """Of a plan that was measured on occasions alone, name them. Raises ConfigError."""
+    from labconsole.api.stored_plans import names_of
+    from labconsole.model.plan.occasions import on_occasions_of
+    from labconsole.model.record.summary import RunFilter
+
+    if plan.occasion is not None:
+        return
+    stored = names_of(plan.name, store, RunFilter(testbed_fingerprint=testbed_fingerprint))
+    told = ", ".join(each.occasion or "" for each in on_occasions_of(plan, stored))
+    if told and plan.name not in stored:
+        raise ConfigError(
+            f"is missing: plan {plan.name} is stored for this testbed on occasions alone",
+            key="--occasion", allowed=told,
+        )  # fmt: skip
 
 
 def _accuracy(text: str) -> float:

@@ -24,7 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Its options."""
     add_common(parser, "--store", "--json")
     parser.add_argument("plan", help="name of the plan, without an occasion, or its file")
-    parser.add_argument("filter", nargs="*", metavar="FILTER", help="use only runs that match all of these words")
+    parser.add_argument(
+        "filter", nargs="*", default=[], metavar="FILTER", help="use only runs that match all of these words"
+    )
     parser.add_argument("--markdown", action="store_true", help="print Markdown")
 
 
@@ -48,10 +50,12 @@ def run(args: argparse.Namespace) -> int:
         for each in trends:
             json_line(to_object(each))
     elif args.markdown:
-        from labconsole.report.tables import to_markdown
+        from labconsole.cli.text.trends import occasion_lines
+        from labconsole.report.tables import markdown_text, to_markdown
 
         for table in tables(trends):
             plain_lines(to_markdown(table, foreign=True))
+        plain_lines(*(f"{markdown_text(line)}\n" for line in occasion_lines(trends)))
     else:
         from labconsole.cli.text.trends import show
 

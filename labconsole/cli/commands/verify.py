@@ -12,6 +12,7 @@ from labconsole.cli.commands import About
 from labconsole.cli.options import add_common
 from labconsole.cli.output import answer
 from labconsole.errors import ConfigError, StoreError
+from labconsole.units import counted
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -66,11 +67,14 @@ def run(args: argparse.Namespace) -> int:
     there = {record_kinds()[name].plural: len(records) for name, records in others.items() if records}
     counts = {"runs": examination.runs, "searches": len(searches), **there}
     bad = f"; {len(unreadable)} could not be read" if unreadable else ""
-    more = f" and {len(searches)} searches" if searches else ""
+    more = f" and {len(searches)} search{'es' if len(searches) > 1 else ''}" if searches else ""
     more += "".join(f" and {count} {plural}" for plural, count in there.items())
     answer(
         {**counts, "differences": differences, "unreadable": len(unreadable), **_not_judged(examination.unjudged)},
-        [f"{examination.runs} runs{more} verified: {_verdict(differences)}{bad}", *_unjudged(examination.unjudged)],
+        [
+            f"{counted(examination.runs, 'run')}{more} verified: {_verdict(differences)}{bad}",
+            *_unjudged(examination.unjudged),
+        ],
         as_json=args.json,
     )
     return 1 if differences or unreadable else 0

@@ -75,12 +75,15 @@ def junit(plan: str, baseline: str, gate: Gate, *, undecided_passes: bool = Fals
     """A suite named after the plan, with a case for each judgement; the undecided is skipped where it passes."""
     from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite
 
+    differences = [] if gate.changes is None else list(_differences(gate.changes))
     suite = TestSuite(harmless(f"{plan} against {baseline}"))
     for each in gate.judged:
         case = TestCase(harmless(each.point), classname=harmless(plan))
         if each.outcome != "passed":
             skipped = undecided_passes and each.outcome == "undecided"
-            case.result = [(Skipped if skipped else Failure)(harmless(each.detail), each.outcome)]
+            result = (Skipped if skipped else Failure)(harmless(each.detail), each.outcome)
+            result.text = "\n".join(map(harmless, [each.detail, *differences]))
+            case.result = [result]
         else:
             case.system_out = harmless(each.detail)
         suite.add_testcase(case)

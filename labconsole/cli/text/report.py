@@ -20,6 +20,7 @@ from labconsole.report.panels import glyph, labels_of, marked, panel_heading, pa
 from labconsole.report.tables import labelled
 from labconsole.report.words import note_words
 from labconsole.text.harmless import harmless, undisguised
+from labconsole.units import counted, format_count
 
 COLOURS = ("cyan", "yellow", "green", "magenta", "red", "blue", "bright_cyan", "bright_yellow")
 SIDE_BY_SIDE = 140
@@ -105,4 +106,4 @@ def _findings(console: Console, report: Report) -> None:
     if left_out:
         reasons = ", ".join(f"{code} {count}" for code, count in kept.excluded_by_reason)
         total = left_out + len(kept.entered)
-        console.print(f"{left_out} of {total} runs enter no mean: {harmless(reasons)}")
+        console.print(f"{format_count(left_out)} of {counted(total, 'run')} enter no mean: {harmless(reasons)}")

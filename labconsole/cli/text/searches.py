@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from labconsole.cli.text.runs import DASH, percent
 from labconsole.model.record.search import BackToBackFound, GoalFound, LatencyFound, SearchRecord
-from labconsole.units import format_count, format_rate_bps
+from labconsole.units import counted, format_count, format_rate_bps
 
 LIMITS = {
     "uut": "the unit under test lost or queued packets at higher loads",
@@ -26,7 +26,7 @@ def search_lines(record: SearchRecord, *, trials: bool = False) -> list[str]:
     lines = [
         f"{record.search_id}  {record.testbed}{' (emulated)' if record.emulated else ''}  {asked.platform}, "
         f"{asked.frame.words()}, {asked.sources} {plural}, background {asked.background}: "
-        f"{len(record.trials)} trials; loads are per source, bandwidth on the wire"
+        f"{counted(len(record.trials), 'trial')}; loads are per source, bandwidth on the wire"
     ]
     lines += [f"  {_goal_line(found, record)}" for found in record.goals]
     lines += _frame_loss_lines(record)

@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console
+from rich.text import Text
 
 from labconsole.cli.text.report import show_figure
 from labconsole.cli.text.tables import show_table
 from labconsole.report.trend_tables import figures, tables
 from labconsole.report.trends import Trend
-from labconsole.text.harmless import undisguised
+from labconsole.text.harmless import harmless, undisguised
+
+MOST_OCCASIONS = 40
+"""Told in a line, the last ones; ``--json`` lists all."""
+
+
+def occasion_lines(trends: Sequence[Trend]) -> Iterator[str]:
+    """Which occasion each number of a chart is; by design points where those have different ones."""
+    points: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for trend in trends:
+        held = tuple((each.occasion, each.started_at) for each in trend.results)
+        points.setdefault(held, []).append(trend.title)
+    for held, titles in points.items():
+        of = f" of {'; '.join(titles)}" if len(points) > 1 else ""
+        named = [f"{number} {name} ({at[:16].replace('T', ' ')})" for number, (name, at) in enumerate(held, 1)]
+        more = len(named) - MOST_OCCASIONS
+        rest = f"; and {more} before them, which --json lists" if more > 0 else ""
+        yield f"Occasions{of}, begun at (UTC): {', '.join(named[-MOST_OCCASIONS:])}{rest}."
 
 
 def show(trends: Sequence[Trend]) -> None:
@@ -20,6 +38,8 @@ def show(trends: Sequence[Trend]) -> None:
     drawn, told = list(figures(trends)), list(tables(trends))
     for place, figure in enumerate(drawn, 1):
         show_figure(console, figure, caption=all(figure.caption != each.caption for each in drawn[place:]))
+    for line in occasion_lines(trends):
+        console.print(Text(f"\n{harmless(line)}"))
     for place, table in enumerate(told, 1):
         again = any(table.note == each.note for each in told[place:])
         show_table(console, table, rest="--json lists all", note=not again)

@@ -17,7 +17,7 @@ from labconsole.model.plan.estimate import estimate
 from labconsole.model.plan.loader import lacks, offered_here, platforms_needed
 from labconsole.model.plan.plan import PlannedPoint
 from labconsole.model.record.envelope import Envelope, EnvelopePoint, node_versions, parse_envelope
-from labconsole.units import format_count
+from labconsole.units import counted, format_count
 from labconsole.verdict.calibrated import CODE, rate_doubts
 
 OLD_DAYS = 90
@@ -66,6 +66,10 @@ def _age_days(text: str) -> float | None:
     return (datetime.now(UTC) - then).total_seconds() / 86400 if then.tzinfo else None
 
 
+def _all_are(points: int) -> str:
+    return "the only point is" if points == 1 else f"all {points} points are"
+
+
 def _listed(texts: list[str]) -> str:
     """A few of them, each once."""
     different = list(dict.fromkeys(texts))
@@ -95,7 +99,7 @@ async def points(bench: CheckContext) -> CheckFinding:
             points=total,
             refused=len(refused),
         )
-    return passed(f"all {total} points are within line rate, platforms and streams", points=total, refused=0)
+    return passed(f"{_all_are(total)} within line rate, platforms and streams", points=total, refused=0)
 
 
 async def references(bench: CheckContext) -> CheckFinding:
@@ -155,7 +159,7 @@ async def envelope(bench: CheckContext) -> CheckFinding:
         )
     if unknown:
         return warned(not_calibrated, "calibrate these too: run `labconsole calibrate`", points=total)
-    return passed(f"all {total} points are within calibration {found.calibration_id}", points=total)
+    return passed(f"{_all_are(total)} within calibration {found.calibration_id}", points=total)
 
 
 def _against(point: PlannedPoint, covering: EnvelopePoint) -> tuple[list[str], list[str]]:
@@ -204,7 +208,7 @@ async def time(bench: CheckContext) -> CheckFinding:
     stored = bench.plan.trials - len(todo)
     hours, minutes = int(reckoned.total_s // 3600), int(reckoned.total_s % 3600 // 60)
     evidence = (
-        f"{format_count(reckoned.trials)} trials of {reckoned.per_trial_s:.1f} s on average, about "
+        f"{counted(reckoned.trials, 'trial')} of {reckoned.per_trial_s:.1f} s on average, about "
         f"{hours}:{minutes:02d}:{int(reckoned.total_s % 60):02d} h"
     )
     if stored:

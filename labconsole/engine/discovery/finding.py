@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -51,7 +52,7 @@ class FoundTestbed:
         if not self.proposal.streams:
             raise ConfigError(
                 "no path through the unit under test was found: it takes a cable from a source's port to one of its, "
-                "and one from another of its ports to a sink's"
+                "and one from another of its ports to a sink's" + _likelier_words(self.wiring, self.proposal.uut)
             )
         nodes = [
             HostsNode(each.name, each.address, self.proposal.roles[each.name], each.user, each.port)
@@ -63,6 +64,21 @@ class FoundTestbed:
             found=f"Its cables were found by `labconsole discover` on {datetime.now(UTC):%Y-%m-%d}.",
             defaults={} if config is None else {"ssh_config": str(Path(config).expanduser().absolute())},
         )  # fmt: skip
+
+
+def _likelier_words(wiring: Wiring, uut: str) -> str:
+    """Of the machine that has the most cables to others, if those are two at least and more than the UUT's."""
+    cables = Counter(
+        node for wire in wiring.wires if wire.one.node != wire.other.node for node in (wire.one.node, wire.other.node)
+    )
+    likelier, most = max(cables.items(), key=lambda each: each[1], default=(uut, 0))
+    if most < 2 or most <= cables[uut]:
+        return ""
+    own = cables[uut]
+    return (
+        f"; {likelier} has {most} cables to the others, and {uut} {own or 'none'}: if {likelier} is the unit under "
+        f"test, write uut= before it instead of before {uut}"
+    )
 
 
 async def find(request: DiscoveryRequest, hold: HoldNodes, agreed: Agreed, tell: Tell) -> FoundTestbed | None:

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from labconsole.engine.execution.stopwatch import Stopwatch
 from labconsole.model.plan.conduct import Stop
+from labconsole.units import counted
 
 
 class StopConditions:
@@ -29,7 +30,7 @@ class StopConditions:
         """Which of them says to begin no further trial; empty when none does."""
         stop = self._stop
         if stop.invalid_in_a_row is not None and self._in_a_row >= stop.invalid_in_a_row:
-            return f"{self._in_a_row} trials in a row came out invalid"
+            return f"{counted(self._in_a_row, 'trial')} in a row came out invalid"
         if stop.after_s is not None and self._watch.spent_s >= stop.after_s:
             return f"{stop.after_s:g} s of measuring are over"
         if self._deadline is not None and datetime.now().astimezone() >= self._deadline:

@@ -21,7 +21,7 @@ from labconsole.model.plan.points import FACTORS, Listed, distinct, factors
 from labconsole.model.plan.rules import RULE_FACTORS, exclusion_words, has_rules, location, unfold
 from labconsole.model.plan.searched import as_matrix_file, of_guests, searches_only, without_grid
 from labconsole.model.yaml_file import key_text, line_of, load_yaml, validate
-from labconsole.units import format_rate_bps, format_target
+from labconsole.units import counted, format_rate_bps, format_target
 
 AlsoCheck = Callable[[DesignPoint], None]
 """Raises ConfigError for what a point's platform cannot have; asked once for each platform and background."""
@@ -117,9 +117,9 @@ def _ruled_plan(file: PlanFile, data: Any, path: Path) -> Plan:
     words = [f"{name} has its own {', '.join(sorted(own.model_fields_set))}" for name, own in file.overrides.items()]
     words += [f"not measured: {exclusion_words(rule)}" for rule in file.exclude]
     if excluded:
-        words.append(f"{excluded} points of the matrix are excluded")
+        words.append(f"{counted(excluded, 'point')} of the matrix {'is' if excluded == 1 else 'are'} excluded")
     if added := sum(bool(each.where) for each in listed):
-        words.append(f"{added} points are added to the matrix")
+        words.append(f"{counted(added, 'point')} {'is' if added == 1 else 'are'} added to the matrix")
     own_tolerances = tuple(
         (name, file.tolerances.model_copy(update=own.tolerances.model_dump(exclude_unset=True)))
         for name, own in file.overrides.items() if own.tolerances is not None

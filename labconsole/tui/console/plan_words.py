@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from labconsole.engine.execution.progress import Outcome
 from labconsole.model.plan.plan import Plan
+from labconsole.units import counted
 
 
 def step_noun(plan: Plan) -> str:
@@ -14,7 +15,7 @@ def step_noun(plan: Plan) -> str:
 def extent(plan: Plan) -> str:
     """How much a plan asks for."""
     searches, asked = len(plan.searches), plan.of_guests
-    words = [f"{plan.trials} trials"] if plan.grid else []
+    words = [counted(plan.trials, "trial")] if plan.grid else []
     words += [f"{searches} search{'es' if searches > 1 else ''}"] if searches else []
     words += [f"{(many := len(asked.trials))} {asked.noun}{'s' if many > 1 else ''}"] if asked is not None else []
     words += [f"experiments of {', '.join(name for name, _ in plan.experiments)}"] if plan.experiments else []

@@ -98,7 +98,7 @@ def test_what_is_as_good_as_the_baseline_passes(lab, capsys):
 
 
 def test_a_fall_of_five_per_cent_at_one_point_is_told_for_it(lab, capsys, tmp_path):
-    lab.measure("today", [60, 114], seed=2)
+    lab.measure("today", [60, 114], seed=2, kernel="6.6")
     status, found = lab.gate(
         capsys, "--occasion", "today", "--junit", str(tmp_path / "gate.xml"), "--markdown", str(tmp_path / "gate.md")
     )
@@ -106,6 +106,8 @@ def test_a_fall_of_five_per_cent_at_one_point_is_told_for_it(lab, capsys, tmp_pa
     cases = ElementTree.parse(tmp_path / "gate.xml").findall(".//testcase")
     assert [case.find("failure") is None for case in cases] == [True, False]
     assert "raw, 1000 B, 1 × 200 Mbit/s" in (cases[1].get("name") or "")
+    failure = cases[1].find("failure")
+    assert failure is not None and "\nWhat else differs: Runs: kernel 6.1.0-28-amd64 → 6.6." in (failure.text or "")
     assert (tmp_path / "gate.md").read_text().startswith("### nightly@today against baseline main: worse")
 
 
@@ -251,6 +253,30 @@ def test_another_testbed_is_no_ground_for_a_verdict(lab, capsys):
     assert "was measured on testbed wuerzburg (0123456789abcdef)" in capsys.readouterr().err
 
 
+def test_the_file_of_another_testbed_is_refused(lab, capsys, tmp_path):
+    lab.measure("today", [60, 120], seed=2)
+    other = tmp_path / "other.yaml"
+    example = Path(__file__).parents[3] / "hosts.yaml"
+    other.write_text(example.read_text())
+    assert lab("gate", str(lab.plan), "--baseline", "main", "--occasion", "today", "--hosts", str(other)) == 2
+    said = capsys.readouterr().err
+    assert "other.yaml" in said and "baseline main was measured on wuerzburg (7d3f9a11c0de4b52)" in said
+    assert len(said.splitlines()) == 1
+
+
+def test_a_plan_that_has_changed_since_it_was_measured_is_said_to_have(lab, capsys):
+    lab.measure("today", [60, 120], seed=2)
+    former = plan_on(lab.plan, "today", None).hash()
+    lab.plan.write_text(lab.plan.read_text().replace("frame_sizes: [1000]", "frame_sizes: [1000, 1500]"))
+    status, found = lab.gate(capsys, "--occasion", "today")
+    assert (status, found["outcome"]) == (1, "not measured")
+    now = plan_on(lab.plan, "today", None).hash()
+    for each in found["judged"]:
+        assert "the plan has changed since nightly@today was measured" in each["detail"]
+        assert f"(hash {former}, now {now})" in each["detail"]
+    assert lab.gate(capsys, "--occasion", "never")[1]["judged"][0]["detail"] == "it has not been measured"
+
+
 def test_another_point_is_not_taken_for_the_baselines(lab, capsys):
     """A factor that was edited in the plan leaves nothing to compare with."""
     lab.plan.write_text(lab.plan.read_text().replace("frame_sizes: [1000]", "frame_sizes: [1500]"))
@@ -308,6 +334,23 @@ def test_words_of_nodes_are_no_markdown(lab, capsys, tmp_path):
     assert "\\!\\[x\\](https:\u200b//evil.example/p)" in text
     assert "<b>" not in text.replace("\\<b\\>", "")
     assert " @team" not in text
+
+
+def test_what_is_stored_of_a_plan_is_named_where_a_baseline_is_asked_for_of_what_is_not(lab, capsys):
+    lab.measure("today", [60, 120], seed=2)
+    for plan in (["nightly@never"], [str(lab.plan), "--occasion", "never"]):
+        assert lab("baseline", "set", "other", *plan) == 2
+        assert capsys.readouterr().err.endswith("; allowed: nightly@main, nightly@today\n")
+    assert lab("baseline", "set", "bad name", "nightly@today") == 2
+    assert "name of the baseline: is not a name, got 'bad name'" in capsys.readouterr().err
+
+
+def test_a_filter_need_not_be_given(lab, capsys):
+    for words in (["compare", "plan=nightly@main"], ["trend"]):
+        with pytest.raises(SystemExit):
+            lab(*words)
+        assert "FILTER" not in capsys.readouterr().err.splitlines()[-1]
+    assert lab("trend", "nightly") == 0
 
 
 def test_a_name_that_means_two_measurements_is_told_with_what_tells_them_apart(lab, capsys):

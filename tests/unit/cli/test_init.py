@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from labconsole.cli.main import main
 from labconsole.errors import ConfigError
+from labconsole.lab.spec import LabSpec
+from labconsole.lab.state import LabFile, ProcessIdentity
 from labconsole.model.inventory import Defaults, Inventory, Node, Stream, load_inventory
 
 FILLED = {
@@ -92,3 +97,26 @@ def test_a_file_that_exists_is_kept_and_what_to_do_next_is_said(blank, capsys, t
     out = capsys.readouterr().out
     assert "labconsole check --hosts hosts.yaml" in out
     assert "labconsole discover" in out
+
+
+def test_without_a_file_those_of_labs_that_are_up_are_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert main(["check"]) == 2
+    assert "hosts.yaml: no such file; use --hosts FILE, or run `labconsole discover`" in capsys.readouterr().err
+    running = ProcessIdentity.of(os.getpid())
+    ended = replace(running, start_ticks=running.start_ticks + 1)
+    for name, supervisor in (("mine", running), ("gone", ended)):
+        (tmp_path / "labconsole" / "labs" / name).mkdir(parents=True)
+        lab = LabFile(LabSpec(name=name), 1, supervisor, supervisor, "o", "2026-01-01T00:00:00Z", "6.1")
+        (tmp_path / "labconsole" / "labs" / name / "lab.json").write_text(json.dumps(lab.to_json()))
+    assert main(["check"]) == 2
+    said = capsys.readouterr().err
+    assert f"use --hosts FILE ({tmp_path}/labconsole/labs/mine/hosts.yaml of the lab that is up)" in said
+    assert "gone" not in said
+
+
+def test_an_ssh_configuration_that_is_not_there_is_bad_usage_and_said_once(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["discover", "uut=dut1", "src1", "snk1", "--yes", "--ssh-config", "nothere"]) == 2
+    assert capsys.readouterr().err == "labconsole: --ssh-config: no such file, got 'nothere'\n"

@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from labconsole.api.plan_files import plan_on
 from labconsole.cli.main import main
 from labconsole.model.inventory import load_inventory
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.record.run import PlanRef
+from labconsole.store.exchange.importing import import_records
 from labconsole.store.open import open_store
+from support.report_runs import measured
 from support.store_samples import sample_record
 
 HOSTS = """\
@@ -80,3 +83,28 @@ def test_the_report_on_the_plans_runs_shows_it(note: list[str], capsys: pytest.C
     page = Path("out/report.html").read_text()
     assert "<td>Note on plan small</td><td>after the fan" in page
     assert "&lt;b&gt; by hand (" in page
+
+
+def test_advice_is_on_one_occasion_and_occasions_are_named(note: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    plan, hosts = Path("blocks.yaml"), Path("hosts.yaml")
+    plan.write_text(PLAN.replace("small", "nightly") + "set_ups: 3\n")
+    records = [
+        measured(
+            2 * block + repetition, 60 + block / 10 + repetition / 20, block=block, repetition=repetition, trials=2,
+            plan_hash=plan_on(plan, occasion, hosts).hash(), set_up=f"{occasion}-{block}", repetitions=2, size=64,
+        )
+        | {"testbed_fingerprint": load_inventory(hosts).fingerprint()}
+        for occasion in ("c1", "main") for block in (1, 2, 3) for repetition in (1, 2)
+    ]  # fmt: skip
+    for number, record in enumerate(records):
+        record["plan"]["name"] = "nightly@c1" if number < 6 else "nightly@main"
+        record["run_id"] = f"20260727T14{number:04}Z-{number:06x}"
+    with open_store("runs.sqlite") as store:
+        import_records(store, records)
+    command = ["plan", "advise", "--store", "runs.sqlite", "blocks.yaml"]
+    assert main(command) == 2
+    said = capsys.readouterr().err
+    assert "--occasion: is missing" in said and "allowed: c1, main" in said
+    assert main([*command, "--occasion", "main", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["plan"] == "nightly@main" and told["each"][0]["spread"]["set_ups"] == 3

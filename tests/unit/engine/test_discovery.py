@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from labconsole.engine.discovery.finding import DiscoveryRequest, FoundTestbed
 from labconsole.engine.discovery.hosts_text import HostsNode, hosts_text
-from labconsole.engine.discovery.machines import read_words
+from labconsole.engine.discovery.machines import read_words, said_roles
 from labconsole.engine.discovery.ports import Port, sort_ports
 from labconsole.engine.discovery.probing import Heard
 from labconsole.engine.discovery.proposal import propose
@@ -148,6 +149,18 @@ def test_one_machine_beside_the_uut_is_source_and_sink():
     streams, roles = proposed(["uut", "tester"], {"uut": ("uut",)}, *pairs)
     assert streams == ["tester/e1 1 4 tester/e3", "tester/e2 2 3 tester/e10"]
     assert roles["tester"] == ("source", "sink")
+
+
+def test_without_a_path_the_machine_that_has_more_cables_is_named():
+    ports = [port(name) for name in ("src1/a", "dut1/a", "dut1/b", "snk1/a")]
+    cables = {"src1/a": "dut1/a", "snk1/a": "dut1/b"}
+    both = cables | {far: near for near, far in cables.items()}
+    wiring = find_wiring(ports, heard_of(ports, {near: [far] for near, far in both.items()}), {})
+    asked = read_words(["dut1", "uut=src1", "snk1"])
+    proposal = propose([each.name for each in asked], said_roles(asked), wiring)
+    with pytest.raises(ConfigError) as refused:
+        FoundTestbed(DiscoveryRequest(asked), ports, [], wiring, proposal, []).hosts_text("t")
+    assert "dut1 has 2 cables to the others, and src1 1: if dut1 is the unit under test" in str(refused.value)
 
 
 def test_what_has_no_partner_is_spare():

@@ -336,7 +336,7 @@ def test_a_rate_beyond_what_the_instrument_showed_is_told_with_the_part_that_lim
 ) -> None:
     found = _within_calibration(monkeypatch, envelope(envelope_point(**calibrated)))
     assert found.status is (CheckStatus.PASS if words is None else CheckStatus.WARN)
-    assert (words or "all 1 points are within") in found.evidence.replace("\u2009", " ")
+    assert (words or "the only point is within") in found.evidence.replace("\u2009", " ")
 
 
 @pytest.mark.parametrize(
@@ -356,7 +356,7 @@ def test_at_target_max_a_check_says_before_what_the_verdict_will_say_after(
     known = envelope(envelope_point(**{"maximum": 1e6, "capture": (50_000.0, 60_000.0), **calibrated}))
     found = _within_calibration(monkeypatch, known, target="max")
     assert found.status is (CheckStatus.PASS if words is None else CheckStatus.WARN)
-    assert (words or "all 1 points are within") in found.evidence
+    assert (words or "the only point is within") in found.evidence
     assert bool(reasons(known, FLAT_OUT, offered_pps=40_000.0)) is (words is not None)
 
 

@@ -52,7 +52,7 @@ def test_repetitions_make_a_point_with_an_interval_and_targets_make_a_line():
 def test_what_does_not_stand_is_left_out_and_counted():
     made = CurveData([run(), run(status="suspect"), run(status="invalid"), run(measured=None)]).curves(CurveSpec())
     assert made.curves[0].points[0].y.trials == 2
-    assert (made.runs, made.left_out, made.unknown) == (2, {"invalid": 1}, 1)
+    assert (made.runs, made.suspect, made.left_out, made.unknown) == (2, 1, {"invalid": 1}, 1)
 
 
 def test_trials_of_a_search_enter_only_where_there_is_nothing_else():

@@ -188,6 +188,7 @@ def test_an_estimate_adds_traffic_waits_overhead_and_switches(plan):
 
 REFUSED = [
     (BASE + "colour: red\n", 10, "colour", "unknown key", "frame_sizes"),
+    (BASE + "target: [max]\n", 10, "target", "unknown key (did you mean targets?)", "frame_sizes"),
     (BASE + "tolerances:\n  offered: 1\n", 11, "tolerances.offered", "unknown key", "offered_ratio"),
     (BASE.replace("duration_s: 10\n", ""), None, "duration_s", "is required", ""),
     (BASE.replace("10Mbit", "10"), 6, "targets[0]", "is not a valid target", "10Mbit"),

@@ -41,6 +41,9 @@ def test_a_step_of_three_per_cent_is_found_with_what_else_changed_then(tmp_path,
     assert main(["trend", "--store", str(tmp_path / "s.sqlite"), "nightly"]) == 0
     shown = capsys.readouterr().out
     assert "since nightly@09" in shown
+    assert "nightly@15 (2026-" in " ".join(shown.split()) and "16 nightly@16" in " ".join(shown.split())
+    assert main(["trend", "--store", str(tmp_path / "s.sqlite"), "--markdown", "nightly"]) == 0
+    assert "(UTC): 1 nightly@01 (2026-" in capsys.readouterr().out.replace("\\", "")
     assert "kernel 6.1 → 6.6" in " ".join(shown.split())
 
 

@@ -50,7 +50,7 @@ async def test_measured_over_offered_is_drawn_and_what_is_left_out_is_said(size:
         await open_curves(app, pilot)
         shown = text(app)
         total = len(session.store.records)
-        assert f"{total - 1} of {total} runs drawn" in shown
+        assert f"{total - 1} of {total} runs drawn, 2 suspect" in shown
         assert "read drawn" not in shown
         assert "left out" in shown
         for glyph, label in zip("●▲■◆", ("container 64 B", "container 500 B", "raw 64 B", "raw 500 B"), strict=True):
@@ -103,6 +103,7 @@ async def test_the_filter_of_the_runs_chooses_what_enters() -> None:
         await still(app, pilot)
         assert "did you mean size?" in text(app)
         assert {curve.label for curve, _ in table._points.values()} == {"raw 64 B", "raw 500 B"}
+        assert "suspect" not in text(app)  # the container's are, which are not drawn
         assert "curves mix runs with different" not in text(app)
         await pilot.press("slash")
         app.screen.query_one(FilterInput).value = "platform=none"

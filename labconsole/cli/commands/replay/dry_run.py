@@ -19,6 +19,7 @@ from labconsole.model.plan.estimate import Estimate, estimate
 from labconsole.model.plan.order import Trial, configuration
 from labconsole.model.plan.plan import Plan
 from labconsole.store.writing import RunStore
+from labconsole.units import counted, format_count
 
 
 def trials_dry_run(plan: Plan, only: frozenset[int] | None, session: Testbed[RunStore], *, as_json: bool) -> None:
@@ -43,12 +44,13 @@ def trials_dry_run(plan: Plan, only: frozenset[int] | None, session: Testbed[Run
     undrawn = undrawn_words(plan.set_ups, plan.order)
     for line in [*plan.rules, *commands, *(need.words for need in needs), *([undrawn] if undrawn else ())]:
         plain_lines(f"{plan.name}: {line}")
-    extra = f", {reckoned.warm_ups} warm-ups" if reckoned.warm_ups else ""
+    extra = f", {counted(reckoned.warm_ups, 'warm-up')}" if reckoned.warm_ups else ""
     if plan.set_ups is not None:
         plain_lines(f"{plan.name}: {_blocks_words(plan, todo, session)}")
     plain_lines(
-        f"{plan.name}: {len(todo)} of {trials} trials to take ({kept} stored already), "
-        f"{reckoned.per_trial_s:.1f} s each, {reckoned.platform_switches} set-ups{extra}, "
+        f"{plan.name}: {format_count(len(todo))} of {counted(trials, 'trial')} to take "
+        f"({format_count(kept)} stored already), "
+        f"{reckoned.per_trial_s:.1f} s each, {counted(reckoned.platform_switches, 'set-up')}{extra}, "
         f"about {minutes(reckoned.total_s)} in all; {size_words(reckoned.store_bytes)} in the store, "
         f"up to {size_words(reckoned.capture_bytes)} on a sink while a trial runs"
     )

@@ -117,6 +117,7 @@ def searches_dry_run(plan: Plan, only: Chosen, session: Testbed[RunStore], *, as
         )
         return
     plain_lines(
-        f"{plan.name}: {len(left.steps)} of {left.asked} searches to make ({left.stored} stored already), "
+        f"{plan.name}: {len(left.steps)} of {left.asked} {'search' if left.asked == 1 else 'searches'} to make "
+        f"({left.stored} stored already), "
         f"{left.reckoned.trials} trials or more, about {minutes(left.reckoned.total_s)} on platforms that behave"
     )

@@ -41,6 +41,7 @@ from labconsole.tui.screens.curves.feed import CurveFeed
 from labconsole.tui.screens.curves.point_text import filter_of
 from labconsole.tui.screens.curves.trend_view import TrendView
 from labconsole.tui.screens.curves.viewing import Viewing, picture
+from labconsole.units import counted
 
 Y_OPTIONS: tuple[Y, ...] = ("measured", "loss", "offered", "maximum")
 X_OPTIONS: tuple[X, ...] = ("offered", "measured", "sources", "size")
@@ -104,6 +105,8 @@ class CurvesScreen(FollowingScreen):
         Action("B", "pin", "Baseline", "Make the point under the cursor the baseline: columns tell how much every "
                "point differs from it, with the 95 % interval. Again: no baseline.",
                id="curves-baseline", title="Pin a baseline point", shown=False),
+        Action("T", "trend", "Trend", "Show what a plan came to on its occasions, where that changed, and what else "
+               "changed then.", id="curves-trend", title="Results over occasions"),
         Action("x", "export", "Export", "Write what is drawn to a new file: a picture (.svg) or the points (.tsv).",
                id="curves-export", title="Export the curves"),
         Action("V", "views", "Views", "Draw the runs of a named view of the Runs screen.",
@@ -114,8 +117,6 @@ class CurvesScreen(FollowingScreen):
                id="curves-copy-rows", title="Copy all points", shown=False),
         Action("E", "crews", "Guests", "Draw the stored trials of guests, which are no runs.",
                id="curves-crews", title="Curves of trials of guests", shown=False),
-        Action("T", "trend", "Trend", "Show what a plan came to on its occasions, where that changed, and what else "
-               "changed then.", id="curves-trend", title="Results over occasions"),
         PAUSE,
         Action("l", "reload", "Reload", "Read all runs from the store again.",
                id="curves-reload", title="Reload runs", shown=False),
@@ -299,7 +300,7 @@ class CurvesScreen(FollowingScreen):
     def action_copy_rows(self) -> None:
         rows = point_text.rows(self.query_one(CurvesTable).all_points(), self._made.spec) if self._made else []
         self.app.copy_to_clipboard("\n".join(rows))
-        self.notify(f"Copied {len(rows) - 1} points" if rows else "There is no point to copy.", markup=False)
+        self.notify(f"Copied {counted(len(rows) - 1, 'point')}" if rows else "There is no point to copy.", markup=False)
 
     def action_export(self) -> None:
         """Ask for a file's name and write."""
@@ -371,14 +372,13 @@ def _y_title(spec: CurveSpec) -> str:
 
 def _found(made: Curves, saved: SavedRuns) -> str:
     """How many runs are in the picture, and how many are not and why."""
-    words = f"{count(made.runs)} of {count(saved.in_store)} runs drawn"
+    words = f"{count(made.runs)} of {counted(saved.in_store, 'run')} drawn"
     if not saved.complete:
         words += f", {count(len(saved.runs))} read so far"
     out = [f"{n} {verdict}" for verdict, n in sorted(made.left_out.items())]
     if made.unknown:
         out.append(f"{made.unknown} not measured")
-    suspect = sum(run.verdict == "suspect" for run in saved.runs)
-    words += f", {count(suspect)} suspect" if suspect else ""
+    words += f", {count(made.suspect)} suspect" if made.suspect else ""
     return words + (f", left out: {', '.join(out)}" if out else "")
 
 

@@ -25,7 +25,7 @@ from labconsole.tui.parts.screen import with_keys
 from labconsole.tui.screens.plans.grid import LOOKS, look
 from labconsole.tui.screens.plans.plan_searches import running_words, step_words
 from labconsole.tui.screens.plans.plans_table import STATUS_LOOKS, asked_for, taken_trials
-from labconsole.units import format_target
+from labconsole.units import counted, format_target
 
 FAILING_SHOWN = 8
 
@@ -113,7 +113,7 @@ class PlanDetails(Lines):
         if plan.grid:
             rows += field(
                 "asks for",
-                f"{count(len(plan.points))} points ({kind}), {times}: {count(plan.trials)} trials of {longest}",
+                f"{counted(len(plan.points), 'point')} ({kind}), {times}: {counted(plan.trials, 'trial')} of {longest}",
                 width,
             )
         for label, text, tone in step_words(plan, execution):
@@ -145,8 +145,8 @@ class PlanDetails(Lines):
         if plan.grid and execution is not None and execution.estimate is not None and execution.status is _READY:
             stored, time = execution.outcome.skipped, execution.estimate
             if stored:
-                rows += field("stored", f"{count(stored)} trials, will not be repeated", width, "good")
-            text = f"{span(time.total_s)} for {count(time.trials)} trials" if time.trials else "nothing left to do"
+                rows += field("stored", f"{counted(stored, 'trial')}, will not be repeated", width, "good")
+            text = f"{span(time.total_s)} for {counted(time.trials, 'trial')}" if time.trials else "nothing left to do"
             rows += field("takes", text, width, "strong")
         if plan.of_guests is None:
             disk = f"up to {megabytes(self._capture_bytes[1])} on a sink while a trial runs"
