@@ -147,7 +147,7 @@ def all_told(healthy: list[dict]) -> Callable[[Results], bool]:
 
 def test_a_healthy_lab_passes(healthy: list[dict]):
     *results, summary = healthy
-    assert {r["id"] for r in results if r["status"] == "skipped"} == {"calibration"}
+    assert {r["id"] for r in results if r["status"] == "skipped"} == {"calibration", "clock.stated"}
     # A machine that has other work to do is told so, and may miss counter samples of the flow.
     assert {r["id"] for r in results if r["status"] == "warn"} <= {"cpu.load", "flow.raw"}
     assert all(r["evidence"] for r in results)
