@@ -11,6 +11,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,8 @@ import pytest
 from labconsole.agent.processes import children
 from labconsole.agent.reading import clock_keeper
 from labconsole.lab import commands as lab
+from labconsole.lab.images.debian_kernel import cache_directory
+from labconsole.lab.images.debian_packages import unpacked_packages
 from labconsole.lab.spec import LabSpec
 from labconsole.wire.clocks import KeptClock
 from labconsole.wire.codec import WireError
@@ -25,7 +28,16 @@ from support.agent_process import Net
 from support.live_lab import lab_state, labconsole, records
 
 RUN = ("run", "--platform", "raw", "--frame-size", "200", "--duration", "0.5", "--target", "5Mbit", "--json")
-PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+PACKAGES = ["linuxptp", "chrony"]
+
+
+@cache
+def program(name: str) -> str:
+    """One of these packages, which are unpacked and not installed: Debian's chrony begins to set the clock at once."""
+    fetched = unpacked_packages(cache_directory().parent / "packages", PACKAGES, re.compile("linuxptp|chrony"))
+    found = shutil.which(name, path=f"{fetched}/usr/sbin:{fetched}/usr/bin:{os.environ.get('PATH', '')}:/usr/sbin")
+    assert found is not None, f"{name} is neither installed nor in {fetched}"
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +94,7 @@ def test_a_sink_whose_nic_stamps_nothing_is_refused_before_anything_is_sent(test
 def wrapped(directory: Path, name: str, *words: str) -> None:
     """``name`` with these options, as the agent finds it."""
     path = directory / name
-    path.write_text(f'#!/bin/sh\nexec {shutil.which(name, path=PATH)} {" ".join(words)} "$@"\n')
+    path.write_text(f'#!/bin/sh\nexec {program(name)} {" ".join(words)} "$@"\n')
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
 
@@ -123,9 +135,6 @@ def said_once(directory: Path, words: str, *, within_s: float = 40) -> str:
 @pytest.fixture
 def net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Net]:
     """The ports a0 and b0 on one wire."""
-    for program in ("ptp4l", "pmc"):
-        if shutil.which(program, path=PATH) is None:
-            pytest.skip(f"{program} is not installed")
     if os.geteuid() != 0:
         pytest.skip("ptp4l is for root")
     monkeypatch.setattr(children, "SEARCH_PATH", str(tmp_path))
@@ -143,8 +152,7 @@ def ptp4l(net: Net, path: Path, *options: str) -> AbstractContextManager[None]:
         f"[global]\nuds_address {path}.sock\nfree_running 1\nlogAnnounceInterval -2\nlogSyncInterval -3\n"
         "logMinDelayReqInterval -3\nlogMinPdelayReqInterval -3\n"
     )
-    program = str(shutil.which("ptp4l", path=PATH))
-    return running(*net.prefix, program, "-2", "-S", "-i", path.name, "-f", str(path), *options)
+    return running(*net.prefix, program("ptp4l"), "-2", "-S", "-i", path.name, "-f", str(path), *options)
 
 
 def test_a_real_ptp4l_says_what_bounds_its_offset(tmp_path: Path, net: Net):
@@ -185,9 +193,6 @@ def test_a_real_ptp4l_that_hears_no_master_is_refused(tmp_path: Path, net: Net):
 
 
 def test_a_real_chronyd_that_follows_nothing_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    for program in ("chronyd", "chronyc"):
-        if shutil.which(program, path=PATH) is None:
-            pytest.skip(f"{program} is not installed")
     if os.geteuid() != 0:
         pytest.skip("chronyd is for root")
     directory = tmp_path / "run"
@@ -198,7 +203,7 @@ def test_a_real_chronyd_that_follows_nothing_is_refused(tmp_path: Path, monkeypa
     )
     wrapped(tmp_path, "chronyc", "-h", str(socket))
     monkeypatch.setattr(children, "SEARCH_PATH", str(tmp_path))
-    with running(str(shutil.which("chronyd", path=PATH)), "-x", "-d", "-u", "root", "-f", str(config)):
+    with running(program("chronyd"), "-x", "-d", "-u", "root", "-f", str(config)):
         until_s = time.monotonic() + 20
         while not socket.exists() and time.monotonic() < until_s:
             time.sleep(0.2)
