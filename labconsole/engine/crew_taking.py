@@ -6,14 +6,17 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
 from typing import Literal, TypeVar
 
 from labconsole.contracts.crew import StandingCrew
 from labconsole.contracts.experiment import Stage
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import Aborted, AgentError, NodeError, NodeLost, TooLittleMemory
+from labconsole.model.identity import new_run_id, utc_now
 from labconsole.model.record.crew_trial import ProgramSeen
 from labconsole.model.record.run import Reason, SetUp, Verdict
+from labconsole.verdict.observed import TrialObservations
 from labconsole.verdict.reasons import reason
 from labconsole.wire.changes import AnyChange, ApplyChanges, UndoChanges
 from labconsole.wire.execution import Execute
@@ -29,6 +32,13 @@ NOT_SET_UP = frozenset({"guests_missing", "no_memory"})
 """Codes of a trial whose guests were not there."""
 
 T = TypeVar("T")
+
+
+def nothing_seen(why: Reason) -> TrialObservations:
+    """Of a trial that came to nothing, and why."""
+    seen = TrialObservations(run_id=new_run_id(datetime.now(UTC)), started_at=utc_now())
+    seen.doubts.append(why)
+    return seen
 
 
 async def unless_stopped(stage: Stage, asked: Awaitable[T]) -> T:

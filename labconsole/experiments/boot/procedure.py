@@ -4,27 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from labconsole.contracts.crew import CrewMember
 from labconsole.contracts.experiment import Bench, ExperimentStore, StepRecord
 from labconsole.contracts.picture import StepPicture
 from labconsole.engine.crew_stage import guest_address, guest_mac
 from labconsole.engine.crew_step import CrewStep, failure_of
+from labconsole.engine.crew_taking import nothing_seen
 from labconsole.errors import MeasurementError, TooLittleMemory
 from labconsole.experiments.boot.figures import clock_error_s, deviation_s, latest_s, mark_zero_ns
 from labconsole.experiments.boot.live import guests_started
 from labconsole.experiments.boot.resolution import clock_allowed_s, coarse_notes
 from labconsole.experiments.boot.taking import QUIET_S, BootSeen, BootTaking
 from labconsole.experiments.boot.verdict import judge
-from labconsole.model.identity import new_run_id, utc_now
+from labconsole.model.identity import utc_now
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.boots import BootFactors, BootPoint
 from labconsole.model.record.boot import BootRecord, BootRequested
 from labconsole.model.record.kinds.boot import KIND as BOOT
 from labconsole.model.record.run import Figures, Reason, Verdict
 from labconsole.verdict.influences import influences
-from labconsole.verdict.observed import TrialObservations
 from labconsole.verdict.reasons import reason
 from labconsole.wire.version import __version__
 
@@ -69,12 +68,10 @@ class BootStep(CrewStep[BootPoint, BootRecord]):
 
     def _void(self, why: Reason, bench: Bench, attempt: int) -> BootRecord:
         """The record of a start of which nothing was seen."""
-        observed = TrialObservations(run_id=new_run_id(datetime.now(UTC)), started_at=utc_now())
-        observed.doubts.append(why)
         stage = bench.stage
         seen = BootSeen(
-            observations=observed, set_up=None, clocks=None, guests=(), file_system=None, files=None, memory=None,
-            swapped_pages=None, timekeeper=None, missing=(), attestation={},
+            observations=nothing_seen(why), set_up=None, clocks=None, guests=(), file_system=None, files=None,
+            memory=None, swapped_pages=None, timekeeper=None, missing=(), attestation={},
             environment=stage.environment((stage.uut, stage.timekeeper)),
         )  # fmt: skip
         return self._record(seen, bench, attempt)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from labconsole.contracts.crew import USUAL, CrewMember, HowMade, StandingCrew
@@ -12,7 +11,7 @@ from labconsole.contracts.experiment import Bench, ExperimentStore, StepRecord
 from labconsole.contracts.picture import CopyState, PictureGuest, StepPicture
 from labconsole.engine.crew_stage import guest_address, guest_mac
 from labconsole.engine.crew_step import CrewStep, failure_of
-from labconsole.engine.crew_taking import crew_or_why, guests_stood, pinned
+from labconsole.engine.crew_taking import crew_or_why, guests_stood, nothing_seen, pinned
 from labconsole.errors import Aborted, LabError, MeasurementError, NodeLost
 from labconsole.experiments.flow.disk import disk_seen
 from labconsole.experiments.flow.figures import line_bps, shared, start_skew_s
@@ -26,7 +25,7 @@ from labconsole.experiments.flow.taking import FlowTaking, FlowTrialSeen
 from labconsole.experiments.flow.verdict import capture_reasons, inward_shown, ring_shown, shown_reasons
 from labconsole.experiments.flow.weights import link_bps, weights_seen
 from labconsole.experiments.flow.window import flows_seen, sender_seen, sink_seen
-from labconsole.model.identity import new_run_id, utc_now
+from labconsole.model.identity import utc_now
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.flows import FlowFactors, FlowPoint
 from labconsole.model.record.flow import FlowRecord, FlowRequested, ReceiverSeen
@@ -105,8 +104,7 @@ class FlowStep(CrewStep[FlowPoint, FlowRecord]):
 
     def _void(self, why: Reason, bench: Bench, attempt: int) -> FlowRecord:
         """The record of a trial of which nothing was seen."""
-        seen, stage = TrialObservations(run_id=new_run_id(datetime.now(UTC)), started_at=utc_now()), bench.stage
-        seen.doubts.append(why)
+        seen, stage = nothing_seen(why), bench.stage
         verdict = judged(seen, (), (), limits=self.tolerances, inventory=bench.inventory)
         return FlowRecord(
             **self._asked(seen, verdict, bench, attempt), set_up=None, origin_ns=None, flows=(), senders=(), sink=None,

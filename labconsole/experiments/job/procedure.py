@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from pydantic import ValidationError
@@ -18,14 +17,14 @@ from labconsole.contracts.experiment import Bench, ExperimentStore, StepRecord
 from labconsole.contracts.picture import CopyState, StepPicture
 from labconsole.engine.crew_stage import guest_address, guest_mac
 from labconsole.engine.crew_step import CrewStep, failure_of
-from labconsole.engine.crew_taking import crew_or_why, guests_stood, pinned
+from labconsole.engine.crew_taking import crew_or_why, guests_stood, nothing_seen, pinned
 from labconsole.errors import Aborted, LabError, MeasurementError, NodeLost
 from labconsole.experiments.job.disk_verdict import disk_notes
 from labconsole.experiments.job.link import link_notes, sends, slowest_link_bps
 from labconsole.experiments.job.live import guests_of, guests_standing
 from labconsole.experiments.job.taking import JobSeen, JobTaking
 from labconsole.experiments.job.verdict import clock_notes, judge
-from labconsole.model.identity import new_run_id, utc_now
+from labconsole.model.identity import utc_now
 from labconsole.model.inventory import Inventory
 from labconsole.model.jobs import JOBS
 from labconsole.model.plan.jobs import JobFactors, JobPoint
@@ -95,8 +94,7 @@ class JobStep(CrewStep[JobPoint, JobRecord]):
 
     def _void(self, why: Reason, bench: Bench, attempt: int) -> JobRecord:
         """The record of a trial of which nothing was seen."""
-        seen = TrialObservations(run_id=new_run_id(datetime.now(UTC)), started_at=utc_now())
-        seen.doubts.append(why)
+        seen = nothing_seen(why)
         verdict = judge(
             seen, (), empty=None, timekeeper=None, start_skew_s=None, swapped_pages=None, guest_problems=(),
             limits=self.tolerances, inventory=bench.inventory,

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from labconsole.contracts.crew import CrewMember, StandingCrew
 from labconsole.contracts.experiment import Bench, ExperimentStore, StepRecord
 from labconsole.contracts.picture import CopyState, PictureGuest, StepPicture
 from labconsole.engine.crew_step import CrewStep, failure_of
-from labconsole.engine.crew_taking import crew_or_why, guests_stood, pinned
+from labconsole.engine.crew_taking import crew_or_why, guests_stood, nothing_seen, pinned
 from labconsole.errors import Aborted, LabError, MeasurementError, NodeLost
 from labconsole.experiments.route.addresses import router
 from labconsole.experiments.route.figures import Arrived, start_skew_s, together
@@ -19,7 +18,7 @@ from labconsole.experiments.route.live import picture_of, result_words
 from labconsole.experiments.route.taking import RouteTaking, RouteTrialSeen
 from labconsole.experiments.route.verdict import judge
 from labconsole.experiments.route.window import RX, arrived, counted, processors_between, router_seen, sink_seen
-from labconsole.model.identity import new_run_id, utc_now
+from labconsole.model.identity import utc_now
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.routes import BIN_S, RouteFactors, RoutePoint
 from labconsole.model.record.kinds.route import KIND as ROUTE
@@ -83,8 +82,7 @@ class RouteStep(CrewStep[RoutePoint, RouteRecord]):
 
     def _void(self, why: Reason, bench: Bench, attempt: int) -> RouteRecord:
         """The record of a trial of which nothing was seen."""
-        seen, stage = TrialObservations(run_id=new_run_id(datetime.now(UTC)), started_at=utc_now()), bench.stage
-        seen.doubts.append(why)
+        seen, stage = nothing_seen(why), bench.stage
         verdict = judged(seen, (), (), limits=self.tolerances, inventory=bench.inventory)
         return RouteRecord(
             **self._asked(seen, verdict, bench, attempt), set_up=None, origin_ns=None, in_packets=None, routers=(),

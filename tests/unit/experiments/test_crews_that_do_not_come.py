@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,11 +22,12 @@ from labconsole.experiments.route.measured import MEASURED as ROUTES_MEASURED
 from labconsole.experiments.route.steps import EXPERIMENT as ROUTES
 from labconsole.experiments.route.summary import summarize_routes
 from labconsole.experiments.route.verify import recompute_route
-from labconsole.model.inventory import Inventory, load_inventory
+from labconsole.model.inventory import load_inventory
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.record.kinds.flow import KIND as FLOW
 from labconsole.model.record.kinds.route import KIND as ROUTE
 from labconsole.store.open import open_store
+from support.absent_guests import Bench, Stage
 from support.flow_records import flow_record
 from support.route_records import route_record
 from support.testbeds import GOOD
@@ -70,54 +70,11 @@ KINDS = {
 }  # fmt: skip
 
 
-@dataclass
-class Stage:
-    """Guests that do not come."""
-
-    problem: LabError
-    asked: int = 0
-    uut: Any = None
-    timekeeper: Any = None
-
-    async def guest_cpus(self, platform: str) -> list[int]:
-        return [0, 1]
-
-    async def stand(self, *of: Any) -> Any:
-        self.asked += 1
-        raise self.problem
-
-    async def wait_stopping(self) -> None:
-        await asyncio.Event().wait()
-
-    def environment(self, nodes: Any) -> dict[str, Any]:
-        return {"nodes": {}}
-
-
-@dataclass
-class Bench:
-    inventory: Inventory
-    stage: Stage
-    operator: str = "ann"
-    saved: list[Any] = field(default_factory=list)
-    over_words: list[str] = field(default_factory=list)
-
-    def show(self, picture: Any) -> None: ...
-
-    async def begin(self) -> None: ...
-
-    async def over(self, status: str, *, again: str = "") -> None:
-        self.over_words.append(again)
-
-    def save_experiment(self, kind: Any, record: Any) -> None:
-        assert kind in (FLOW, ROUTE)
-        self.saved.append(record)
-
-
 def taken(tmp_path: Path, kind: Kind, problem: LabError) -> tuple[Bench, Any]:
     """What is stored of a trial whose guests end so, each time."""
     (hosts := tmp_path / "hosts.yaml").write_text(GOOD)
     (path := tmp_path / "plan.yaml").write_text(f"plan: p\nplatforms: [lxc]\nmax_redo: 2\n{kind.text}\n")
-    bench = Bench(load_inventory(hosts), Stage(problem))
+    bench = Bench(load_inventory(hosts), Stage(problem), kind.of)
     (step,) = kind.steps(bench).steps(load_plan(path))
     return bench, asyncio.run(step.take(bench))
 

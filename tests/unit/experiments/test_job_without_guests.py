@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from labconsole.errors import AgentError, LabError, MeasurementError, TooLittleMemory
+from labconsole.errors import AgentError, MeasurementError, TooLittleMemory
 from labconsole.experiments.job.steps import Jobs
 from labconsole.experiments.job.summary import summarize_jobs
 from labconsole.experiments.job.verify import recompute_job
@@ -17,6 +16,7 @@ from labconsole.model.inventory import Inventory, load_inventory
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.record.job import JobRecord
 from labconsole.model.record.kinds.job import KIND as JOB
+from support.absent_guests import Bench, Stage
 from support.job_records import taken
 from support.testbeds import GOOD
 
@@ -25,46 +25,6 @@ from support.testbeds import GOOD
 def inventory(tmp_path: Path) -> Inventory:
     (path := tmp_path / "hosts.yaml").write_text(GOOD)
     return load_inventory(path)
-
-
-@dataclass
-class Stage:
-    """Guests that do not come."""
-
-    problem: LabError
-    asked: int = 0
-    uut: Any = None
-    timekeeper: Any = None
-
-    async def stand(self, *of: Any) -> Any:
-        self.asked += 1
-        raise self.problem
-
-    async def wait_stopping(self) -> None:
-        await asyncio.Event().wait()
-
-    def environment(self, nodes: Any) -> dict[str, Any]:
-        return {"nodes": {}}
-
-
-@dataclass
-class Bench:
-    inventory: Inventory
-    stage: Stage
-    operator: str = "ann"
-    saved: list[JobRecord] = field(default_factory=list)
-    over_words: list[str] = field(default_factory=list)
-
-    def show(self, picture: Any) -> None: ...
-
-    async def begin(self) -> None: ...
-
-    async def over(self, status: str, *, again: str = "") -> None:
-        self.over_words.append(again)
-
-    def save_experiment(self, kind: Any, record: JobRecord) -> None:
-        assert kind is JOB
-        self.saved.append(record)
 
 
 def step(tmp_path: Path, bench: Bench) -> Any:
@@ -76,7 +36,7 @@ def step(tmp_path: Path, bench: Bench) -> Any:
 
 def test_it_is_stored_with_its_reason_and_not_tried_again_for_each_trial(inventory: Inventory, tmp_path: Path) -> None:
     silent = AgentError("uut", "guest g2 did not answer within 60 s", code="guest_silent")
-    bench = Bench(inventory, Stage(silent))
+    bench = Bench(inventory, Stage(silent), JOB)
     record = asyncio.run(step(tmp_path, bench).take(bench))
     assert bench.saved == [record] and bench.over_words == [], "no word on how the testbed fares"
     assert (record.status, record.set_up, record.copies) == ("failed", None, ())
@@ -89,7 +49,9 @@ def test_it_is_stored_with_its_reason_and_not_tried_again_for_each_trial(invento
 
 
 def test_too_little_memory_has_a_code_and_a_record(inventory: Inventory, tmp_path: Path) -> None:
-    bench = Bench(inventory, Stage(TooLittleMemory("uut", "2 guests are given 256 MiB of memory, and 100 are there")))
+    bench = Bench(
+        inventory, Stage(TooLittleMemory("uut", "2 guests are given 256 MiB of memory, and 100 are there")), JOB
+    )
     record = asyncio.run(step(tmp_path, bench).take(bench))
     assert bench.saved == [record] and bench.over_words == [] and bench.stage.asked == 1
     assert [each.code for each in record.verdict.reasons] == ["no_memory"]
@@ -99,7 +61,7 @@ def test_too_little_memory_has_a_code_and_a_record(inventory: Inventory, tmp_pat
 def test_attempts_that_come_to_nothing_are_made_again_and_the_last_leaves_a_record(
     inventory: Inventory, tmp_path: Path
 ) -> None:
-    bench = Bench(inventory, Stage(MeasurementError("there is no iperf at the sink")))
+    bench = Bench(inventory, Stage(MeasurementError("there is no iperf at the sink")), JOB)
     record = asyncio.run(step(tmp_path, bench).take(bench))
     assert bench.stage.asked == 4 and bench.saved == [record]
     assert [bool(again) for again in bench.over_words] == [True, True, True, False]
@@ -108,7 +70,7 @@ def test_attempts_that_come_to_nothing_are_made_again_and_the_last_leaves_a_reco
 
 
 def test_what_no_guest_can_help_is_no_record(inventory: Inventory, tmp_path: Path) -> None:
-    bench = Bench(inventory, Stage(AgentError("uut", "there is no room", code="no_space")))
+    bench = Bench(inventory, Stage(AgentError("uut", "there is no room", code="no_space")), JOB)
     with pytest.raises(AgentError, match="no room"):
         asyncio.run(step(tmp_path, bench).take(bench))
     assert bench.saved == []
@@ -116,7 +78,7 @@ def test_what_no_guest_can_help_is_no_record(inventory: Inventory, tmp_path: Pat
 
 def test_it_is_left_out_of_the_point_that_the_others_are_of(inventory: Inventory, tmp_path: Path) -> None:
     other = taken([1.0, 1.1], guests=2, platform="lxc")
-    bench = Bench(inventory, Stage(AgentError("uut", "g1 ended", code="guest_ended")))
+    bench = Bench(inventory, Stage(AgentError("uut", "g1 ended", code="guest_ended")), JOB)
     void = asyncio.run(step(tmp_path, bench).take(bench))
     void = void.model_copy(update={
         "requested": other.requested, "testbed_fingerprint": other.testbed_fingerprint,
