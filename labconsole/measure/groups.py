@@ -118,6 +118,11 @@ def block_of(run: RunRow) -> Hashable:
     return (run.block, run.plan_hash, run.testbed_fingerprint)
 
 
+def occasion_of_block(block: Hashable) -> Hashable:
+    """What all blocks of one plan on one occasion have in common: its hash; of what has no block, that."""
+    return block[1] if isinstance(block, tuple) else block
+
+
 def _set_up_of(run: RunRow) -> Hashable:
     """A run's set-up itself: of one that broke off and the one taken again for it, each is its own."""
     block = block_of(run)

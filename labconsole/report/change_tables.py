@@ -10,8 +10,9 @@ from labconsole.contracts.report import Cell, Table
 from labconsole.measure.comparison import Pair
 from labconsole.measure.statistics.effects import digits_to_tell
 from labconsole.report import quantity_tables
-from labconsole.report.changes import Change, Changes, Side
-from labconsole.report.compared_effect import boot_count, over_words
+from labconsole.report.changes import Change, Changes, Side, set_ups_of
+from labconsole.report.compared_effect import Scope, SideSetUps, over_words
+from labconsole.report.measured_points import MeasuredPoint
 from labconsole.report.points import PointSummary
 from labconsole.report.tables import markdown_text
 from labconsole.report.tables import to_markdown as table_as_markdown
@@ -33,7 +34,7 @@ from labconsole.units import format_rate_bps
 OFFERED_ALIKE_RATIO: Final = 0.05
 """By how much more what is offered may differ without a word: at target ``max`` it is never quite the same."""
 
-_SIDE: Final = ("bps", "ci_low_bps", "ci_high_bps", "set_ups", "boots", "trials", "loss_ratio")
+_SIDE: Final = ("bps", "ci_low_bps", "ci_high_bps", "set_ups", "boots", "occasions", "trials", "loss_ratio")
 COLUMNS: Final = (
     "platform", *SIZE_COLUMNS, "sources", "target_bps", "background", "duration_s", "after_platform",
     "after_frame_size_bytes", "after_sources", "after_target_bps", "after_background", "after_duration_s",
@@ -90,15 +91,18 @@ def reservations(changes: Changes) -> Iterator[str]:
     if changes.factors:
         yield f"Compared by {', '.join(name.removesuffix('_bps').removesuffix('_s') for name in changes.factors)}."
     if "set-ups" in changes.scopes:
-        held = [each for each in changes.every if each.scope == "set-ups"]
-        boots = [
-            max(boot_count(point.boots) for point in side)
-            for side in zip(*((c.before, c.after) for c in held), strict=True)
-        ]
+        boots = [max(side.boot_count for side in sides) for sides in _sides_over(changes, "set-ups")]
         yield (
             f"Set-ups are of {count(boots[0], 'boot')} of the machine before and {boots[1]} after: a difference may be "
             "one of the boots, or of the time that lies between the two sides, and not of what was changed. Three "
-            "boots a side, or both in the blocks of one plan, tell them apart."
+            "occasions on one side (of a boot each, unless all is of one boot), three boots a side, or both in the "
+            "blocks of one plan, tell them apart."
+        )
+    if "occasions" in changes.scopes:
+        held = [max(side.occasion_count for side in sides) for sides in _sides_over(changes, "occasions")]
+        yield (
+            f"Over {count(held[0], 'occasion')} before and {held[1]} after, each as the mean of its set-ups: a change "
+            "is told by how far occasions of one side differ."
         )
     if not changes.differences:
         yield "Nothing else that is known of runs, nodes and platforms differs (not all kernel parameters are known)."
@@ -113,13 +117,22 @@ def reservations(changes: Changes) -> Iterator[str]:
     yield from quantity_tables.only(changes.quantities.only_after, "after")
 
 
+def _sides_over(changes: Changes, scope: Scope) -> tuple[list[SideSetUps], list[SideSetUps]]:
+    held = [each for each in changes.every if each.scope == scope]
+    return [_set_ups(each.before) for each in held], [_set_ups(each.after) for each in held]
+
+
+def _set_ups(point: PointSummary | MeasuredPoint) -> SideSetUps:
+    return point.set_ups if isinstance(point, MeasuredPoint) else set_ups_of(point)
+
+
 def _result(changes: Changes) -> str:
     if not changes.changes:
         return "No design point is on both sides."
     words: Counter[str] = Counter()
     for each in changes.changes:
         direction = "" if each.change_ratio is None else " (more)" if each.change_ratio > 0 else " (less)"
-        words[each.word + (direction if each.word.startswith("different") else "")] += 1
+        words[each.word + (direction if each.word.startswith("different") else "") + each.reach] += 1
     told = ", ".join(f"{many} {name}" for name, many in sorted(words.items(), key=lambda each: (-each[1], each[0])))
     margin = "" if changes.margin_ratio is None else f" The margin is {percent(changes.margin_ratio)}."
     return f"{count(len(changes.changes), 'design point')} on both sides: {told}.{margin}"
@@ -172,17 +185,12 @@ def _shown(change: Change, changes: Changes) -> tuple[str, ...]:
         " → ".join(_lost(point) for point in (change.before, change.after)),
         UNKNOWN if small is None else number(100 * small, digits_to_tell(100 * small)),
         p_words(change.adjusted_p),
-        _over_words(change),
+        over_words(change, set_ups_of(change.before), set_ups_of(change.after)),
     )
 
 
 def _lost(point: PointSummary) -> str:
     return UNKNOWN if point.loss is None or point.loss.ratio is None else number(100 * point.loss.ratio, 2)
-
-
-def _over_words(change: Change) -> str:
-    sides = change.before, change.after
-    return over_words(change, [boot_count(point.boots) for point in sides], [point.set_ups for point in sides])
 
 
 def _finding(change: Change, changes: Changes) -> str:
@@ -193,7 +201,7 @@ def _finding(change: Change, changes: Changes) -> str:
         more = ", at least" if change.bound else ""
     elif change.bound and changes.margin_ratio is not None:
         more = f", {change.bound_words}"
-    return f"{change.word}{more}{offered_words(change)}"
+    return f"{change.word}{change.reach}{more}{offered_words(change)}"
 
 
 def _cells(change: Change) -> tuple[Cell, ...]:
@@ -209,9 +217,9 @@ def _cells(change: Change) -> tuple[Cell, ...]:
 
 
 def _side(point: PointSummary) -> tuple[Cell, ...]:
-    rate = point.rate_bps
+    rate, held = point.rate_bps, set_ups_of(point)
     return (
-        rate.mean, rate.ci_low, rate.ci_high, rate.set_ups, boot_count(point.boots), rate.trials,
+        rate.mean, rate.ci_low, rate.ci_high, rate.set_ups, held.boot_count, held.occasion_count, rate.trials,
         None if point.loss is None else point.loss.ratio,
     )  # fmt: skip
 

@@ -4,9 +4,9 @@ Points are matched by what was asked for. A factor that has one value on each si
 the platform, is what is compared, and matches all the same. Conditions (kernel, hypervisor, generator, testbed) are
 pooled within a side and told beside the result: they are what usually is meant to have changed.
 
-The replicate is the highest level that both sides have enough of: blocks that both were taken in, boots of the machine,
-or set-ups. With set-ups of few boots a difference may be one of the boots, or of the time that lies between the sides:
-``scope`` says so. One comparison is one family (S. Holm, Scand. J. Statist. 6, 1979).
+The replicate is the highest level that there is enough of: blocks that both were taken in, occasions, boots of the
+machine, or set-ups. With set-ups alone a difference may be one of the boots, or of the time that lies between the
+sides: ``scope`` says so. One comparison is one family (S. Holm, Scand. J. Statist. 6, 1979).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final, Literal, NamedTuple
 from labconsole.contracts.measured import MeasuredKind, MeasuredTrial
 from labconsole.measure.admission import Admission
 from labconsole.measure.comparison import Pair, different, setting_pair
-from labconsole.measure.groups import CONDITIONS, ONE_SET_UP, conditions_of
+from labconsole.measure.groups import CONDITIONS, ONE_SET_UP, conditions_of, occasion_of_block
 from labconsole.measure.maximum import REACHED_LOSS_RATIO
 from labconsole.measure.statistics.effects import MINIMUM_BLOCKS, paired_effect
 from labconsole.measure.statistics.set_ups import set_up_means
@@ -30,8 +30,9 @@ from labconsole.report.compared_effect import (
     ComparedEffect,
     Found,
     Scope,
+    SideSetUps,
     in_family,
-    over_boots_or_set_ups,
+    over_replicates,
     told,
 )
 from labconsole.report.comparisons import blocks_in_one_go
@@ -251,7 +252,13 @@ def _effect(before: PointSummary, after: PointSummary, sides: tuple[Side, Side])
             return None, None, why
         one, other = ({block: means[block] for block in shared} for means in (ours, theirs))
         return told(paired_effect(one, other, packets=packets), "blocks")
-    return over_boots_or_set_ups(ours, theirs, (after.boots, before.boots), packets)
+    return over_replicates(set_ups_of(after), set_ups_of(before), lambda replicates: packets)
+
+
+def set_ups_of(point: PointSummary) -> SideSetUps:
+    """Those of a design point; an occasion of a plan has a hash of its own."""
+    means = set_up_means(point.values_bps)
+    return SideSetUps(means, point.boots, {block: occasion_of_block(block) for block in means})
 
 
 def _drawn(side: Side) -> Drawn:

@@ -1,12 +1,12 @@
 """An effect between two sides of a comparison: over which replicates it is, and what may be said of it. Pure.
 
-The replicate is the highest level that both sides have enough of: blocks that both were taken in, boots of the machine,
-or set-ups. One comparison is one family (S. Holm, Scand. J. Statist. 6, 1979).
+The replicate is the highest level that there is enough of: blocks that both were taken in, occasions of a plan, boots
+of the machine, or set-ups. One comparison is one family (S. Holm, Scand. J. Statist. 6, 1979).
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
@@ -16,14 +16,16 @@ from labconsole.measure.statistics.effects import (
     Word,
     equivalence_p,
     holm,
+    one_spread_effect,
     smallest_effect_of,
     unpaired_effect,
     word,
 )
+from labconsole.measure.statistics.set_ups import mean_of
 from labconsole.report.comparisons import UNKNOWN_BOOTS, means_of_boots
 from labconsole.report.words import UNKNOWN
 
-Scope = Literal["blocks", "boots", "set-ups"]
+Scope = Literal["blocks", "occasions", "boots", "set-ups"]
 Found = tuple[Effect | None, Scope | None, str | None]
 """The effect and what it is over, or why there is none."""
 
@@ -34,7 +36,31 @@ ONE_FULL: Final = "one side forwarded all that it was offered"
 LOSS_UNKNOWN: Final = "what the unit under test lost is not known"
 OFFERED_LESS: Final = "one side forwarded all that it was offered, which is less than the other one forwarded"
 
-OVER: Final[dict[Scope, str]] = {"blocks": "blocks of both", "boots": "boots", "set-ups": "set-ups"}
+OF_SET_UPS: Final = "between these set-ups"
+"""What their boots and times differ by is not told from what was changed."""
+
+OVER: Final[dict[Scope, str]] = {
+    "blocks": "blocks of both", "occasions": "occasions", "boots": "boots", "set-ups": "set-ups",
+}  # fmt: skip
+
+
+class SideSetUps(NamedTuple):
+    """Those of one point on one side: the mean of each, the boot of the unit under test (None: not known), and on which
+    occasion it was taken.
+    """
+
+    means: Mapping[Hashable, float]
+    boots: Mapping[Hashable, str | None]
+    occasions: Mapping[Hashable, Hashable]
+
+    @property
+    def boot_count(self) -> int:
+        """How many boots are known."""
+        return len(set(self.boots.values()) - {None})
+
+    @property
+    def occasion_count(self) -> int:
+        return len({self.occasions[set_up] for set_up in self.means})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,24 +84,31 @@ class ComparedEffect:
         return ONE_FULL
 
     @property
+    def reach(self) -> str:
+        """Behind what is found, how far it reaches."""
+        found = self.word not in ("inconclusive", "no claim")
+        return f" {OF_SET_UPS}" if found and self.scope == "set-ups" else ""
+
+    @property
     def word(self) -> Word:
         """What may be said of it."""
         return word(self.adjusted_p, self.equivalence_adjusted_p)
 
 
-def boot_count(boots: Mapping[Hashable, str | None]) -> int:
-    """How many boots of the unit under test are known among those of set-ups."""
-    return len(set(boots.values()) - {None})
-
-
-def over_words(change: ComparedEffect, boots: Sequence[int], set_ups: Sequence[int]) -> str:
-    """What the effect is over, and how many of these either side has; before, then after."""
+def over_words(change: ComparedEffect, before: SideSetUps, after: SideSetUps) -> str:
+    """What the effect is over, and how many of these either side has."""
     if change.effect is None or change.scope is None:
         return UNKNOWN
     if change.scope == "blocks":
         return f"{change.effect.blocks} {OVER['blocks']}"
-    before, after = boots if change.scope == "boots" else set_ups
-    return f"{before} and {after} {OVER[change.scope]}"
+    many = [_replicates(side, change.scope, _boots_of(before, after)) for side in (before, after)]
+    return f"{many[0]} and {many[1]} {OVER[change.scope]}"
+
+
+def _replicates(side: SideSetUps, scope: Scope, of_both: Collection[str | None]) -> int:
+    if scope == "occasions":
+        return len(_moments(side, of_both))
+    return side.boot_count if scope == "boots" else len(side.means)
 
 
 class InFamily(NamedTuple):
@@ -105,26 +138,51 @@ def in_family(changes: Sequence[ComparedEffect], margin_ratio: float | None) -> 
     ]
 
 
-def over_boots_or_set_ups(
-    ours: Mapping[Hashable, float],
-    theirs: Mapping[Hashable, float],
-    boots: tuple[Mapping[Hashable, str | None], Mapping[Hashable, str | None]],
-    packets: float | None,
-) -> Found:
-    """Welch's t over the means of boots, or, where a side has fewer than three, over those of set-ups.
+def over_replicates(ours: SideSetUps, theirs: SideSetUps, packets: Callable[[int], float | None]) -> Found:
+    """Over occasions where a side has three or more; else over boots, where both have three; else over set-ups.
 
-    ``boots``: of our set-ups and of theirs. ``packets`` as in unpaired_effect().
+    Welch's t, or Student's where one side has fewer than three occasions. ``packets`` as in unpaired_effect(), by how
+    many replicates the larger side has.
     """
-    by_boot = [means_of_boots(means, of) for means, of in zip((ours, theirs), boots, strict=True)]
+    moments = [_moments(side, _boots_of(ours, theirs)) for side in (ours, theirs)]
+    if max(map(len, moments)) >= MINIMUM_BLOCKS:
+        effect = unpaired_effect if min(map(len, moments)) >= MINIMUM_BLOCKS else one_spread_effect
+        return told(effect(*moments, packets=packets(max(map(len, moments)))), "occasions")
+    by_boot = [means_of_boots(side.means, side.boots) for side in (ours, theirs)]
     if min(map(len, by_boot)) >= MINIMUM_BLOCKS:
         if by_boot[0].keys() & by_boot[1].keys():
             return None, None, SHARED_BOOTS
-        return told(unpaired_effect(*(list(each.values()) for each in by_boot), packets=packets), "boots")
-    if min(len(ours), len(theirs)) < MINIMUM_BLOCKS:
+        values = [list(each.values()) for each in by_boot]
+        return told(unpaired_effect(*values, packets=packets(max(map(len, values)))), "boots")
+    if min(len(ours.means), len(theirs.means)) < MINIMUM_BLOCKS:
         return None, None, FEW_SET_UPS
-    if None in (*boots[0].values(), *boots[1].values()):
+    if None in (*ours.boots.values(), *theirs.boots.values()):
         return None, None, UNKNOWN_BOOTS
-    return told(unpaired_effect(list(ours.values()), list(theirs.values()), packets=packets), "set-ups")
+    values = [list(side.means.values()) for side in (ours, theirs)]
+    return told(unpaired_effect(*values, packets=packets(max(map(len, values)))), "set-ups")
+
+
+def _boots_of(*sides: SideSetUps) -> set[str | None]:
+    return {boot for side in sides for boot in side.boots.values()}
+
+
+def _moments(side: SideSetUps, of_both: Collection[str | None]) -> list[float]:
+    """Means of occasions; those that share a boot of the machine are one, unless there was but one boot on either side:
+    occasions of one boot do not show how far boots differ. None where a boot is not known.
+    """
+    if None in of_both:
+        return []
+    by_occasion: dict[Hashable, dict[Hashable, float]] = {}
+    for set_up, mean in side.means.items():
+        by_occasion.setdefault(side.occasions[set_up], {})[set_up] = mean
+    moments: list[tuple[set[str | None], list[float]]] = []
+    for means in by_occasion.values():
+        boots, held = {side.boots[set_up] for set_up in means}, [mean_of(list(means.values()))]
+        alike = [each for each in moments if each[0] & boots] if len(of_both) > 1 else []
+        for each in alike:
+            moments.remove(each)
+        moments.append((boots.union(*(each[0] for each in alike)), [*held, *(m for each in alike for m in each[1])]))
+    return [mean_of(held) for _, held in moments]
 
 
 def told(effect: Effect, scope: Scope) -> Found:

@@ -3,7 +3,8 @@
 A point is *worse* where its forwarding rate is shown to have fallen by more than the margin (one-sided t at 5 %, with
 Holm's adjustment over all points, so that a gate fails without a cause in at most 5 % of cases), and *passes* where it
 is shown not to have (at 5 % without adjustment: that all points pass claims each of them). What is shown neither way is
-*undecided*, and is no pass. Quantities of searches and of guests are points of the same gate (gating_quantities.py).
+*undecided*, and is no pass; so is what set-ups of one occasion beside those of another show, which do not tell by how
+much occasions differ. Quantities of searches and of guests are points of the same gate (gating_quantities.py).
 """
 
 from __future__ import annotations

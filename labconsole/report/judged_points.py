@@ -15,6 +15,11 @@ UNMEASURED: Final = "it has not been measured"
 NOT_IN_BASELINE: Final = "the baseline has no such design point"
 NONE_ENTERS: Final = "none of its trials enters a mean"
 
+ONE_TIME: Final = (
+    "how far occasions differ is not known: set the baseline from three of them or more (of a boot each, unless all is "
+    "of one boot), or measure three boots a side"
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedPoint:
@@ -42,6 +47,8 @@ def judged_by_fall(
     if change.why is not None or worse_p is None or fall is None:
         return "undecided", change.why or "nothing can be tested"
     figures = _figures(change, margin_ratio) + (f"; {missing_words(missing)}" if missing else "")
+    if change.scope == "set-ups":
+        return "undecided", f"{figures}; {ONE_TIME}"
     if worse_p <= SIGNIFICANCE:
         return "worse", figures
     if change.bound and baseline_full:

@@ -10,6 +10,7 @@ from labconsole.contracts.measured import Bound, MeasuredTrial, MeasuredValue, Q
 from labconsole.measure.comparison import Pair
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups, set_up_means
 from labconsole.measure.trials_of_guests import newest_of
+from labconsole.report.compared_effect import SideSetUps
 
 
 class QuantityKey(NamedTuple):
@@ -77,6 +78,11 @@ class MeasuredPoint:
     def boots(self) -> dict[Hashable, str | None]:
         """Of each set-up the boot of the unit under test."""
         return {trial.set_up: trial.boot_id for trial in self.trials}
+
+    @property
+    def set_ups(self) -> SideSetUps:
+        """With the boot and the occasion of each: the plan's name has it."""
+        return SideSetUps(self.set_up_means, self.boots, {trial.set_up: trial.plan_name for trial in self.trials})
 
     @property
     def turns(self) -> dict[Hashable, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Final
 
@@ -22,7 +23,7 @@ from labconsole.report.compared_effect import (
     ONE_FULL,
     ComparedEffect,
     Found,
-    over_boots_or_set_ups,
+    over_replicates,
     told,
 )
 from labconsole.report.measured_points import MeasuredPoint, QuantityKey
@@ -197,23 +198,21 @@ def _held(before: MeasuredPoint, after: MeasuredPoint) -> tuple[bool, str | None
 
 
 def _effect(before: MeasuredPoint, after: MeasuredPoint, one_place: bool) -> Found:
-    packets = _steps(before, after)
     one, other = after.block_means, before.block_means
     shared = [block for block in one if block in other] if one_place else []
     if len(shared) >= MINIMUM_BLOCKS:
         if not taken_by_turns(after.turns, before.turns):
             return None, None, NOT_DRAWN
         ours, theirs = ({block: means[block] for block in shared} for means in (one, other))
-        return told(paired_effect(ours, theirs, packets=packets), "blocks")
-    return over_boots_or_set_ups(after.set_up_means, before.set_up_means, (after.boots, before.boots), packets)
+        return told(paired_effect(ours, theirs, packets=_steps(before, after, len(shared))), "blocks")
+    return over_replicates(after.set_ups, before.set_ups, partial(_steps, before, after))
 
 
-def _steps(before: MeasuredPoint, after: MeasuredPoint) -> float | None:
+def _steps(before: MeasuredPoint, after: MeasuredPoint, replicates: int) -> float | None:
     """How finely values are told, as the packets that a count would have; None: there are no steps that matter.
 
     What every search may do alike is not averaged away: the deviation between replicates is taken to be at least so
     large that their mean is no surer than one value within its step.
     """
     widths = [value.width_ratio for point in (before, after) for value in point.values if value.width_ratio]
-    many = max(len(before.set_up_means), len(after.set_up_means))
-    return UNIFORM / (max(widths) * math.sqrt(many)) if widths else None
+    return UNIFORM / (max(widths) * math.sqrt(replicates)) if widths else None

@@ -11,12 +11,12 @@ from labconsole.contracts.report import Cell, Table
 from labconsole.measure.statistics.effects import digits_to_tell
 from labconsole.model.record.kinds import record_kinds
 from labconsole.report.changes import Changes, Side
-from labconsole.report.compared_effect import boot_count, over_words
+from labconsole.report.compared_effect import over_words
 from labconsole.report.measured_points import MeasuredPoint, pooled
 from labconsole.report.quantity_changes import QuantityChange
 from labconsole.report.words import UNKNOWN, bounds_words, count, number, p_words, percent, with_interval
 
-_SIDE: Final = ("mean", "ci_low", "ci_high", "set_ups", "boots", "trials", "bound")
+_SIDE: Final = ("mean", "ci_low", "ci_high", "set_ups", "boots", "occasions", "trials", "bound")
 COLUMNS: Final = (
     "kind", "quantity", "unit", "better", "point", "after_point", *(f"before_{name}" for name in _SIDE),
     *(f"after_{name}" for name in _SIDE), "change_ratio", "change_ci_low_ratio", "change_ci_high_ratio", "at_least",
@@ -49,7 +49,8 @@ def results(changes: Changes) -> Iterator[str]:
     for kind in dict.fromkeys(each.key.kind for each in changes.quantities.changes):
         own = [each for each in changes.quantities.changes if each.key.kind == kind]
         words = Counter(
-            each.word + (f" ({changed_for(each)})" if each.word.startswith("different") else "") for each in own
+            each.word + (f" ({changed_for(each)})" if each.word.startswith("different") else "") + each.reach
+            for each in own
         )
         told = ", ".join(f"{many} {name}" for name, many in sorted(words.items(), key=lambda item: (-item[1], item[0])))
         yield f"Of {record_kinds()[kind].plural} {_many(len(own))} on both sides: {told}."
@@ -110,7 +111,7 @@ def _shown(change: QuantityChange) -> tuple[str, ...]:
         _mean_words(change.after),
         UNKNOWN if small is None else number(100 * small, digits_to_tell(100 * small)),
         p_words(change.adjusted_p),
-        _over_words(change),
+        over_words(change, change.before.set_ups, change.after.set_ups),
     )
 
 
@@ -124,19 +125,12 @@ def _mean_words(point: MeasuredPoint) -> str:
     return more + with_interval(mean, quantity.scale, quantity.places)
 
 
-def _over_words(change: QuantityChange) -> str:
-    sides = change.before, change.after
-    return over_words(
-        change, [boot_count(point.boots) for point in sides], [len(point.set_up_means) for point in sides]
-    )
-
-
 def _finding(change: QuantityChange) -> str:
     if change.why is not None:
         return f"{change.word}: {change.why}"
     if not change.word.startswith("different"):
-        return f"{change.word}, {change.bound_words}" if change.bound else change.word
-    return f"{change.word} ({changed_for(change)}){', at least' if change.bound else ''}"
+        return f"{change.word}{change.reach}" + (f", {change.bound_words}" if change.bound else "")
+    return f"{change.word} ({changed_for(change)}){change.reach}{', at least' if change.bound else ''}"
 
 
 def _cells(change: QuantityChange) -> tuple[Cell, ...]:
@@ -152,12 +146,13 @@ def _cells(change: QuantityChange) -> tuple[Cell, ...]:
 
 def _side(point: MeasuredPoint) -> tuple[Cell, ...]:
     mean, bounds = point.mean, ", ".join(sorted(point.bounds))
+    boots, occasions = point.set_ups.boot_count, point.set_ups.occasion_count
     if mean is None:
-        return (None, None, None, 0, boot_count(point.boots), 0, bounds)
+        return (None, None, None, 0, boots, occasions, 0, bounds)
     known = mean.scope == "set-ups"
     return (
         mean.mean, mean.ci_low if known else None, mean.ci_high if known else None, mean.set_ups,
-        boot_count(point.boots), mean.trials, bounds,
+        boots, occasions, mean.trials, bounds,
     )  # fmt: skip
 
 

@@ -74,10 +74,11 @@ class RunStore(FindableRuns, ExperimentsWriting):
         with self.writing(f"note run {found}") as connection:
             write_note(connection, found, newer_than(note, read_notes(connection, found).get(found)))
 
-    def set_baseline(self, baseline: Baseline) -> None:
-        """Set or move a baseline; those before it stay to be looked up."""
-        with self.writing(f"set baseline {baseline.name}") as connection:
-            write_baseline(connection, baseline)
+    def set_baseline(self, *occasions: Baseline) -> None:
+        """Set or move a baseline, of one occasion or several; those before it stay to be looked up."""
+        with self.writing(f"set baseline {occasions[0].name}") as connection:
+            for each in occasions:
+                write_baseline(connection, each)
 
     def set_plan_note(self, plan_hash: str, testbed_fingerprint: str, text: str | None, *, author: str) -> None:
         """The same on a plan of a testbed; it need not have runs."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,7 +22,8 @@ about = About(
     114,
     "name measurements that later ones are judged by",
     description="List the baselines of a store, set or move one to what is stored of a plan, or show where one has "
-    "been. A baseline is all that was measured of a plan on a testbed by the time it is set.",
+    "been. A baseline is all that was measured of a plan on a testbed by the time it is set, on one occasion or, so "
+    "that a gate knows how far occasions differ, on three or more.",
 )
 
 
@@ -33,9 +35,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("name", nargs="?", help="set, show: name of the baseline")
     parser.add_argument(
-        "plan", nargs="?", help="set: a plan's file, or its name as its runs have it, such as nightly@main"
-    )
-    parser.add_argument("--occasion", metavar="NAME", help="set: with a file, the occasion on which it was measured")
+        "plan", nargs="*", metavar="PLAN",
+        help="set: a plan's file, or its name as its runs have it, such as nightly@main; several of one plan, such as "
+        "nightly@main-1 nightly@main-2 or 'nightly@main-*'",
+    )  # fmt: skip
+    parser.add_argument(
+        "--occasion", metavar="NAME", action="append", default=[],
+        help="set: with a file, the occasion on which it was measured; may be given again",
+    )  # fmt: skip
     parser.add_argument(
         "--testbed",
         metavar="NAME",
@@ -45,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0 when it is done."""
+    from labconsole.model.record.baseline import set_together
     from labconsole.store.open import open_store
 
     _refuse_strays(args)
@@ -52,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
         open_store(args.store, write=False).close()  # one that is not there has no runs, and is not made
     with open_store(args.store, write=args.action == "set") as store:
         if args.action == "set":
-            _tell([_set(store, args)], args)
+            _tell(_set(store, args), args)
             return 0
         found = store.baselines()
     if args.action == "show":
@@ -60,81 +68,101 @@ def run(args: argparse.Namespace) -> int:
         if not found:
             raise ConfigError("there is no baseline of this name", value=args.name)
     else:
-        found = list({each.name: each for each in reversed(found)}.values())
+        last = {held[0].name: held for held in reversed(set_together(found))}
+        found = [each for held in last.values() for each in reversed(held)]
     _tell(found, args)
     return 0
 
 
 def _refuse_strays(args: argparse.Namespace) -> None:
-    if args.action == "set" and (args.name is None or args.plan is None):
+    if args.action == "set" and (args.name is None or not args.plan):
         raise ConfigError("baseline set needs a name and a plan, such as: labconsole baseline set main nightly@main")
     if args.action == "show" and args.name is None:
         raise ConfigError("baseline show needs a name")
-    if args.action != "set" and args.plan is not None:
-        raise ConfigError(f"baseline {args.action} takes no plan", value=args.plan)
+    if args.action != "set" and args.plan:
+        raise ConfigError(f"baseline {args.action} takes no plan", value=args.plan[0])
     if args.action == "list" and args.name is not None:
         raise ConfigError("baseline list takes no name; use show", value=args.name)
     for option in ("occasion", "testbed"):
-        if getattr(args, option) is not None and args.action != "set":
+        if getattr(args, option) and args.action != "set":
             raise ConfigError("only valid with set", key=f"--{option}")
 
 
-def _set(store: RunStore, args: argparse.Namespace) -> Baseline:
-    from labconsole.api.stored_plans import names_of
-    from labconsole.measure.groups import is_search_trial
+def _set(store: RunStore, args: argparse.Namespace) -> list[Baseline]:
     from labconsole.model.identity import operator_name
     from labconsole.model.plan.occasions import AT
     from labconsole.model.record.baseline import NAME, NAME_WORDS, Baseline
-    from labconsole.model.record.summary import RunFilter
     from labconsole.store.notes import now_utc
 
     if NAME.fullmatch(args.name) is None:
         raise ConfigError("is not a name", key="name of the baseline", value=args.name, allowed=NAME_WORDS)
-    plan = None
-    if is_plan(args.plan):
-        from labconsole.api.plan_files import plan_on
+    found = list(dict.fromkeys(_measured(store, word, plan, args.testbed) for word, plan in _named(store, args)))
+    plans = sorted({each.plan_name.partition(AT)[0] for each in found})
+    if len(plans) > 1:
+        raise ConfigError("a baseline is of one plan", value=" ".join(args.plan), allowed=f"one of {', '.join(plans)}")
+    testbeds = sorted({f"{each.testbed} ({each.testbed_fingerprint})" for each in found})
+    if len(testbeds) > 1:
+        raise ConfigError(
+            "was measured on several testbeds, and a baseline is of one; use --testbed",
+            value=" ".join(args.plan), allowed=", ".join(testbeds),
+        )  # fmt: skip
+    author, set_at = operator_name(), now_utc()
+    occasions = [Baseline(name=args.name, author=author, set_at=set_at, **each._asdict()) for each in found]
+    store.set_baseline(*occasions)
+    return occasions[::-1]
 
-        plan = plan_on(Path(args.plan), args.occasion, args.hosts)
-        where = RunFilter(plan_hash=plan.hash())
-    elif args.occasion is not None:
-        raise ConfigError("is for a plan's file; a plan's name has it after the @", key="--occasion")
-    else:
-        where = RunFilter(plan_name=args.plan)
+
+def _named(store: RunStore, args: argparse.Namespace) -> Iterator[tuple[str, Plan | None]]:
+    """Every measurement that is meant, by its name or its plan. Raises ConfigError where a pattern has none."""
+    from labconsole.api.plan_files import plan_on
+    from labconsole.api.stored_plans import names_like
+
+    for word in args.plan:
+        if is_plan(word):
+            for occasion in args.occasion or [None]:
+                yield word, plan_on(Path(word), occasion, args.hosts)
+        elif args.occasion:
+            raise ConfigError("is for a plan's file; a plan's name has it after the @", key="--occasion")
+        else:
+            names = names_like(word, store)
+            if not names:
+                raise ConfigError(f"nothing that is saved in {store.name} is called so", value=word)
+            yield from ((name, None) for name in names)
+
+
+def _measured(store: RunStore, word: str, plan: Plan | None, testbed: str | None) -> _Measured:
+    """The one measurement that a name or a plan means. Raises ConfigError where it is none, or several."""
+    from labconsole.api.stored_plans import names_of
+    from labconsole.measure.groups import is_search_trial
+    from labconsole.model.plan.occasions import AT
+    from labconsole.model.record.summary import RunFilter
+
+    where = RunFilter(plan_name=word) if plan is None else RunFilter(plan_hash=plan.hash())
     runs = [
         _Measured(run.plan_hash, run.plan_name or "", run.testbed, run.testbed_fingerprint)
         for run in store.list(where)
         if run.role != "telemetry" and run.plan_hash is not None and not is_search_trial(run)
     ]
-    runs = runs or _trials(store, args.plan, plan)
-    if args.testbed is not None:
-        runs = [run for run in runs if args.testbed in (run.testbed, run.testbed_fingerprint)]
+    runs = runs or _trials(store, word, plan)
+    if testbed is not None:
+        runs = [run for run in runs if testbed in (run.testbed, run.testbed_fingerprint)]
     if not runs:
-        of = plan.name if plan is not None else args.plan
+        of = plan.name if plan is not None else word
         there = names_of(of.rpartition(AT)[0] or of, store, RunFilter())
-        raise ConfigError(
-            f"no run of this plan is saved in {store.name}", value=args.plan, allowed=", ".join(there) or None
-        )
-    meant = {(run.plan_hash, run.testbed_fingerprint): run for run in runs}
+        raise ConfigError(f"no run of this plan is saved in {store.name}", value=word, allowed=", ".join(there) or None)
+    meant = {(run.plan_hash, run.testbed_fingerprint): run for run in reversed(runs)}
     if len(meant) > 1:
         several = ", ".join(
             sorted(f"plan {key} on {run.testbed} ({run.testbed_fingerprint})" for (key, _), run in meant.items())
         )
         raise ConfigError(
-            "is more than one measurement; use the plan's file, --testbed, or both",
-            value=args.plan, allowed=several,
-        )  # fmt: skip
-    ((plan_hash, fingerprint),) = meant
-    newest = runs[0]
-    baseline = Baseline(
-        name=args.name, plan_name=newest.plan_name, plan_hash=plan_hash, testbed=newest.testbed,
-        testbed_fingerprint=fingerprint, author=operator_name(), set_at=now_utc(),
-    )  # fmt: skip
-    store.set_baseline(baseline)
-    return baseline
+            "is more than one measurement; use the plan's file, --testbed, or both", value=word, allowed=several
+        )
+    return next(iter(meant.values()))
 
 
 class _Measured(NamedTuple):
-    """What is stored of a plan, by what a baseline says of it."""
+    """What is stored of a plan on one occasion, by what a baseline says of it."""
 
     plan_hash: str
     plan_name: str
@@ -167,15 +195,14 @@ def _trials(store: RunStore, name: str, plan: Plan | None) -> list[_Measured]:
 
 
 def _tell(found: list[Baseline], args: argparse.Namespace) -> None:
+    from labconsole.model.record.baseline import set_together
+
     if args.json:
         for each in found:
             json_line(each.to_json())
         return
-    plain_lines(
-        *(
-            f"{each.name}: {each.plan_name} on {each.testbed}, set by {each.author} at {each.set_at[:19]}Z"
-            for each in found
-        )
-    )
+    for held in set_together(found):
+        of, last = ", ".join(each.plan_name for each in held), held[0]
+        plain_lines(f"{last.name}: {of} on {last.testbed}, set by {last.author} at {last.set_at[:19]}Z")
     if not found:
         plain_lines("no baseline has been set")

@@ -76,6 +76,7 @@ def run(args: argparse.Namespace) -> int:
 def _judge(args: argparse.Namespace, plan: Plan, store: RunStore) -> Gate:
     from labconsole.experiments.measured import measured_kinds
     from labconsole.model.query import parse_query
+    from labconsole.model.record.baseline import set_together
     from labconsole.model.record.summary import RunFilter
     from labconsole.report.changes import find_changes
     from labconsole.report.gathering import Wanted, file_points, gather_sides
@@ -85,20 +86,21 @@ def _judge(args: argparse.Namespace, plan: Plan, store: RunStore) -> Gate:
     from labconsole.report.selection import parse_margin
 
     known = store.baselines()
-    baseline = next((each for each in known if each.name == args.baseline), None)
-    if baseline is None:
-        names = ", ".join(dict.fromkeys(each.name for each in known)) or "none: labconsole baseline set NAME PLAN"
-        raise ConfigError("there is no such baseline", key="--baseline", value=args.baseline, allowed=names)
+    occasions = next((held for held in set_together(known) if held[0].name == args.baseline), None)
+    if occasions is None:
+        allowed = ", ".join(dict.fromkeys(each.name for each in known)) or "none: labconsole baseline set NAME PLAN"
+        raise ConfigError("there is no such baseline", key="--baseline", value=args.baseline, allowed=allowed)
     if plan.stop.raising is not None or plan.stop.lowering is not None:
         raise ConfigError(
             f"plan {plan.name} leaves out trials by what others came to (stop.raising, stop.lowering), and a gate "
             "needs every one of its points"
         )
+    baseline, hashes = occasions[0], [each.plan_hash for each in occasions]
     _refuse_elsewhere(args.hosts, baseline)
     asked, beside = file_points([plan]), asked_trials(plan)
     if not asked and not beside:
         raise ConfigError(f"plan {plan.name} asks for nothing that a gate judges: no points, no load goals")
-    if plan.hash() == baseline.plan_hash:
+    if plan.hash() in hashes:
         raise ConfigError(
             f"plan {plan.name} is what baseline {baseline.name} is of: measure it again with replay --occasion NAME, "
             "and name that occasion",
@@ -108,9 +110,7 @@ def _judge(args: argparse.Namespace, plan: Plan, store: RunStore) -> Gate:
     if margin_ratio is None:
         raise ConfigError("the plan declares no margin, and a gate needs one", key="--margin", allowed="such as 2%")
     place, everything = store.name, parse_query("")
-    of_baseline = RunFilter(
-        plan_hash=baseline.plan_hash, testbed_fingerprint=baseline.testbed_fingerprint, until=baseline.set_at
-    )
+    of_baseline = RunFilter(plan_hash=hashes, testbed_fingerprint=baseline.testbed_fingerprint, until=baseline.set_at)
     of_plan = RunFilter(plan_hash=plan.hash(), testbed_fingerprint=baseline.testbed_fingerprint)
     steps = [*plan.search_hashes, *plan.step_hashes]
     places = _measured_on(store, plan.hash(), steps)
@@ -122,11 +122,12 @@ def _judge(args: argparse.Namespace, plan: Plan, store: RunStore) -> Gate:
             f"{plan.name} was measured on testbed {testbed} ({fingerprint}), and "
             f"baseline {baseline.name} on {baseline.testbed} ({baseline.testbed_fingerprint})"
         )
-    words = f"{baseline.plan_name} (baseline {baseline.name})"
+    names = [each.plan_name for each in occasions]
+    words = f"{', '.join(names)} (baseline {baseline.name})"
     kinds = measured_kinds()
     # Searches and trials of guests do not say which plan they are of but by its name, and by hashes of their own.
     trials_of_baseline = RunFilter(
-        plan_name=baseline.plan_name, testbed_fingerprint=baseline.testbed_fingerprint, until=baseline.set_at
+        plan_name=names, testbed_fingerprint=baseline.testbed_fingerprint, until=baseline.set_at
     )
     trials_of_plan = RunFilter(plan_hash=steps, testbed_fingerprint=baseline.testbed_fingerprint)
     before, after = gather_sides(

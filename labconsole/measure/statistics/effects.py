@@ -140,6 +140,30 @@ def unpaired_effect(
     return _effect(mean, math.sqrt(total), degrees, min(counts), sd, null, alternative, level, paired=False)
 
 
+def one_spread_effect(subject: Sequence[float], baseline: Sequence[float], *, packets: float | None = None) -> Effect:
+    """Effect where one side has three replicates or more and the other one has fewer: Student's t on the logarithm.
+
+    One spread is taken for both, so that a single occasion can be judged by how far those of the other side differ.
+    ``packets`` as in ``paired_effect``.
+    """
+    ours, theirs = finite(subject), finite(baseline)
+    counts = len(ours), len(theirs)
+    reason = _no_logarithm(ours, theirs)
+    if reason is not None or not min(counts):
+        return _absent(reason or FEW_A_SIDE, min(counts), paired=False)
+    sides = [[math.log(value) for value in side] for side in (ours, theirs)]
+    mean = mean_of(sides[0]) - mean_of(sides[1])
+    if max(counts) < MINIMUM_BLOCKS:
+        return _absent(FEW_A_SIDE, min(counts), mean, paired=False)
+    degrees = float(sum(counts) - 2)
+    squares = math.fsum((deviation(side) or 0.0) ** 2 * (len(side) - 1) for side in sides)
+    sd = max(math.sqrt(squares / degrees), 0.0 if packets is None else 1.0 / packets)
+    if sd <= ROUNDING:
+        return _absent(NOTHING_VARIED, min(counts), mean, 0.0, paired=False)
+    error = sd * math.sqrt(math.fsum(1.0 / count for count in counts))
+    return _effect(mean, error, degrees, min(counts), sd, 1.0, "two-sided", LEVEL, paired=False)
+
+
 def holm(p_values: Sequence[float]) -> list[float]:
     """The p values of one family adjusted by Holm's procedure, in the order given."""
     order = sorted(range(len(p_values)), key=lambda index: p_values[index])

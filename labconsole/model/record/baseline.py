@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -16,7 +17,8 @@ NAME_WORDS: Final = "letters, digits, '.', '_', '+' and '-', at most 64"
 class Baseline:
     """All runs of a plan on a testbed that had begun by the time ``set_at`` (RFC 3339, UTC), by whose word they count.
 
-    ``plan_name``: with the occasion, as its runs have it. Moving a baseline adds another one of its name.
+    ``plan_name``: with the occasion, as its runs have it. Of several occasions there is one each, all set at once.
+    Moving a baseline adds others of its name.
     """
 
     name: str
@@ -30,3 +32,11 @@ class Baseline:
     def to_json(self) -> dict[str, Any]:
         """As commands tell it to machines."""
         return asdict(self)
+
+
+def set_together(known: Iterable[Baseline]) -> list[list[Baseline]]:
+    """The occasions of each baseline, as they were named; ``known`` is as a store has them, the last first."""
+    found: dict[tuple[str, str], list[Baseline]] = {}
+    for each in known:
+        found.setdefault((each.name, each.set_at), []).append(each)
+    return [occasions[::-1] for occasions in found.values()]

@@ -68,6 +68,12 @@ class Lab:
         with open_store(str(self.store)) as store:
             import_records(store, records)
 
+    def occasions(self, name: str, mbps: Sequence[float], many: int = 4, **how: Any) -> None:
+        """Several of one name, ``NAME-1`` and so on, and a baseline ``main`` of all of them."""
+        for number in range(1, many + 1):
+            self.measure(f"{name}-{number}", mbps, **{"seed": 10 * number} | how)
+        assert self("baseline", "set", "main", f"nightly@{name}-*") == 0
+
     def __call__(self, *words: str) -> int:
         return main([words[0], "--store", str(self.store), *words[1:]])
 
@@ -82,8 +88,7 @@ class Lab:
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     monkeypatch.chdir(tmp_path)
     lab = Lab(tmp_path)
-    lab.measure("main", [60, 120])
-    assert lab("baseline", "set", "main", "nightly@main") == 0
+    lab.occasions("main", [60, 120])
     return lab
 
 
@@ -122,27 +127,21 @@ def test_what_is_shown_neither_way_is_no_pass_unless_that_is_asked_for(lab, caps
 
 @pytest.mark.parametrize(("suspect", "outcome"), [(0, "passed"), (4, "undecided")])
 def test_what_forwarded_all_passes_only_where_every_trial_shows_it(lab, capsys, suspect, outcome):
-    for occasion, doubted in (("before", 0), ("today", suspect)):
-        lab.measure(occasion, [50, 100], offered_mbps=[50, 100], suspect=doubted)
-    assert lab("baseline", "set", "full", "nightly@before") == 0
-    capsys.readouterr()
-    lab("gate", "--json", str(lab.plan), "--baseline", "full", "--occasion", "today")
-    assert outcomes(json.loads(capsys.readouterr().out)) == [outcome, outcome]
+    """Also of one occasion: nothing varies there."""
+    lab.occasions("before", [50, 100], many=1, offered_mbps=[50, 100])
+    lab.measure("today", [50, 100], offered_mbps=[50, 100], suspect=suspect)
+    assert outcomes(lab.gate(capsys, "--occasion", "today")[1]) == [outcome, outcome]
 
 
 def test_what_was_offered_otherwise_than_to_the_baseline_is_told(lab, capsys):
-    for occasion, offered in (("before", 400), ("today", 390), ("starved", 250)):
-        lab.measure(occasion, [50, 100] if occasion == "before" else [40, 80], offered_mbps=[offered, offered])
-    assert lab("baseline", "set", "full", "nightly@before") == 0
     told = []
-    for occasion in ("today", "starved"):
-        capsys.readouterr()
-        lab("gate", "--json", str(lab.plan), "--baseline", "full", "--occasion", occasion)
-        told += json.loads(capsys.readouterr().out)["judged"][:1]
-        lab("compare", "--markdown", "plan=nightly@before", f"plan=nightly@{occasion}")
-        assert ("offered 400 Mbit/s → 250 Mbit/s" in capsys.readouterr().out) is (occasion == "starved")
+    for occasion, offered in (("today", 470), ("starved", 250)):
+        lab.measure(occasion, [40, 80], offered_mbps=[offered, offered])
+        told += lab.gate(capsys, "--occasion", occasion)[1]["judged"][:1]
+        lab("compare", "--markdown", "plan=nightly@main-1", f"plan=nightly@{occasion}")
+        assert ("offered 480 Mbit/s → 250 Mbit/s" in capsys.readouterr().out) is (occasion == "starved")
     assert [each["outcome"] for each in told] == ["worse", "worse"]
-    assert ["; offered 400 Mbit/s → 250 Mbit/s" in each["detail"] for each in told] == [False, True]
+    assert ["; offered 480 Mbit/s → 250 Mbit/s" in each["detail"] for each in told] == [False, True]
 
 
 def test_half_a_measurement_is_not_judged(lab, capsys):
@@ -153,16 +152,77 @@ def test_half_a_measurement_is_not_judged(lab, capsys):
 
 
 def test_a_baseline_is_moved_on_purpose_and_says_by_whom(lab, capsys, monkeypatch):
-    lab.measure("today", [57, 114], seed=2)
-    assert lab.gate(capsys, "--occasion", "today")[0] == 1
-    assert lab("baseline", "set", "main", str(lab.plan), "--occasion", "today") == 0
+    for seed, occasion in enumerate(("today", "tonight", "at-dawn"), 2):
+        lab.measure(occasion, [57, 114], seed=seed)
+        assert lab.gate(capsys, "--occasion", occasion)[0] == 1
+    named = [word for occasion in ("today", "tonight", "at-dawn") for word in ("--occasion", occasion)]
+    assert lab("baseline", "set", "main", str(lab.plan), *named) == 0
     capsys.readouterr()
     assert lab("baseline", "show", "main", "--json") == 0
     history = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [each["plan_name"] for each in history] == ["nightly@today", "nightly@main"]
+    former = [f"nightly@main-{number}" for number in (4, 3, 2, 1)]
+    assert [each["plan_name"] for each in history] == ["nightly@at-dawn", "nightly@tonight", "nightly@today", *former]
     assert all(each["author"] and each["set_at"] for each in history)
-    lab.measure("tomorrow", [57, 114], seed=3)
+    for action in (["list"], ["show", "main"]):
+        assert lab("baseline", *action) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0].startswith("main: nightly@today, nightly@tonight, nightly@at-dawn on wuerzburg, set by ")
+        assert len(lines) == len(action)
+    lab.measure("tomorrow", [57, 114], seed=7)
     assert lab.gate(capsys, "--occasion", "tomorrow")[0] == 0
+
+
+def drifting(lab: Lab, rng: np.random.Generator, name: str, factor: float = 1.0, **how: Any) -> None:
+    """An occasion of a testbed whose occasions differ by 3 %, and its set-ups by a tenth of that."""
+    by = factor * float(np.exp(0.03 * rng.standard_normal()))
+    lab.measure(name, [60 * by, 120 * by], seed=int(rng.integers(1 << 30)), **how)
+
+
+def test_what_occasions_differ_by_is_no_alarm_where_several_show_it_nor_where_one_does_not(lab, capsys):
+    """Set-ups of one occasion show a tenth of what the next occasion differs by, and would alarm in one case of three."""
+    rng = np.random.default_rng(5)
+    for number in range(5):
+        drifting(lab, rng, f"old-{number}")
+    one: list[str] = []
+    five: list[str] = []
+    for number in range(12):
+        drifting(lab, rng, f"day-{number}")
+        for names, found in ((["nightly@old-0"], one), (["nightly@old-*"], five)):
+            assert lab("baseline", "set", "main", *names) == 0
+            found += outcomes(lab.gate(capsys, "--occasion", f"day-{number}")[1])
+    assert set(one) == {"undecided"}
+    assert five.count("worse") <= 2
+    drifting(lab, rng, "slow", 0.7)
+    status, found = lab.gate(capsys, "--occasion", "slow")
+    assert (status, outcomes(found)) == (1, ["worse", "worse"])
+    assert "over occasions" in found["judged"][0]["detail"]
+    assert any(each.startswith("Over 5 occasions before and 1 after") for each in found["comparison"]["sentences"])
+
+
+def test_a_fall_that_one_occasion_shows_is_undecided_and_says_what_is_lacking(lab, capsys):
+    assert lab("baseline", "set", "main", "nightly@main-1", "nightly@main-2") == 0
+    lab.measure("today", [6, 12], seed=2)
+    status, found = lab.gate(capsys, "--occasion", "today", "--undecided", "125")
+    assert (status, outcomes(found)) == (125, ["undecided", "undecided"])
+    assert "how far occasions differ is not known: set the baseline from three of them" in found["judged"][0]["detail"]
+
+
+@pytest.mark.parametrize(
+    ("before", "today", "outcome"),
+    [
+        (["a", "a", "a"], "b", "undecided"),  # how far boots differ is not shown by occasions of one
+        (["a", "a", "c"], "b", "undecided"),
+        (["a", "b", "c"], "d", "worse"),
+        (["a", "a", "b", "c"], "c", "worse"),
+        (["a", "a", "a"], "a", "worse"),
+    ],
+)
+def test_occasions_of_one_boot_do_not_show_how_far_boots_differ(lab, capsys, before, today, outcome):
+    for number, boot in enumerate(before):
+        lab.measure(f"boot-{number}", [60, 120], seed=number + 20, boot=boot)
+    assert lab("baseline", "set", "main", "nightly@boot-*") == 0
+    lab.measure("today", [50, 100], seed=2, boot=today)
+    assert outcomes(lab.gate(capsys, "--occasion", "today")[1]) == [outcome, outcome]
 
 
 def test_a_store_that_is_not_there_is_not_made_for_a_baseline(tmp_path, capsys):
@@ -174,7 +234,7 @@ def test_a_store_that_is_not_there_is_not_made_for_a_baseline(tmp_path, capsys):
 
 def test_what_was_measured_after_a_baseline_was_set_is_not_of_it(lab, capsys):
     with open_store(str(lab.store)) as store:
-        before = store.baselines()[0]
+        before = store.baselines()[-1]
         store.set_baseline(
             type(before)(**{**before.to_json(), "name": "early", "set_at": "2026-11-23T00:00:00.000000Z"})
         )
@@ -189,7 +249,7 @@ def test_what_was_measured_after_a_baseline_was_set_is_not_of_it(lab, capsys):
     ("words", "problem"),
     [
         (["gate", "{plan}", "--baseline", "nowhere"], "there is no such baseline"),
-        (["gate", "{plan}", "--baseline", "main", "--occasion", "main"], "measure it again with replay --occasion"),
+        (["gate", "{plan}", "--baseline", "main", "--occasion", "main-2"], "measure it again with replay --occasion"),
         (["gate", "{plan}", "--baseline", "main", "--occasion", "a b"], "is not a name"),
         (["gate", "{plan}", "--baseline", "main", "--occasion", "x", "--margin", "200%"], "is not a valid margin"),
         (["gate", "{plan}", "--baseline", "main", "--occasion", "x", "--undecided", "300"], "is not a status"),
@@ -197,7 +257,10 @@ def test_what_was_measured_after_a_baseline_was_set_is_not_of_it(lab, capsys):
         (["baseline", "set", "main"], "needs a name and a plan"),
         (["baseline", "set", "a/b", "nightly@main"], "is not a name"),
         (["baseline", "set", "main", "weekly"], "no run of this plan"),
-        (["baseline", "set", "main", "nightly@main", "--testbed", "paris"], "no run of this plan"),
+        (["baseline", "set", "main", "weekly@*"], "nothing that is saved in"),
+        (["baseline", "set", "main", "nightly@main-1", "weekly"], "no run of this plan"),
+        (["baseline", "set", "main", "nightly@main-1", "--testbed", "paris"], "no run of this plan"),
+        (["baseline", "set", "main", "nightly@main-1", "--occasion", "x"], "is for a plan's file"),
         (["gate", "{stopping}", "--baseline", "main", "--occasion", "x"], "leaves out trials by what others came to"),
         (["baseline", "show", "mean"], "there is no baseline of this name"),
         (["baseline", "list", "main"], "takes no name"),
@@ -287,8 +350,7 @@ def test_another_point_is_not_taken_for_the_baselines(lab, capsys):
 
 
 def test_what_was_lossless_before_and_is_not_now_does_not_pass(lab, capsys):
-    lab.measure("carried", [60, 120], seed=1, offered_mbps=[60, 120])
-    assert lab("baseline", "set", "main", "nightly@carried") == 0
+    lab.occasions("carried", [60, 120], offered_mbps=[60, 120])
     lab.measure("again", [60, 120], seed=2, offered_mbps=[60, 120])
     assert lab.gate(capsys, "--occasion", "again")[0] == 0
     lab.measure("lossy", [59.7, 119.4], seed=3, offered_mbps=[60, 120])
@@ -340,13 +402,15 @@ def test_what_is_stored_of_a_plan_is_named_where_a_baseline_is_asked_for_of_what
     lab.measure("today", [60, 120], seed=2)
     for plan in (["nightly@never"], [str(lab.plan), "--occasion", "never"]):
         assert lab("baseline", "set", "other", *plan) == 2
-        assert capsys.readouterr().err.endswith("; allowed: nightly@main, nightly@today\n")
+        assert capsys.readouterr().err.endswith(
+            f"; allowed: {', '.join(f'nightly@main-{number}' for number in range(1, 5))}, nightly@today\n"
+        )
     assert lab("baseline", "set", "bad name", "nightly@today") == 2
     assert "name of the baseline: is not a name, got 'bad name'" in capsys.readouterr().err
 
 
 def test_a_filter_need_not_be_given(lab, capsys):
-    for words in (["compare", "plan=nightly@main"], ["trend"]):
+    for words in (["compare", "plan=nightly@main-1"], ["trend"]):
         with pytest.raises(SystemExit):
             lab(*words)
         assert "FILTER" not in capsys.readouterr().err.splitlines()[-1]
@@ -354,13 +418,13 @@ def test_a_filter_need_not_be_given(lab, capsys):
 
 
 def test_a_name_that_means_two_measurements_is_told_with_what_tells_them_apart(lab, capsys):
-    lab.measure("main", [60, 120], seed=2, fingerprint="0123456789abcdef")
-    assert lab("baseline", "set", "both", "nightly@main") == 2
+    lab.measure("main-1", [60, 120], seed=2, fingerprint="0123456789abcdef")
+    assert lab("baseline", "set", "both", "nightly@main-1") == 2
     said = capsys.readouterr().err
     assert "on wuerzburg (0123456789abcdef)" in said
     assert "p, l, a" not in said
-    assert lab("baseline", "set", "one", "nightly@main", "--testbed", "0123456789abcdef") == 0
-    assert lab("baseline", "set", "other", str(lab.plan), "--occasion", "main", "--testbed", "7d3f9a11c0de4b52") == 0
+    assert lab("baseline", "set", "one", "nightly@main-1", "--testbed", "0123456789abcdef") == 0
+    assert lab("baseline", "set", "other", str(lab.plan), "--occasion", "main-1", "--testbed", "7d3f9a11c0de4b52") == 0
 
 
 def test_what_was_never_measured_is_told_for_every_point(lab, capsys, tmp_path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -137,6 +137,14 @@ class Nightly:
             run["plan"] |= {"name": plan.name, "hash": key}
         keep(self.store, named, runs)
 
+    def baseline(self, take: Callable[[str, int], None], name: str = "main") -> None:
+        """Of four occasions, each taken by its name and with a seed of its own."""
+        names = [f"{name}-{number}" for number in range(1, 5)]
+        for seed, name in enumerate(names, 21):
+            take(name, seed)
+        occasions = [word for name in names for word in ("--occasion", name)]
+        assert self("baseline", "set", "main", str(self.plan), *occasions) == 0
+
     def __call__(self, *words: str) -> int:
         return main([words[0], "--store", str(self.store), *words[1:]])
 
@@ -150,8 +158,7 @@ class Nightly:
 def guests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Nightly:
     monkeypatch.chdir(tmp_path)
     lab = Nightly(tmp_path, JOBS)
-    lab.jobs("main", around(4.0, 1))
-    assert lab("baseline", "set", "main", "nightly@main") == 0
+    lab.baseline(lambda name, seed: lab.jobs(name, around(4.0, seed)))
     return lab
 
 
@@ -159,8 +166,7 @@ def guests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Nightly:
 def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Nightly:
     monkeypatch.chdir(tmp_path)
     lab = Nightly(tmp_path, SEARCH)
-    lab.searches("main", around(30_000.0, 1))
-    assert lab("baseline", "set", "main", str(lab.plan), "--occasion", "main") == 0
+    lab.baseline(lambda name, seed: lab.searches(name, around(30_000.0, seed)))
     return lab
 
 
@@ -173,7 +179,7 @@ def test_a_job_is_worse_where_it_takes_longer(
     guests.jobs("today", around(4.0 * factor, 2))
     told, judged = guests.gate(capsys, "today")
     assert (told, [each for each, _ in judged]) == (status, [outcome])
-    assert "margin 2.00 %, over set-ups" in judged[0][1]
+    assert "margin 2.00 %, over occasions" in judged[0][1]
 
 
 @pytest.mark.parametrize(
@@ -183,7 +189,7 @@ def test_a_job_is_worse_where_it_takes_longer(
         (1.5, 1.0, "undecided", "where one side is held by the link"),
         (1.0, 1.5, "worse", "where one side is held by the link"),
         (0.5, 1.0, "undecided", "held by the link on the side that was slower"),
-        (1.5, 1.5, "passed", "margin 2.00 %, over set-ups"),
+        (1.5, 1.5, "passed", "margin 2.00 %, over occasions"),
     ],
 )
 def test_a_job_that_its_link_held_never_passes(
@@ -192,8 +198,7 @@ def test_a_job_that_its_link_held_never_passes(
     """Twice as fast as the link that is told is another link's speed, and so is held by none."""
     monkeypatch.chdir(tmp_path)
     lab = Nightly(tmp_path, SENT)
-    lab.sent("main", around(before * FULL_S, 1, sd=0.002))
-    assert lab("baseline", "set", "main", "nightly@main") == 0
+    lab.baseline(lambda name, seed: lab.sent(name, around(before * FULL_S, seed, sd=0.002)))
     lab.sent("today", around(today * FULL_S, 2, sd=0.002))
     status, judged = lab.gate(capsys, "today")
     assert (status, [each for each, _ in judged]) == (int(outcome != "passed"), [outcome])
@@ -205,8 +210,7 @@ def test_a_job_whose_link_held_some_of_its_trials_is_undecided(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     lab = Nightly(tmp_path, SENT)
-    lab.sent("main", around(1.5 * FULL_S, 1))
-    assert lab("baseline", "set", "main", "nightly@main") == 0
+    lab.baseline(lambda name, seed: lab.sent(name, around(1.5 * FULL_S, seed)))
     lab.sent("today", [*around(1.5 * FULL_S, 2)[:6], FULL_S, FULL_S])
     assert lab.gate(capsys, "today") == (1, [("undecided", "held by the link in some trials, and not in others")])
 
@@ -217,8 +221,7 @@ def test_a_time_that_may_be_that_of_a_cache_never_passes(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     lab = Nightly(tmp_path, BONNIE)
-    lab.read("main", around(4.0, 1), 1.1)
-    assert lab("baseline", "set", "main", "nightly@main") == 0
+    lab.baseline(lambda name, seed: lab.read(name, around(4.0, seed), 1.1))
     lab.read("today", around(4.0, 2), device_ratio)
     _, judged = lab.gate(capsys, "today")
     assert judged[0][0] == outcome
@@ -255,8 +258,9 @@ def test_a_point_whose_first_trial_came_to_nothing_is_judged_all_the_same(
     """The bare host has no guests that a plan's memory is of, and a trial of which nothing was seen does not say so."""
     monkeypatch.chdir(tmp_path)
     lab = Nightly(tmp_path, CAPPED.replace("raw, lxc", ", ".join(platforms)))
-    lab.capped("main", {platform: around(4.0, seed) for seed, platform in enumerate(platforms, 1)})
-    assert lab("baseline", "set", "main", "nightly@main") == 0
+    lab.baseline(
+        lambda name, first: lab.capped(name, {own: around(4.0, 10 * first + n) for n, own in enumerate(platforms)})
+    )
     slower = {"raw": 8.0, "lxc": 4.0}
     values = {platform: around(slower[platform], seed) for seed, platform in enumerate(platforms, 11)}
     lab.capped("today", values, voids=voids)
@@ -304,8 +308,7 @@ def test_starts_have_a_judgement_of_time_and_one_of_memory(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     lab = Nightly(tmp_path, BOOTS)
-    lab.boots("main", around(2.0, 1), around(50.0, 3))
-    assert lab("baseline", "set", "main", "nightly@main") == 0
+    lab.baseline(lambda name, seed: lab.boots(name, around(2.0, seed), around(50.0, seed + 20)))
     lab.boots("today", around(2.0, 2), around(55.0, 4))
     status, judged = lab.gate(capsys, "today")
     assert (status, [outcome for outcome, _ in judged]) == (1, ["passed", "worse"])
@@ -330,8 +333,7 @@ def test_searches_are_judged_by_the_load_that_they_find(
 def test_what_forwarded_all_passes_only_where_every_search_shows_it(
     found: Nightly, capsys: Any, limit: str, outcome: str
 ) -> None:
-    found.searches("before", around(30_000.0, 1), limited_by=limit)
-    assert found("baseline", "set", "main", str(found.plan), "--occasion", "before") == 0
+    found.baseline(lambda name, seed: found.searches(name, around(30_000.0, seed), limited_by=limit), "before")
     broken = {"goals": (goal(30_000.0, limited_by=limit, complete=False),)}
     values = around(30_000.0, 2)
     found.searches("today", values, limited_by=limit, changes=lambda number: broken if number > 6 else {})
@@ -350,7 +352,7 @@ def test_searches_that_were_not_made_or_did_not_end_are_told(found: Nightly, cap
 
 
 def test_searches_do_not_say_their_plan_and_ask_for_its_file(found: Nightly, capsys: Any) -> None:
-    assert found("baseline", "set", "other", "nightly@main") == 2
+    assert found("baseline", "set", "other", "nightly@main-1") == 2
     assert "searches do not say which plan they are of: name the plan by its file" in capsys.readouterr().err
 
 
@@ -374,7 +376,7 @@ def test_a_bundle_takes_the_plan_of_an_occasion_along_and_knows_its_trials(
     (tmp_path / "plans").mkdir()
     (tmp_path / "plans" / "nightly.yaml").write_text(JOBS)
     bundle = str(tmp_path / "b.tar.gz")
-    assert guests("report", "--plan", "nightly@main", "--bundle", bundle) == 0
+    assert guests("report", "--plan", "nightly@main-1", "--bundle", bundle) == 0
     capsys.readouterr()
     main(["verify", bundle, "--json"])
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

@@ -104,6 +104,34 @@ def test_an_unpaired_effect_needs_three_a_side():
     assert own.unpaired_effect([5, 5, 5], [4, 4, 4], packets=100).degrees == pytest.approx(4)
 
 
+@pytest.mark.parametrize("few", [1, 2])
+def test_one_spread_for_both_sides_is_students_of_scipy_on_logarithms(few: int):
+    many, less = [100.0, 102.0, 97.0, 99.5, 101.0], [90.0, 93.0][:few]
+    found = own.one_spread_effect(less, many)
+    expected = stats.ttest_ind(numpy.log(less), numpy.log(many))
+    assert (found.p, found.degrees) == pytest.approx((expected.pvalue, expected.df))
+    assert (found.ci_low, found.ci_high) == pytest.approx(numpy.expm1(expected.confidence_interval(0.95)))
+    assert own.one_spread_effect(many, less).mean_log == pytest.approx(-found.mean_log or 0.0)
+    assert own.one_spread_effect(less, many[:2]).absent == own.FEW_A_SIDE
+    assert own.one_spread_effect([], many).absent == own.FEW_A_SIDE
+    assert own.one_spread_effect([0.0], many).absent == "a mean is zero"
+    assert own.one_spread_effect([100.0], [100.0] * 3).absent == own.NOTHING_VARIED
+    assert own.one_spread_effect([100.0], [100.0] * 3, packets=1000).sd_log == 0.001
+
+
+@pytest.mark.parametrize("many", [3, 5, 9])
+def test_one_occasion_more_alarms_and_passes_without_ground_in_one_of_twenty(many: int):
+    """At a fall of just the margin, which is neither more than it nor less; occasions differ by 3 %."""
+    rng, worse, passed, times = numpy.random.default_rng(many), 0, 0, 4000
+    for _ in range(times):
+        logs = 0.03 * rng.standard_normal(many + 1)
+        after = [100.0 * math.exp(logs[0]) / 1.02]
+        fall = own.fall_p(own.one_spread_effect(after, list(100.0 * numpy.exp(logs[1:]))), 0.02)
+        assert fall is not None
+        worse, passed = worse + (fall[0] <= 0.05), passed + (fall[1] <= 0.05)
+    assert 0.04 < worse / times < 0.06 and 0.04 < passed / times < 0.06
+
+
 def test_a_streams_share_is_held_against_its_fair_one():
     found = own.share_effect({1: 0.3, 2: 0.35, 3: 0.32}, 3)
     expected = stats.ttest_1samp(numpy.log(numpy.array([0.3, 0.35, 0.32]) * 3), 0)

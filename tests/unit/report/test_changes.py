@@ -184,10 +184,10 @@ def test_people_and_pull_requests_read_the_same(tmp_path, capsys):
         import_records(store, old_and_new(around(60, 1), around(58.2, 2)))
     assert main(["compare", "--store", str(place), "kernel=6.1", "kernel=6.6"]) == 0
     shown = capsys.readouterr().out
-    assert "1 design point on both sides: 1 different (less)." in shown
+    assert "1 design point on both sides: 1 different (less) between these set-ups." in shown
     assert main(["compare", "--store", str(place), "--markdown", "kernel=6.1", "kernel=6.6"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "- 1 design point on both sides: 1 different (less)."
+    assert lines[0] == "- 1 design point on both sides: 1 different (less) between these set-ups."
     assert any(line.startswith("| raw, 1000 B") for line in lines)
 
 

@@ -67,7 +67,7 @@ def test_the_load_that_a_search_finds_is_compared_over_set_ups(place: Path, caps
     assert (row["word"], row["changed_for"], row["over"]) == ("different", "worse", "set-ups")
     assert row["change_ratio"] == pytest.approx(-0.05, abs=0.006)
     assert found["points"] == []
-    assert "Of searches 1 quantity on both sides: 1 different (worse)." in found["sentences"]
+    assert "Of searches 1 quantity on both sides: 1 different (worse) between these set-ups." in found["sentences"]
 
 
 def test_bounds_that_all_fall_on_one_step_are_not_known_better_than_it(place: Path, capsys: Any) -> None:
@@ -264,7 +264,7 @@ def test_guests_that_fill_the_link_and_routers_that_lose_nothing_are_not_ranked(
 def test_people_and_pull_requests_read_the_same(place: Path, capsys: Any) -> None:
     keep(place, [*jobs("old", around(4.0, 1)), *jobs("new", around(4.2, 2), kernel="6.6")])
     assert main(["compare", "--store", str(place), "plan=old", "plan=new"]) == 0
-    assert "Of jobs 1 quantity on both sides: 1 different (worse)." in capsys.readouterr().out
+    assert "Of jobs 1 quantity on both sides: 1 different (worse) between these set-ups." in capsys.readouterr().out
     assert main(["compare", "--store", str(place), "--markdown", "plan=old", "plan=new"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert any(line.startswith("| lxc: wait (3 s) in all 2 guests | time, s | 4") for line in lines)
