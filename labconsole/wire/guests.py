@@ -159,7 +159,7 @@ class PromiseStop(Request[Done], op="guest.promise_stop"):
     """
 
     guest: Word
-    ask: Optional[Words]
+    ask: Optional[Words] = None
     kill: Words
     limit_s: Annotated[float, Rule(above(0, MAX_STOP_S))]
     runs: Optional[Words] = None

@@ -16,6 +16,7 @@ class Asking:
     """Beside it stands ``request(op, args, *, timeout_s)``."""
 
     async def ask(self: Any, request: Request[R], *, timeout_s: float = 30.0) -> R:
+        type(request).parse(request.arguments())  # as an agent reads it: what was left out may have to be there
         answer = await self.request(request.op, request.arguments(), timeout_s=timeout_s)
         return request.reply.parse(answer)  # type: ignore[return-value]
 

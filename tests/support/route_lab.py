@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 from labconsole.lab import commands as lab
@@ -22,10 +23,14 @@ def inside_router(name: str, number: int, *argv: str) -> str:
 
 def processes_of_guest(name: str, number: int, program: str = "") -> list[int]:
     """Those in the network namespace of a guest, from 1, of this lab and of no other; ``program``: of this name only."""
-    process = _inside(name, "eth0", f"02:6c:77:00:00:{number - 1:02x}", f"lcg{number}")
-    if process is None:
-        return []
-    wanted, found = os.stat(process / "ns/net").st_ino, []
+    wanted = None
+    while wanted is None:
+        process = _inside(name, "eth0", f"02:6c:77:00:00:{number - 1:02x}", f"lcg{number}")
+        if process is None:
+            return []
+        with suppress(OSError):  # gone meanwhile, and others may be there
+            wanted = os.stat(process / "ns/net").st_ino
+    found = []
     for each in Path("/proc").glob("[0-9]*"):
         try:
             inside = os.stat(each / "ns/net").st_ino == wanted

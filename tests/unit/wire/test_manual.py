@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import re
+from typing import get_args, get_type_hints
 
 from labconsole.wire.codec import MAX_LINE_BYTES
+from labconsole.wire.message import field_names
 from support.message_tables import MANUAL, MARKED, renewed, tables
+from support.requests import REQUESTS
 
 
 def test_the_manuals_tables_are_those_that_the_classes_print() -> None:
     text = MANUAL.read_text()
     assert [found[2] for found in MARKED.finditer(text)] == list(tables())
     assert text == renewed(text), "run: PYTHONPATH=tests python -m support.message_tables"
+
+
+def test_what_a_request_may_leave_out_need_not_be_there() -> None:
+    """Null is not sent, so that an agent has to take its absence for it."""
+    for request in REQUESTS.values():
+        hints = get_type_hints(request, include_extras=True)
+        needed = [name for name in field_names(request) if not hasattr(request, name)]
+        assert [name for name in needed if type(None) in get_args(hints[name])] == [], request
 
 
 def test_the_manual_says_the_true_limit_of_a_line() -> None:
