@@ -11,8 +11,7 @@ from labconsole.measure.comparison import Pair
 from labconsole.measure.statistics.effects import digits_to_tell
 from labconsole.report import quantity_tables
 from labconsole.report.changes import Change, Changes, Side, set_ups_of
-from labconsole.report.compared_effect import Scope, SideSetUps, over_words
-from labconsole.report.measured_points import MeasuredPoint
+from labconsole.report.compared_effect import over_words, replicate_counts
 from labconsole.report.points import PointSummary
 from labconsole.report.tables import markdown_text
 from labconsole.report.tables import to_markdown as table_as_markdown
@@ -91,7 +90,8 @@ def reservations(changes: Changes) -> Iterator[str]:
     if changes.factors:
         yield f"Compared by {', '.join(name.removesuffix('_bps').removesuffix('_s') for name in changes.factors)}."
     if "set-ups" in changes.scopes:
-        boots = [max(side.boot_count for side in sides) for sides in _sides_over(changes, "set-ups")]
+        sides = zip(*(each.sides for each in changes.every if each.scope == "set-ups"), strict=True)
+        boots = [max(side.boot_count for side in held) for held in sides]
         yield (
             f"Set-ups are of {count(boots[0], 'boot')} of the machine before and {boots[1]} after: a difference may be "
             "one of the boots, or of the time that lies between the two sides, and not of what was changed. Three "
@@ -99,11 +99,7 @@ def reservations(changes: Changes) -> Iterator[str]:
             "blocks of one plan, tell them apart."
         )
     if "occasions" in changes.scopes:
-        held = [max(side.occasion_count for side in sides) for sides in _sides_over(changes, "occasions")]
-        yield (
-            f"Over {count(held[0], 'occasion')} before and {held[1]} after, each as the mean of its set-ups: a change "
-            "is told by how far occasions of one side differ."
-        )
+        yield f"Over {_over_occasions(changes)}: a change is told by how far occasions of one side differ."
     if not changes.differences:
         yield "Nothing else that is known of runs, nodes and platforms differs (not all kernel parameters are known)."
     for side, name in ((changes.before, "before"), (changes.after, "after")):
@@ -117,13 +113,13 @@ def reservations(changes: Changes) -> Iterator[str]:
     yield from quantity_tables.only(changes.quantities.only_after, "after")
 
 
-def _sides_over(changes: Changes, scope: Scope) -> tuple[list[SideSetUps], list[SideSetUps]]:
-    held = [each for each in changes.every if each.scope == scope]
-    return [_set_ups(each.before) for each in held], [_set_ups(each.after) for each in held]
-
-
-def _set_ups(point: PointSummary | MeasuredPoint) -> SideSetUps:
-    return point.set_ups if isinstance(point, MeasuredPoint) else set_ups_of(point)
+def _over_occasions(changes: Changes) -> str:
+    """Of what has most of them."""
+    sides = [each.sides for each in changes.every if each.scope == "occasions"]
+    most = max(sides, key=lambda pair: sum(len(side.by_occasion) for side in pair))
+    many, all_of = replicate_counts("occasions", most), tuple(len(side.by_occasion) for side in most)
+    told = f"{count(many[0], 'occasion')} before and {many[1]} after, each as the mean of its set-ups"
+    return told if many == all_of else f"{told} ({all_of[0]} and {all_of[1]}; those of one boot are one)"
 
 
 def _result(changes: Changes) -> str:
@@ -185,7 +181,7 @@ def _shown(change: Change, changes: Changes) -> tuple[str, ...]:
         " → ".join(_lost(point) for point in (change.before, change.after)),
         UNKNOWN if small is None else number(100 * small, digits_to_tell(100 * small)),
         p_words(change.adjusted_p),
-        over_words(change, set_ups_of(change.before), set_ups_of(change.after)),
+        over_words(change, change.sides),
     )
 
 
@@ -219,7 +215,7 @@ def _cells(change: Change) -> tuple[Cell, ...]:
 def _side(point: PointSummary) -> tuple[Cell, ...]:
     rate, held = point.rate_bps, set_ups_of(point)
     return (
-        rate.mean, rate.ci_low, rate.ci_high, rate.set_ups, held.boot_count, held.occasion_count, rate.trials,
+        rate.mean, rate.ci_low, rate.ci_high, rate.set_ups, held.boot_count, len(held.by_occasion), rate.trials,
         None if point.loss is None else point.loss.ratio,
     )  # fmt: skip
 

@@ -108,6 +108,11 @@ class Change(ComparedEffect):
     after: PointSummary
 
     @property
+    def sides(self) -> tuple[SideSetUps, SideSetUps]:
+        """What it may be over, before and after."""
+        return set_ups_of(self.before), set_ups_of(self.after)
+
+    @property
     def change_ratio(self) -> float | None:
         """Of the replicates, or of the plain means where no effect may be told."""
         if self.effect is not None and self.effect.change is not None:

@@ -6,8 +6,10 @@ of the machine, or set-ups. One comparison is one family (S. Holm, Scand. J. Sta
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import harmonic_mean
 from typing import Final, Literal, NamedTuple
 
 from labconsole.measure.statistics.effects import (
@@ -21,7 +23,7 @@ from labconsole.measure.statistics.effects import (
     unpaired_effect,
     word,
 )
-from labconsole.measure.statistics.set_ups import mean_of
+from labconsole.measure.statistics.set_ups import deviation, mean_of
 from labconsole.report.comparisons import UNKNOWN_BOOTS, means_of_boots
 from labconsole.report.words import UNKNOWN
 
@@ -59,8 +61,12 @@ class SideSetUps(NamedTuple):
         return len(set(self.boots.values()) - {None})
 
     @property
-    def occasion_count(self) -> int:
-        return len({self.occasions[set_up] for set_up in self.means})
+    def by_occasion(self) -> list[list[Hashable]]:
+        """The set-ups of each occasion."""
+        found: dict[Hashable, list[Hashable]] = {}
+        for set_up in self.means:
+            found.setdefault(self.occasions[set_up], []).append(set_up)
+        return list(found.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,20 +101,23 @@ class ComparedEffect:
         return word(self.adjusted_p, self.equivalence_adjusted_p)
 
 
-def over_words(change: ComparedEffect, before: SideSetUps, after: SideSetUps) -> str:
-    """What the effect is over, and how many of these either side has."""
+def over_words(change: ComparedEffect, sides: tuple[SideSetUps, SideSetUps]) -> str:
+    """What the effect is over, and how many of these either side has, before and after."""
     if change.effect is None or change.scope is None:
         return UNKNOWN
     if change.scope == "blocks":
         return f"{change.effect.blocks} {OVER['blocks']}"
-    many = [_replicates(side, change.scope, _boots_of(before, after)) for side in (before, after)]
+    many = replicate_counts(change.scope, sides)
     return f"{many[0]} and {many[1]} {OVER[change.scope]}"
 
 
-def _replicates(side: SideSetUps, scope: Scope, of_both: Collection[str | None]) -> int:
+def replicate_counts(scope: Scope, sides: tuple[SideSetUps, SideSetUps]) -> tuple[int, int]:
+    """How many either side has of what is no block of both."""
     if scope == "occasions":
-        return len(_moments(side, of_both))
-    return side.boot_count if scope == "boots" else len(side.means)
+        before, after = (len(_moments(side, _boots_of(*sides))) for side in sides)
+    else:
+        before, after = (side.boot_count if scope == "boots" else len(side.means) for side in sides)
+    return before, after
 
 
 class InFamily(NamedTuple):
@@ -138,28 +147,35 @@ def in_family(changes: Sequence[ComparedEffect], margin_ratio: float | None) -> 
     ]
 
 
-def over_replicates(ours: SideSetUps, theirs: SideSetUps, packets: Callable[[int], float | None]) -> Found:
+def over_replicates(ours: SideSetUps, theirs: SideSetUps, packets: Callable[[float], float | None]) -> Found:
     """Over occasions where a side has three or more; else over boots, where both have three; else over set-ups.
 
     Welch's t, or Student's where one side has fewer than three occasions. ``packets`` as in unpaired_effect(), by how
-    many replicates the larger side has.
+    many replicates each side has, as their harmonic mean.
     """
     moments = [_moments(side, _boots_of(ours, theirs)) for side in (ours, theirs)]
     if max(map(len, moments)) >= MINIMUM_BLOCKS:
-        effect = unpaired_effect if min(map(len, moments)) >= MINIMUM_BLOCKS else one_spread_effect
-        return told(effect(*moments, packets=packets(max(map(len, moments)))), "occasions")
+        known = packets(_each_side(moments))
+        if min(map(len, moments)) >= MINIMUM_BLOCKS:
+            return told(unpaired_effect(*moments, packets=known), "occasions")
+        least = _least_deviation(*((ours, theirs) if len(moments[0]) < MINIMUM_BLOCKS else (theirs, ours)))
+        return told(one_spread_effect(*moments, packets=known, least_sd_log=least), "occasions")
     by_boot = [means_of_boots(side.means, side.boots) for side in (ours, theirs)]
     if min(map(len, by_boot)) >= MINIMUM_BLOCKS:
         if by_boot[0].keys() & by_boot[1].keys():
             return None, None, SHARED_BOOTS
         values = [list(each.values()) for each in by_boot]
-        return told(unpaired_effect(*values, packets=packets(max(map(len, values)))), "boots")
+        return told(unpaired_effect(*values, packets=packets(_each_side(values))), "boots")
     if min(len(ours.means), len(theirs.means)) < MINIMUM_BLOCKS:
         return None, None, FEW_SET_UPS
     if None in (*ours.boots.values(), *theirs.boots.values()):
         return None, None, UNKNOWN_BOOTS
     values = [list(side.means.values()) for side in (ours, theirs)]
-    return told(unpaired_effect(*values, packets=packets(max(map(len, values)))), "set-ups")
+    return told(unpaired_effect(*values, packets=packets(_each_side(values))), "set-ups")
+
+
+def _each_side(values: Sequence[Sequence[float]]) -> float:
+    return harmonic_mean([len(each) for each in values]) if all(values) else 1.0
 
 
 def _boots_of(*sides: SideSetUps) -> set[str | None]:
@@ -172,17 +188,33 @@ def _moments(side: SideSetUps, of_both: Collection[str | None]) -> list[float]:
     """
     if None in of_both:
         return []
-    by_occasion: dict[Hashable, dict[Hashable, float]] = {}
-    for set_up, mean in side.means.items():
-        by_occasion.setdefault(side.occasions[set_up], {})[set_up] = mean
     moments: list[tuple[set[str | None], list[float]]] = []
-    for means in by_occasion.values():
-        boots, held = {side.boots[set_up] for set_up in means}, [mean_of(list(means.values()))]
+    for set_ups in side.by_occasion:
+        boots, held = {side.boots[each] for each in set_ups}, [mean_of([side.means[each] for each in set_ups])]
         alike = [each for each in moments if each[0] & boots] if len(of_both) > 1 else []
         for each in alike:
             moments.remove(each)
         moments.append((boots.union(*(each[0] for each in alike)), [*held, *(m for each in alike for m in each[1])]))
     return [mean_of(held) for _, held in moments]
+
+
+def _least_deviation(few: SideSetUps, many: SideSetUps) -> float:
+    """What a single occasion varies by at the least, on the logarithm: as occasions do that were averaged over a boot,
+    and as set-ups of which it may have fewer than those of the other side.
+    """
+    if min([*few.means.values(), *many.means.values()]) <= 0:
+        return 0.0
+    within = [[math.log(side.means[each]) for each in held] for side in (few, many) for held in side.by_occasion]
+    between = [[mean_of([math.log(side.means[each]) for each in held]) for held in side.by_occasion]
+               for side in (few, many)]  # fmt: skip
+    fewest = min(map(len, few.by_occasion))
+    return max(_pooled_deviation(between), _pooled_deviation(within) / math.sqrt(fewest))
+
+
+def _pooled_deviation(groups: Sequence[Sequence[float]]) -> float:
+    degrees = sum(len(group) - 1 for group in groups)
+    squares = math.fsum((deviation(group) or 0.0) ** 2 * (len(group) - 1) for group in groups)
+    return math.sqrt(squares / degrees) if degrees else 0.0
 
 
 def told(effect: Effect, scope: Scope) -> Found:

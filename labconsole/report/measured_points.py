@@ -80,7 +80,7 @@ class MeasuredPoint:
         return {trial.set_up: trial.boot_id for trial in self.trials}
 
     @property
-    def set_ups(self) -> SideSetUps:
+    def replicates(self) -> SideSetUps:
         """With the boot and the occasion of each: the plan's name has it."""
         return SideSetUps(self.set_up_means, self.boots, {trial.set_up: trial.plan_name for trial in self.trials})
 

@@ -23,6 +23,7 @@ from labconsole.report.compared_effect import (
     ONE_FULL,
     ComparedEffect,
     Found,
+    SideSetUps,
     over_replicates,
     told,
 )
@@ -57,6 +58,11 @@ class QuantityChange(ComparedEffect):
             return self.effect.change
         before, after = self.before.mean, self.after.mean
         return None if before is None or after is None or before.mean <= 0 else after.mean / before.mean - 1
+
+    @property
+    def sides(self) -> tuple[SideSetUps, SideSetUps]:
+        """What it may be over, before and after."""
+        return self.before.replicates, self.after.replicates
 
     @property
     def bound_words(self) -> str:
@@ -205,10 +211,10 @@ def _effect(before: MeasuredPoint, after: MeasuredPoint, one_place: bool) -> Fou
             return None, None, NOT_DRAWN
         ours, theirs = ({block: means[block] for block in shared} for means in (one, other))
         return told(paired_effect(ours, theirs, packets=_steps(before, after, len(shared))), "blocks")
-    return over_replicates(after.set_ups, before.set_ups, partial(_steps, before, after))
+    return over_replicates(after.replicates, before.replicates, partial(_steps, before, after))
 
 
-def _steps(before: MeasuredPoint, after: MeasuredPoint, replicates: int) -> float | None:
+def _steps(before: MeasuredPoint, after: MeasuredPoint, replicates: float) -> float | None:
     """How finely values are told, as the packets that a count would have; None: there are no steps that matter.
 
     What every search may do alike is not averaged away: the deviation between replicates is taken to be at least so

@@ -111,7 +111,7 @@ def _shown(change: QuantityChange) -> tuple[str, ...]:
         _mean_words(change.after),
         UNKNOWN if small is None else number(100 * small, digits_to_tell(100 * small)),
         p_words(change.adjusted_p),
-        over_words(change, change.before.set_ups, change.after.set_ups),
+        over_words(change, change.sides),
     )
 
 
@@ -146,7 +146,7 @@ def _cells(change: QuantityChange) -> tuple[Cell, ...]:
 
 def _side(point: MeasuredPoint) -> tuple[Cell, ...]:
     mean, bounds = point.mean, ", ".join(sorted(point.bounds))
-    boots, occasions = point.set_ups.boot_count, point.set_ups.occasion_count
+    boots, occasions = point.replicates.boot_count, len(point.replicates.by_occasion)
     if mean is None:
         return (None, None, None, 0, boots, occasions, 0, bounds)
     known = mean.scope == "set-ups"

@@ -74,10 +74,10 @@ class RunStore(FindableRuns, ExperimentsWriting):
         with self.writing(f"note run {found}") as connection:
             write_note(connection, found, newer_than(note, read_notes(connection, found).get(found)))
 
-    def set_baseline(self, *occasions: Baseline) -> None:
+    def set_baseline(self, first: Baseline, *more: Baseline) -> None:
         """Set or move a baseline, of one occasion or several; those before it stay to be looked up."""
-        with self.writing(f"set baseline {occasions[0].name}") as connection:
-            for each in occasions:
+        with self.writing(f"set baseline {first.name}") as connection:
+            for each in (first, *more):
                 write_baseline(connection, each)
 
     def set_plan_note(self, plan_hash: str, testbed_fingerprint: str, text: str | None, *, author: str) -> None:

@@ -90,14 +90,17 @@ def _refuse_strays(args: argparse.Namespace) -> None:
 
 def _set(store: RunStore, args: argparse.Namespace) -> list[Baseline]:
     from labconsole.model.identity import operator_name
-    from labconsole.model.plan.occasions import AT
     from labconsole.model.record.baseline import NAME, NAME_WORDS, Baseline
+    from labconsole.report.occasions import base_name
     from labconsole.store.notes import now_utc
 
     if NAME.fullmatch(args.name) is None:
         raise ConfigError("is not a name", key="name of the baseline", value=args.name, allowed=NAME_WORDS)
-    found = list(dict.fromkeys(_measured(store, word, plan, args.testbed) for word, plan in _named(store, args)))
-    plans = sorted({each.plan_name.partition(AT)[0] for each in found})
+    found = [each for named in _named(store, args) for each in _measured(store, named, args.testbed)]
+    found = list(dict.fromkeys(found))
+    if not found:
+        raise ConfigError("was measured on no such testbed", key="--testbed", value=args.testbed)
+    plans = sorted({base_name(each.plan_name) for each in found})
     if len(plans) > 1:
         raise ConfigError("a baseline is of one plan", value=" ".join(args.plan), allowed=f"one of {', '.join(plans)}")
     testbeds = sorted({f"{each.testbed} ({each.testbed_fingerprint})" for each in found})
@@ -112,7 +115,15 @@ def _set(store: RunStore, args: argparse.Namespace) -> list[Baseline]:
     return occasions[::-1]
 
 
-def _named(store: RunStore, args: argparse.Namespace) -> Iterator[tuple[str, Plan | None]]:
+class _Named(NamedTuple):
+    """What is meant by a word: a plan's name in the store, or a plan on an occasion."""
+
+    word: str
+    plan: Plan | None = None
+    by_pattern: bool = False
+
+
+def _named(store: RunStore, args: argparse.Namespace) -> Iterator[_Named]:
     """Every measurement that is meant, by its name or its plan. Raises ConfigError where a pattern has none."""
     from labconsole.api.plan_files import plan_on
     from labconsole.api.stored_plans import names_like
@@ -120,23 +131,27 @@ def _named(store: RunStore, args: argparse.Namespace) -> Iterator[tuple[str, Pla
     for word in args.plan:
         if is_plan(word):
             for occasion in args.occasion or [None]:
-                yield word, plan_on(Path(word), occasion, args.hosts)
+                yield _Named(word, plan_on(Path(word), occasion, args.hosts))
         elif args.occasion:
             raise ConfigError("is for a plan's file; a plan's name has it after the @", key="--occasion")
         else:
             names = names_like(word, store)
             if not names:
                 raise ConfigError(f"nothing that is saved in {store.name} is called so", value=word)
-            yield from ((name, None) for name in names)
+            yield from (_Named(name, by_pattern=name != word) for name in names)
 
 
-def _measured(store: RunStore, word: str, plan: Plan | None, testbed: str | None) -> _Measured:
-    """The one measurement that a name or a plan means. Raises ConfigError where it is none, or several."""
+def _measured(store: RunStore, named: _Named, testbed: str | None) -> list[_Measured]:
+    """The one measurement that a name or a plan means, or none where a pattern has it from another testbed.
+
+    Raises ConfigError where it is none otherwise, or several.
+    """
     from labconsole.api.stored_plans import names_of
     from labconsole.measure.groups import is_search_trial
     from labconsole.model.plan.occasions import AT
     from labconsole.model.record.summary import RunFilter
 
+    word, plan, by_pattern = named
     where = RunFilter(plan_name=word) if plan is None else RunFilter(plan_hash=plan.hash())
     runs = [
         _Measured(run.plan_hash, run.plan_name or "", run.testbed, run.testbed_fingerprint)
@@ -146,6 +161,8 @@ def _measured(store: RunStore, word: str, plan: Plan | None, testbed: str | None
     runs = runs or _trials(store, word, plan)
     if testbed is not None:
         runs = [run for run in runs if testbed in (run.testbed, run.testbed_fingerprint)]
+    if not runs and by_pattern:
+        return []
     if not runs:
         of = plan.name if plan is not None else word
         there = names_of(of.rpartition(AT)[0] or of, store, RunFilter())
@@ -158,7 +175,7 @@ def _measured(store: RunStore, word: str, plan: Plan | None, testbed: str | None
         raise ConfigError(
             "is more than one measurement; use the plan's file, --testbed, or both", value=word, allowed=several
         )
-    return next(iter(meant.values()))
+    return list(meant.values())
 
 
 class _Measured(NamedTuple):

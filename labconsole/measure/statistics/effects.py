@@ -140,11 +140,13 @@ def unpaired_effect(
     return _effect(mean, math.sqrt(total), degrees, min(counts), sd, null, alternative, level, paired=False)
 
 
-def one_spread_effect(subject: Sequence[float], baseline: Sequence[float], *, packets: float | None = None) -> Effect:
+def one_spread_effect(
+    subject: Sequence[float], baseline: Sequence[float], *, packets: float | None = None, least_sd_log: float = 0.0
+) -> Effect:
     """Effect where one side has three replicates or more and the other one has fewer: Student's t on the logarithm.
 
     One spread is taken for both, so that a single occasion can be judged by how far those of the other side differ.
-    ``packets`` as in ``paired_effect``.
+    ``packets`` as in ``paired_effect``; ``least_sd_log``: what a replicate is known to vary by at the least.
     """
     ours, theirs = finite(subject), finite(baseline)
     counts = len(ours), len(theirs)
@@ -157,7 +159,7 @@ def one_spread_effect(subject: Sequence[float], baseline: Sequence[float], *, pa
         return _absent(FEW_A_SIDE, min(counts), mean, paired=False)
     degrees = float(sum(counts) - 2)
     squares = math.fsum((deviation(side) or 0.0) ** 2 * (len(side) - 1) for side in sides)
-    sd = max(math.sqrt(squares / degrees), 0.0 if packets is None else 1.0 / packets)
+    sd = max(math.sqrt(squares / degrees), least_sd_log, 0.0 if packets is None else 1.0 / packets)
     if sd <= ROUNDING:
         return _absent(NOTHING_VARIED, min(counts), mean, 0.0, paired=False)
     error = sd * math.sqrt(math.fsum(1.0 / count for count in counts))

@@ -197,6 +197,9 @@ def _changes(table: Table, platform: str, _: str, hosts: Path) -> None:
     with (out / "route-changes.csv").open() as file:
         rows = [row for row in csv.DictReader(file) if row["platform"] == platform]
     for row in rows:
+        if not row["change_ci_low"]:
+            table.not_done(platform, RuntimeError(f"the report has no interval: {row}"))
+            continue
         low, high = float(row["change_ci_low"]), float(row["change_ci_high"])
         found = f"{float(row['change']):+.1%} [{low:+.1%}, {high:+.1%}], {row['word']}"
         routes = row["varied"] == "routes"

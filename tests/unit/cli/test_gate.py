@@ -1,7 +1,7 @@
 """A plan that is measured again by occasion, baselines, and the gate that compares them, over runs whose truth is known."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -12,6 +12,8 @@ import pytest
 from labconsole.api.plan_files import plan_on
 from labconsole.cli.main import main
 from labconsole.experiments.kinds import kinds
+from labconsole.measure.statistics.effects import fall_p
+from labconsole.report.compared_effect import SideSetUps, over_replicates
 from labconsole.store.exchange.importing import import_records
 from labconsole.store.open import open_store
 from support.report_runs import measured
@@ -222,7 +224,61 @@ def test_occasions_of_one_boot_do_not_show_how_far_boots_differ(lab, capsys, bef
         lab.measure(f"boot-{number}", [60, 120], seed=number + 20, boot=boot)
     assert lab("baseline", "set", "main", "nightly@boot-*") == 0
     lab.measure("today", [50, 100], seed=2, boot=today)
-    assert outcomes(lab.gate(capsys, "--occasion", "today")[1]) == [outcome, outcome]
+    _, found = lab.gate(capsys, "--occasion", "today")
+    assert outcomes(found) == [outcome, outcome]
+    told = [each for each in found["comparison"]["sentences"] if each.startswith("Over ")]
+    if outcome == "worse":
+        merged = " (4 and 1; those of one boot are one)" if len(before) > 3 else ""
+        assert told == [
+            f"Over 3 occasions before and 1 after, each as the mean of its set-ups{merged}: a change is told by how far "
+            "occasions of one side differ."
+        ]
+
+
+def side_of(logs: np.ndarray, boots: Sequence[str]) -> SideSetUps:
+    """Occasions in rows, their set-ups in columns."""
+    means: dict[Hashable, float] = {(row, place): float(np.exp(value)) for (row, place), value in np.ndenumerate(logs)}
+    rows: dict[Hashable, int] = {(row, place): row for row, place in np.ndindex(logs.shape)}
+    return SideSetUps(means, {each: boots[row] for each, row in rows.items()}, rows)
+
+
+@pytest.mark.parametrize(
+    ("boots", "nights", "set_ups", "later", "boot_sd", "night_sd", "set_up_sd"),
+    [
+        (4, 5, 1, 1, 0.0, 0.03, 0.0),  # nights of one boot are averaged, and today is one night
+        (4, 5, 1, 1, 0.03, 0.02, 0.0),
+        (5, 1, 8, 8, 0.0, 0.0, 0.01),
+        (5, 1, 8, 1, 0.0, 0.0, 0.01),  # and today has fewer set-ups
+        (5, 1, 8, 2, 0.0, 0.01, 0.01),
+    ],
+)
+def test_nothing_is_alarmed_or_passed_by_chance_more_often_than_is_said(
+    boots, nights, set_ups, later, boot_sd, night_sd, set_up_sd
+):
+    """At a fall of just the margin; 800 gates, of which 5 % are 40, and 60 are not seen once in a thousand times."""
+    rng, worse, passed = np.random.default_rng(boots * nights + later), 0, 0
+    for _ in range(800):
+        noise = rng.standard_normal
+        before = np.repeat(boot_sd * noise(boots), nights)[:, None] + night_sd * noise((boots * nights, 1))
+        before = before + set_up_sd * noise((boots * nights, set_ups))
+        after = boot_sd * noise() + night_sd * noise() + set_up_sd * noise((1, later)) - np.log(1.02)
+        named = [f"b{number}" for number in np.repeat(np.arange(boots), nights)]
+        effect, scope, _ = over_replicates(side_of(after, ["today"]), side_of(before, named), lambda _: None)
+        assert scope == "occasions" and effect is not None
+        fall = fall_p(effect, 0.02)
+        assert fall is not None
+        worse, passed = worse + (fall[0] <= 0.05), passed + (fall[1] <= 0.05)
+    assert worse < 60 and passed < 60
+
+
+def test_occasions_of_another_testbed_are_no_hindrance_to_a_pattern(lab, capsys):
+    lab.measure("main-5", [60, 120], seed=2, fingerprint="0123456789abcdef")
+    assert lab("baseline", "set", "main", "nightly@main-*") == 2
+    assert "was measured on several testbeds, and a baseline is of one; use --testbed" in capsys.readouterr().err
+    assert lab("baseline", "set", "main", "nightly@main-*", "--testbed", "7d3f9a11c0de4b52") == 0
+    assert "main: nightly@main-1, nightly@main-2, nightly@main-3, nightly@main-4 on" in capsys.readouterr().out
+    assert lab("baseline", "set", "main", "nightly@main-*", "--testbed", "paris") == 2
+    assert "--testbed: was measured on no such testbed, got 'paris'" in capsys.readouterr().err
 
 
 def test_a_store_that_is_not_there_is_not_made_for_a_baseline(tmp_path, capsys):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,10 @@ from labconsole.experiments.measured import measured_kinds
 from labconsole.measure.admission import Admission
 from labconsole.model.plan.plan import Plan
 from labconsole.report.changes import Side, find_changes
+from labconsole.report.compared_effect import SideSetUps, over_replicates
 from labconsole.report.digest import Digest
 from labconsole.report.gating_quantities import AskedTrials, judge_quantities
+from labconsole.report.quantity_changes import UNIFORM
 from labconsole.report.sample import KeptRuns
 from support.boot_records import started
 from support.job_records import taken
@@ -340,6 +343,17 @@ def test_what_forwarded_all_passes_only_where_every_search_shows_it(
     status, judged = found.gate(capsys, "today")
     assert (status, judged[0][0]) == (int(outcome != "passed"), outcome)
     assert "2 trials enter no mean" in judged[0][1]
+
+
+@pytest.mark.parametrize("occasions", [3, 12])
+def test_more_occasions_make_a_search_no_less_certain(occasions: int) -> None:
+    """That all meet the same steps is as sure with twelve as with three."""
+    one, many = (
+        SideSetUps(dict.fromkeys(range(of), 1.0), dict.fromkeys(range(of), "one"), {n: n for n in range(of)})
+        for of in (1, occasions)
+    )
+    effect, _, _ = over_replicates(one, many, lambda replicates: UNIFORM / (0.005 * math.sqrt(replicates)))
+    assert effect is not None and effect.error_log == pytest.approx(math.sqrt(2) * 0.005 / UNIFORM)
 
 
 def test_searches_that_were_not_made_or_did_not_end_are_told(found: Nightly, capsys: Any) -> None:
