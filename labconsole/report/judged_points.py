@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from labconsole.measure.statistics.effects import SIGNIFICANCE
-from labconsole.report.compared_effect import NOTHING_LOST, OFFERED_LESS, ComparedEffect
+from labconsole.report.compared_effect import NOTHING_LOST, ComparedEffect
 from labconsole.report.words import count, percent
 
 Outcome = Literal["passed", "worse", "undecided", "not measured"]
@@ -15,6 +15,9 @@ UNMEASURED: Final = "it has not been measured"
 NOT_IN_BASELINE: Final = "the baseline has no such design point"
 NONE_ENTERS: Final = "none of its trials enters a mean"
 
+LESS_NOW: Final = (
+    "and that is less than before by more than the margin: offer more than is forwarded, or search for the load that is"
+)
 ONE_TIME: Final = (
     "how far occasions differ is not known: set the baseline from three of them or more (of a boot each, unless all is "
     "of one boot), or measure three boots a side"
@@ -59,12 +62,12 @@ def judged_by_fall(
 
 
 def judged_full(entered: int, missing: int, *, as_much: bool) -> tuple[Outcome, str]:
-    """Both forwarded all that they were offered: as good, where that was as much, and where every trial shows it: the
-    others may have lost packets just where they could not be counted.
+    """Both forwarded all that they were offered: as good, where that was as much within the margin, and where every
+    trial shows it: the others may have lost packets just where they could not be counted.
     """
     if missing:
         return "undecided", f"{NOTHING_LOST} in {count(entered, 'trial')}; {missing_words(missing)}"
-    return ("passed", NOTHING_LOST) if as_much else ("undecided", OFFERED_LESS)
+    return ("passed", NOTHING_LOST) if as_much else ("undecided", f"{NOTHING_LOST}, {LESS_NOW}")
 
 
 def missing_words(missing: int) -> str:

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from labconsole.model.record.baseline import Baseline
     from labconsole.store.writing import RunStore
 
+FEW = (
+    "fewer than three occasions do not tell how far occasions differ: where packets are lost, a gate finds nothing but "
+    "undecided, unless either side has three boots"
+)
+
 about = About(
     114,
     "name measurements that later ones are judged by",
@@ -52,6 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0 when it is done."""
+    from labconsole.measure.statistics.effects import MINIMUM_BLOCKS
     from labconsole.model.record.baseline import set_together
     from labconsole.store.open import open_store
 
@@ -60,7 +66,10 @@ def run(args: argparse.Namespace) -> int:
         open_store(args.store, write=False).close()  # one that is not there has no runs, and is not made
     with open_store(args.store, write=args.action == "set") as store:
         if args.action == "set":
-            _tell(_set(store, args), args)
+            found = _set(store, args)
+            _tell(found, args)
+            if len(found) < MINIMUM_BLOCKS and not args.json:
+                plain_lines(FEW)
             return 0
         found = store.baselines()
     if args.action == "show":
@@ -137,7 +146,8 @@ def _named(store: RunStore, args: argparse.Namespace) -> Iterator[_Named]:
         else:
             names = names_like(word, store)
             if not names:
-                raise ConfigError(f"nothing that is saved in {store.name} is called so", value=word)
+                there = ", ".join(names_like("*", store)) or None
+                raise ConfigError(f"nothing that is saved in {store.name} is called so", value=word, allowed=there)
             yield from (_Named(name, by_pattern=name != word) for name in names)
 
 

@@ -24,9 +24,9 @@ about = About(
     116,
     "judge a plan's runs against a baseline: exit status, JUnit and Markdown for CI",
     description="Compare what is stored of a plan, or of an occasion of it, with a baseline, and end with status 0 if "
-    "every design point is shown not to be worse by more than the margin, with 1 if one is shown to be, or was not "
-    "measured: in its forwarding rate, or in what its searches, jobs, starts, flows or routers come to. Nothing is "
-    "measured: replay does that.",
+    "every design point is shown not to be worse by more than the margin, with 1 if one is shown to be, was not "
+    "measured, or (unless --undecided says otherwise) is shown neither way: in its forwarding rate, or in what its "
+    "searches, jobs, starts, flows or routers come to. Nothing is measured: replay does that.",
 )
 
 

@@ -171,7 +171,7 @@ def _lines(status: dict[str, Any]) -> list[str]:
     dead = "has died; `labconsole lab down` removes what is left, `labconsole lab up` builds it again"
     state = "is up" if status["running"] else dead
     lines = [f"lab {status['name']} {state}"]
-    lines += [f"  hosts    {status['hosts_file']}", f"  ssh      {status['ssh_config']}"]
+    lines += [f"  hosts    {status['hosts_file']}", f"  ssh      -F {status['ssh_config']} {status['name']}-NODE"]
     for node in status["nodes"]:
         lines.append(f"  {node['name']:<8} {node['address']}:{node['port']}")
         if status["running"] and not node["alive"]:
