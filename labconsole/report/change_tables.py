@@ -99,7 +99,8 @@ def reservations(changes: Changes) -> Iterator[str]:
             "blocks of one plan, tell them apart."
         )
     if "occasions" in changes.scopes:
-        yield f"Over {_over_occasions(changes)}: a change is told by how far occasions of one side differ."
+        over = _over_occasions(changes)
+        yield f"Over {over}: a change is judged by how far occasions of a side differ from each other."
     if not changes.differences:
         yield "Nothing else that is known of runs, nodes and platforms differs (not all kernel parameters are known)."
     for side, name in ((changes.before, "before"), (changes.after, "after")):

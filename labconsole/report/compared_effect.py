@@ -23,7 +23,7 @@ from labconsole.measure.statistics.effects import (
     unpaired_effect,
     word,
 )
-from labconsole.measure.statistics.set_ups import deviation, mean_of
+from labconsole.measure.statistics.set_ups import mean_of, pooled_deviation
 from labconsole.report.comparisons import UNKNOWN_BOOTS, means_of_boots
 from labconsole.report.words import UNKNOWN
 
@@ -208,13 +208,7 @@ def _least_deviation(few: SideSetUps, many: SideSetUps) -> float:
     between = [[mean_of([math.log(side.means[each]) for each in held]) for held in side.by_occasion]
                for side in (few, many)]  # fmt: skip
     fewest = min(map(len, few.by_occasion))
-    return max(_pooled_deviation(between), _pooled_deviation(within) / math.sqrt(fewest))
-
-
-def _pooled_deviation(groups: Sequence[Sequence[float]]) -> float:
-    degrees = sum(len(group) - 1 for group in groups)
-    squares = math.fsum((deviation(group) or 0.0) ** 2 * (len(group) - 1) for group in groups)
-    return math.sqrt(squares / degrees) if degrees else 0.0
+    return max(pooled_deviation(between) or 0.0, (pooled_deviation(within) or 0.0) / math.sqrt(fewest))
 
 
 def told(effect: Effect, scope: Scope) -> Found:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 FEW = (
     "fewer than three occasions do not tell how far occasions differ: where packets are lost, a gate finds nothing but "
-    "undecided, unless either side has three boots"
+    "undecided, unless both sides have three boots"
 )
 
 about = About(

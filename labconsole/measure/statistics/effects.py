@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import Literal
 
 from labconsole.measure.statistics.distributions import noncentral_t_cdf, student_t_cdf, student_t_quantile
-from labconsole.measure.statistics.set_ups import LEVEL, Key, deviation, finite, mean_of
+from labconsole.measure.statistics.set_ups import LEVEL, Key, deviation, finite, mean_of, pooled_deviation
 
 MINIMUM_BLOCKS = 3
 SIGNIFICANCE = 0.05
@@ -157,13 +157,11 @@ def one_spread_effect(
     mean = mean_of(sides[0]) - mean_of(sides[1])
     if max(counts) < MINIMUM_BLOCKS:
         return _absent(FEW_A_SIDE, min(counts), mean, paired=False)
-    degrees = float(sum(counts) - 2)
-    squares = math.fsum((deviation(side) or 0.0) ** 2 * (len(side) - 1) for side in sides)
-    sd = max(math.sqrt(squares / degrees), least_sd_log, 0.0 if packets is None else 1.0 / packets)
+    sd = max(pooled_deviation(sides) or 0.0, least_sd_log, 0.0 if packets is None else 1.0 / packets)
     if sd <= ROUNDING:
         return _absent(NOTHING_VARIED, min(counts), mean, 0.0, paired=False)
     error = sd * math.sqrt(math.fsum(1.0 / count for count in counts))
-    return _effect(mean, error, degrees, min(counts), sd, 1.0, "two-sided", LEVEL, paired=False)
+    return _effect(mean, error, float(sum(counts) - 2), min(counts), sd, 1.0, "two-sided", LEVEL, paired=False)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -109,6 +109,13 @@ def deviation(values: Sequence[float]) -> float | None:
     return math.hypot(*[value - mean for value in values]) / math.sqrt(len(values) - 1)
 
 
+def pooled_deviation(groups: Iterable[Sequence[float]]) -> float | None:
+    """Of values about the mean of their own group; None where no group has two."""
+    held = [(deviation(group), len(group) - 1) for group in groups if len(group) > 1]
+    degrees = sum(each for _, each in held)
+    return math.sqrt(math.fsum((sd or 0.0) ** 2 * each for sd, each in held) / degrees) if degrees else None
+
+
 def finite(values: Iterable[float]) -> list[float]:
     """The values as floats. Raises MeasurementError on what is not a number, or past every quantity of a lab."""
     known: list[float] = []

@@ -135,6 +135,17 @@ def test_what_forwarded_all_passes_only_where_every_trial_shows_it(lab, capsys, 
     assert outcomes(lab.gate(capsys, "--occasion", "today")[1]) == [outcome, outcome]
 
 
+@pytest.mark.parametrize(("offered", "outcome"), [(99.0, "passed"), (95.0, "undecided"), (400.0, "passed")])
+def test_what_was_all_forwarded_passes_only_where_no_less_was_offered(lab, capsys, offered, outcome):
+    """A rate that was merely offered is the sender's: 5 % less of it shows nothing."""
+    lab.occasions("before", [100, 100], many=3, offered_mbps=[100, 100])
+    lab.measure("today", [offered, offered], offered_mbps=[offered, offered])
+    _, found = lab.gate(capsys, "--occasion", "today")
+    assert outcomes(found) == [outcome, outcome]
+    told = "and that is less than before by more than the margin" in found["judged"][0]["detail"]
+    assert told is (outcome == "undecided")
+
+
 def test_what_was_offered_otherwise_than_to_the_baseline_is_told(lab, capsys):
     told = []
     for occasion, offered in (("today", 470), ("starved", 250)):
@@ -202,7 +213,10 @@ def test_what_occasions_differ_by_is_no_alarm_where_several_show_it_nor_where_on
 
 
 def test_a_fall_that_one_occasion_shows_is_undecided_and_says_what_is_lacking(lab, capsys):
-    assert lab("baseline", "set", "main", "nightly@main-1", "nightly@main-2") == 0
+    for names, warned in ((["nightly@main-*"], False), (["nightly@main-1", "nightly@main-2"], True)):
+        capsys.readouterr()
+        assert lab("baseline", "set", "main", *names) == 0
+        assert ("fewer than three occasions do not tell" in capsys.readouterr().out) is warned
     lab.measure("today", [6, 12], seed=2)
     status, found = lab.gate(capsys, "--occasion", "today", "--undecided", "125")
     assert (status, outcomes(found)) == (125, ["undecided", "undecided"])
@@ -230,8 +244,8 @@ def test_occasions_of_one_boot_do_not_show_how_far_boots_differ(lab, capsys, bef
     if outcome == "worse":
         merged = " (4 and 1; those of one boot are one)" if len(before) > 3 else ""
         assert told == [
-            f"Over 3 occasions before and 1 after, each as the mean of its set-ups{merged}: a change is told by how far "
-            "occasions of one side differ."
+            f"Over 3 occasions before and 1 after, each as the mean of its set-ups{merged}: a change is judged by how far "
+            "occasions of a side differ from each other."
         ]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,47 +14,19 @@ from labconsole.experiments.boot.steps import Boots
 from labconsole.experiments.boot.summary import summarize_boots
 from labconsole.experiments.boot.taking import BootTaking
 from labconsole.experiments.boot.verify import recompute_boot
-from labconsole.model.inventory import Inventory, load_inventory
+from labconsole.model.inventory import load_inventory
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.record.boot import BootRecord
 from labconsole.model.record.kinds.boot import KIND as BOOT
+from support.absent_guests import Bench, Stage
 from support.boot_records import boot_data, boot_record
 from support.testbeds import GOOD
-
-
-@dataclass
-class Stage:
-    uut: Any = None
-    timekeeper: Any = None
-
-    def environment(self, nodes: Any) -> dict[str, Any]:
-        return {"nodes": {}}
-
-
-@dataclass
-class Bench:
-    inventory: Inventory
-    stage: Stage = field(default_factory=Stage)
-    operator: str = "ann"
-    saved: list[BootRecord] = field(default_factory=list)
-    over_words: list[str] = field(default_factory=list)
-
-    def show(self, picture: Any) -> None: ...
-
-    async def begin(self) -> None: ...
-
-    async def over(self, status: str, *, again: str = "") -> None:
-        self.over_words.append(again)
-
-    def save_experiment(self, kind: Any, record: BootRecord) -> None:
-        assert kind is BOOT
-        self.saved.append(record)
 
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
     (path := tmp_path / "hosts.yaml").write_text(GOOD)
-    return Bench(load_inventory(path))
+    return Bench(load_inventory(path), Stage(NodeError("uut", "no guest is asked for")), BOOT)
 
 
 def taken(bench: Bench, tmp_path: Path, problem: LabError, monkeypatch: pytest.MonkeyPatch) -> BootRecord:
