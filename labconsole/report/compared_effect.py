@@ -200,15 +200,17 @@ def _moments(side: SideSetUps, of_both: Collection[str | None]) -> list[float]:
 
 def _least_deviation(few: SideSetUps, many: SideSetUps) -> float:
     """What a single occasion varies by at the least, on the logarithm: as occasions do that were averaged over a boot,
-    and as set-ups of which it may have fewer than those of the other side.
+    and more by what it varies for having fewer set-ups than those of the other side.
     """
-    if min([*few.means.values(), *many.means.values()]) <= 0:
+    if not few.means or min([*few.means.values(), *many.means.values()]) <= 0:
         return 0.0
     within = [[math.log(side.means[each]) for each in held] for side in (few, many) for held in side.by_occasion]
     between = [[mean_of([math.log(side.means[each]) for each in held]) for held in side.by_occasion]
                for side in (few, many)]  # fmt: skip
-    fewest = min(map(len, few.by_occasion))
-    return max(pooled_deviation(between) or 0.0, (pooled_deviation(within) or 0.0) / math.sqrt(fewest))
+    thinner = 1 / min(map(len, few.by_occasion)) - mean_of([1 / len(held) for held in many.by_occasion])
+    return math.hypot(
+        pooled_deviation(between) or 0.0, (pooled_deviation(within) or 0.0) * math.sqrt(max(0.0, thinner))
+    )
 
 
 def told(effect: Effect, scope: Scope) -> Found:

@@ -15,9 +15,7 @@ UNMEASURED: Final = "it has not been measured"
 NOT_IN_BASELINE: Final = "the baseline has no such design point"
 NONE_ENTERS: Final = "none of its trials enters a mean"
 
-LESS_NOW: Final = (
-    "and that is less than before by more than the margin: offer more than is forwarded, or search for the load that is"
-)
+LESS_NOW: Final = "and that is less than before by more than the margin: what is merely offered shows no change"
 ONE_TIME: Final = (
     "how far occasions differ is not known: set the baseline from three of them or more (of a boot each, unless all is "
     "of one boot), or measure three boots a side"

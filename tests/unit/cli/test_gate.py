@@ -264,6 +264,7 @@ def side_of(logs: np.ndarray, boots: Sequence[str]) -> SideSetUps:
         (5, 1, 8, 8, 0.0, 0.0, 0.01),
         (5, 1, 8, 1, 0.0, 0.0, 0.01),  # and today has fewer set-ups
         (5, 1, 8, 2, 0.0, 0.01, 0.01),
+        (9, 1, 9, 1, 0.0, 0.03, 0.03),
     ],
 )
 def test_nothing_is_alarmed_or_passed_by_chance_more_often_than_is_said(
