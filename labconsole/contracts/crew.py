@@ -81,8 +81,9 @@ class StandingMember:
     ``host_interface`` the other end of its NIC on the UUT, where there is one. ``started_ns``: its start command,
     ``ready_ns``: when it said that it was up, by the UUT's monotonic clock. ``address``, ``mac``: where its packets
     come from; None: as was wanted. ``disk``: the directory in it that its disk is, where it has one. ``way_in``: how an
-    installed guest, whose start was timed, was come into. ``inbound_interface``: the other end of its inbound NIC on
-    the UUT. ``in_namespace``: it is a network namespace of the UUT's kernel, that of ``pid`` or of its first child.
+    installed guest, whose start was timed, was come into. ``shell_pid``: the process on the UUT that leads to the shell
+    of an installed guest, below which that is where it shares the UUT's kernel. ``inbound_interface``: the other end of its inbound NIC on
+    the UUT, ``inbound_mac`` that NIC's address; None: as was wanted. ``in_namespace``: it is a network namespace of the UUT's kernel, that of ``pid`` or of its first child.
     """
 
     name: str
@@ -95,7 +96,9 @@ class StandingMember:
     mac: str | None = None
     disk: str | None = None
     way_in: WayIn | None = None
+    shell_pid: int | None = None
     inbound_interface: str | None = None
+    inbound_mac: str | None = None
     in_namespace: bool = False
 
 

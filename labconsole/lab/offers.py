@@ -13,6 +13,7 @@ from labconsole.lab.guests.guest_image import write_guest_image
 from labconsole.lab.guests.programs import DISK_TOOLS, JOB_TOOLS, LARGE_JOB_TOOLS, LOAD_TOOLS, guest_programs
 from labconsole.lab.images.debian_kernel import debian_kernel
 from labconsole.lab.layout import Layout
+from labconsole.lab.machines.disk import MOUNTED
 from labconsole.lab.prerequisites import MACHINE_TOOLS, tool
 from labconsole.lab.spec import MACHINE_ONLY_PLATFORMS, QEMU_NIC_MODELS, UML, needs_guest
 from labconsole.platforms.base.options import PLACE
@@ -21,9 +22,6 @@ MACHINE_CPUS = 2
 IMAGE_FILE = "guest.cpio"
 DISKS = "disks"
 """In the lab's directory, for a node's own /var/tmp is in memory."""
-
-MACHINE_DISK = Path("/disk")
-"""Where a UUT that is a machine has its disk (machines/disk.py), if it has one."""
 
 _TOOLS = {
     **dict.fromkeys((*QEMU_NIC_MODELS, *MACHINE_ONLY_PLATFORMS), MACHINE_TOOLS | LOAD_TOOLS),
@@ -124,9 +122,9 @@ def inventory_lines(
                 f"     kernel: {_quoted(files.kernel)}, initrd: {_quoted(files.initrd)}}}"
             )
         if name == "xen":
-            known[name] = domains.inventory_options(directory / domains.DIRECTORY, layout.streams, spare or 0)
+            known[name] = domains.inventory_options(directory / domains.DIRECTORY, layout.streams, spare or 0, MOUNTED)
         options = known[name]
-        place = MACHINE_DISK if machine else directory / DISKS
+        place = MOUNTED if machine else directory / DISKS
         if name != "xen" and PLACE.fullmatch(str(place)):
             options = f"{options.removesuffix('}')},\n     guest_disk: {_quoted(place)}}}"
         if machine and name != "xen":

@@ -150,7 +150,8 @@ class StopGuest(Request[Done], op="guest.stop"):
 
 
 class PromiseStop(Request[Done], op="guest.promise_stop"):
-    """A guest of an installed hypervisor is about to be started, which does not end with the agent.
+    """A guest of an installed hypervisor is about to be started, or something is to be made on its disk, and neither
+    ends with the agent.
 
     Should this session end with the promise standing, its keeper runs ``ask``, for ``limit_s`` at most, and where that
     fails, or there is none, ``kill``. ``runs`` prints the same as long as this start of the guest lasts: while it does,
@@ -166,7 +167,9 @@ class PromiseStop(Request[Done], op="guest.promise_stop"):
 
 
 class StopKept(Request[Done], op="guest.stop_kept"):
-    """The guest was stopped, or is somebody else's: nothing is promised for it any more."""
+    """The guest was stopped, or is somebody else's, or what was made on its disk is gone: nothing is promised for it any
+    more.
+    """
 
     guest: Word
 

@@ -10,6 +10,8 @@ from typing import Any
 from labconsole.errors import AgentError
 from support.replayed_node import ReplayedNode
 
+_DISK_MADE = re.compile(r"cd /\S+ && for d in .* && mkdir -m 700 (\S+) && .* echo \"LCDISK ")
+_DISK_REMOVED = re.compile(r"rm -rf -- (\S+) \|\| ")
 _ASKED = re.compile(r"echo '<'([0-9a-f]{12}); (sh -c .*) </dev/null 2>&1; s=\$\?; echo; echo '>'[0-9a-f]{12} \$s")
 
 
@@ -21,6 +23,12 @@ class Inside:
     interface: str = "eth0"
     addresses: list[str] = field(default_factory=list)
     up: bool = False
+    disk: str = "ext4 /dev/xvda1 1038336 32 961536 1% /"
+    """The type of the file system that its jobs work on, and what ``df`` says of it."""
+
+    directories: list[str] = field(default_factory=list)
+    """Those in it that are ours."""
+
     deaf: int = 0
     """So many lines it does not answer as a whole: a console still prints something else."""
 
@@ -32,6 +40,12 @@ class Inside:
         return f"<{mark}\n{said}\n>{mark} {status}\n"
 
     def run(self, line: str) -> tuple[int, str]:
+        if found := _DISK_MADE.match(line):
+            self.directories.append(found[1])
+            return 0, f"LCDISK {self.disk}"
+        if found := _DISK_REMOVED.match(line):
+            self.directories.remove(found[1])
+            return 0, ""
         said = []
         for each in re.split(r" && |; ", line):
             words = shlex.split(each)

@@ -81,7 +81,7 @@ class DiskWatch:
             self._after = await self._counts()
 
     async def _counts(self) -> DiskCounts:
-        pids = [str(member.pid) for member in self._workers() if member.pid is not None]
+        pids = [str(pid) for member in self._workers() for pid in _processes(member)]
         asked = await self._crew.uut.ask(
             Execute(argv=["sh", "-c", _USED, "sh", *pids], timeout_s=_ASK_S), timeout_s=_ASK_S + 10
         )
@@ -97,7 +97,7 @@ class DiskWatch:
             return None
         guests = []
         for member in self._workers():
-            first, last = before.used.get(member.pid or 0), after.used.get(member.pid or 0)
+            first, last = (_used(counts, member) for counts in (before, after))
             read, written = (None, None) if first is None or last is None else map(_increase, first, last)
             guests.append(GuestDiskBytes(guest=member.name, read_bytes=read, written_bytes=written))
         job_read, job_written = jobs_volume(self._work, self._size, copies)
@@ -111,6 +111,22 @@ class DiskWatch:
             job_written_bytes=job_written,
             guests=tuple(guests),
         )
+
+
+def _processes(member: StandingMember) -> list[int]:
+    """Those below which all that is read and written for this guest is done; none: nobody knows them."""
+    if member.pid is None:
+        return []
+    return [member.pid] if member.shell_pid is None else [member.pid, member.shell_pid]
+
+
+def _used(counts: DiskCounts, member: StandingMember) -> tuple[int, int] | None:
+    """Bytes read and written by them; None: not known."""
+    found = [counts.used.get(pid) for pid in _processes(member)]
+    known = [each for each in found if each is not None]
+    if not found or len(known) < len(found):
+        return None
+    return sum(each[0] for each in known), sum(each[1] for each in known)
 
 
 def _increase(first: int, last: int) -> int | None:

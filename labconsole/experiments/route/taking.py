@@ -100,7 +100,7 @@ class RouteTaking:
         return [
             Router(
                 name=member.name,
-                inbound_mac=inbound_mac(number),
+                inbound_mac=(self._standing[member.name].inbound_mac or inbound_mac(number)).lower(),
                 mac=(self._standing[member.name].mac or member.mac).lower(),
                 inbound_interface=self._standing[member.name].inbound_interface,
                 host_interface=self._standing[member.name].host_interface,

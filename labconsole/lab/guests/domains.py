@@ -1,8 +1,8 @@
 """Domains for Xen's own tools on a lab's UUT, each with the forwarding image as its kernel: two with a pair of NICs per
-stream, and some with one NIC for jobs.
+stream, and some for jobs, with a NIC, another one at which they can be sent what they are to forward, and a disk.
 
 Their NICs hang on no bridge: the driver makes those while a platform is measured (``bridges: made``). So the script
-that Xen runs for a NIC does nothing but name it, raise it and say so.
+that Xen runs for a NIC does nothing but name it, raise it and say so; that for a disk makes a device of its file.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ MEMORY_MIB = {FIRST: 256, SECOND: 1152}
 """The second has room for a heavy load: four times 256 MiB."""
 
 CREW = ("crew1", "crew2", "crew3", "crew4")
+CREW_IMAGES = {f"{guest}.img": 2**30 for guest in CREW}
+"""Their disks: files on the machine's, and their sizes in bytes."""
+
 CREW_MEMORY_MIB = 256
 """With the programs of jobs the image alone takes 42, and twice as much while it is unpacked; a guest of 192 dies."""
 
@@ -38,6 +41,18 @@ case $1 in
 esac
 """
 
+_DISK_SCRIPT = """\
+#!/bin/sh
+case $1 in
+  add)
+    device=$(losetup --find --show --direct-io=on "$(xenstore-read "$XENBUS_PATH/params")")
+    xenstore-write "$XENBUS_PATH/node" "$device" \
+      "$XENBUS_PATH/physical-device" "$(stat -c %t:%T "$device")" "$XENBUS_PATH/hotplug-status" connected;;
+  remove)
+    losetup --detach "$(xenstore-read "$XENBUS_PATH/node")";;
+esac
+"""
+
 _CONFIG = """\
 name = "{name}"
 type = "pv"
@@ -47,10 +62,14 @@ extra = "console=hvc0 quiet panic=-1 {words}"
 memory = {memory_mib}
 vcpus = 1
 vif = [ {vifs} ]
+disk = [ {disks} ]
 on_poweroff = "destroy"
 on_reboot = "destroy"
 on_crash = "destroy"
 """
+
+CREW_DIRECTORY = "/tmp/disk"
+"""Where they mount their disk."""
 
 _CONSOLE = 'exec /usr/lib/xen-*/bin/xenconsole --interactive "$(xl domid {})"'
 """Not ``xl console``: that passes no input on when it is no terminal's."""
@@ -74,25 +93,34 @@ def nics_of(guest: str, number: int) -> tuple[DomainNic, DomainNic]:
     return inbound, outbound
 
 
-def crew_nic(number: int) -> DomainNic:
-    """The one NIC of a guest for jobs, from 1."""
-    return DomainNic(f"02:6c:78:02:00:{number:02x}", f"xnc{number}")
+def crew_nics(number: int) -> tuple[DomainNic, DomainNic]:
+    """The NIC of a guest for jobs, from 1, and the one at which it is sent what it is to forward."""
+    own, inbound = (
+        DomainNic(f"02:6c:78:02:{side:02x}:{number:02x}", f"xnc{letter}{number}") for side, letter in enumerate(("", "i"))
+    )
+    return own, inbound
 
 
-def write_domains(path: Path, layout: Layout, *, kernel: Path, initrd: Path) -> None:
-    """Write all domains' files below ``path``. Raises ConfigError for more streams than they can have."""
+def write_domains(path: Path, layout: Layout, *, kernel: Path, initrd: Path, disks: Path | None) -> None:
+    """Write all domains' files below ``path``. ``disks``: where on the UUT the images of disks are; None: guests have
+    none. Raises ConfigError for more streams than they can have.
+    """
     if len(layout.streams) > MAX_STREAMS:
         raise ConfigError(
             "is too many for platform xen", key="sources", value=len(layout.streams), allowed=f"1 to {MAX_STREAMS}"
         )
     path.mkdir(mode=0o755)
-    script = path / "vif"
-    script.write_text(_SCRIPT)
-    script.chmod(0o755)
+    script, disk_script = path / "vif", path / "block"
+    for each, lines in ((script, _SCRIPT), (disk_script, _DISK_SCRIPT)):
+        each.write_text(lines)
+        each.chmod(0o755)
 
-    def write(name: str, *, words: str, memory_mib: int, nics: Sequence[DomainNic]) -> None:
+    def write(name: str, *, words: str, memory_mib: int, nics: Sequence[DomainNic], disk: Path | None = None) -> None:
         vifs = ", ".join(f"'mac={nic.mac},vifname={nic.host},script={script}'" for nic in nics)
-        text = _CONFIG.format(name=name, kernel=kernel, initrd=initrd, words=words, memory_mib=memory_mib, vifs=vifs)
+        text = _CONFIG.format(
+            name=name, kernel=kernel, initrd=initrd, words=words, memory_mib=memory_mib, vifs=vifs,
+            disks="" if disk is None else f"'vdev=xvda,access=rw,script={disk_script},target={disk}'",
+        )  # fmt: skip
         (path / f"{name}.cfg").write_text(text)
 
     sinks = {node.name: node.interfaces[0].mac for node in layout.nodes if node.role == "sink"}
@@ -104,18 +132,20 @@ def write_domains(path: Path, layout: Layout, *, kernel: Path, initrd: Path) -> 
         ]
         nics = [nic for pair in pairs for nic in pair]
         write(guest, words=" ".join(words), memory_mib=MEMORY_MIB[guest], nics=nics)
-    for number, guest in enumerate(CREW, start=1):
-        write(guest, words="", memory_mib=CREW_MEMORY_MIB, nics=[crew_nic(number)])
+    for number, (guest, image) in enumerate(zip(CREW, CREW_IMAGES, strict=True), start=1):
+        words, disk = ("", None) if disks is None else (f"lc.disk={CREW_DIRECTORY}", disks / image)
+        write(guest, words=words, memory_mib=CREW_MEMORY_MIB, nics=crew_nics(number), disk=disk)
 
 
-def inventory_options(path: Path, streams: Sequence[LabStream], second_cpu: int) -> str:
-    """The platform's options in hosts.yaml."""
+def inventory_options(path: Path, streams: Sequence[LabStream], second_cpu: int, disks: Path) -> str:
+    """The platform's options in hosts.yaml. ``disks``: where on the UUT guests' disks are, if they have some."""
     lines = [
         f"{{driver: xl, boot: xen, guest: {FIRST}, second_guest: {SECOND}, bridges: made, graceful_s: 0,",
         f"     config: {_quoted(path / f'{FIRST}.cfg')}, second_config: {_quoted(path / f'{SECOND}.cfg')},",
         f"     second_cpu: {second_cpu}, second_shell: [sh, -c, '{_CONSOLE.format(SECOND)}'],",
         f"     guests: [{', '.join(CREW)}], guest_config: {_quoted(path / '{guest}.cfg')}, guest_cpus: {second_cpu},",
-        f"     guest_shell: [sh, -c, '{_CONSOLE.format('{guest}')}'],",
+        f"     guest_shell: [sh, -c, '{_CONSOLE.format('{guest}')}'], guest_nic: 1, guest_inbound_nic: 2,",
+        f"     guest_directory: {CREW_DIRECTORY}, guest_disk: {_quoted(disks)},",
     ]
     nics = [
         f"{{stream: {stream.name}, guest: {guest}, in_mac: '{inbound.mac}', out_mac: '{outbound.mac}'}}"

@@ -61,7 +61,7 @@ member() {
 }
 disk() {
   mkdir -p "$1"
-  for device in /dev/vda /dev/ubda; do [ -b $device ] && mount -t ext4 -o nodev,nosuid $device "$1"; done
+  for device in /dev/vda /dev/ubda /dev/xvda; do [ -b $device ] && mount -t ext4 -o nodev,nosuid $device "$1"; done
 }
 for word in $(cat /proc/cmdline); do
   case $word in
@@ -87,7 +87,7 @@ done
 """
 
 NICS = ("virtio_pci", "virtio_net", "e1000", "e1000e", "vmxnet3", "8139cp", "pcnet32", "xen_netfront", "af_packet")
-MODULES = (*NICS, "virtio_blk", "crc32c_generic", "ext4")
+MODULES = (*NICS, "virtio_blk", "xen_blkfront", "crc32c_generic", "ext4")
 
 
 def write_guest_image(

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from labconsole.errors import LabSetupError
@@ -16,21 +18,38 @@ FILE = "uut-disk.img"
 SIZE_BYTES = 8 * 2**30
 """Of which the file takes what is written to it."""
 
+MOUNTED = Path("/disk")
+"""Where the machine has it, if it has one."""
+
 _BYTES_PER_FILE = 65536
 _MAKE_S = 60.0
 
 
-def write_disk(directory: Path) -> None:
-    """Make it in the lab's directory, where that is on a disk. Blocking. Raises LabSetupError."""
-    program = tool("mkfs.ext4")
+def may_have_disk(directory: Path) -> bool:
+    """Whether the machine of this lab's directory can have one: where the directory itself is on a disk."""
+    return tool("mkfs.ext4") is not None and os.major(directory.stat().st_dev) != 0
+
+
+def write_disk(directory: Path, images: Mapping[str, int] | None = None) -> None:
+    """Make it in the lab's directory, if it may be there. ``images``: of disks of guests, which are files on it, the
+    names and sizes in bytes. Blocking. Raises LabSetupError.
+    """
     path = directory / FILE
-    if program is None or os.major(directory.stat().st_dev) == 0 or path.exists():
+    if not may_have_disk(directory) or path.exists():
         return
+    with tempfile.TemporaryDirectory(dir=directory, prefix="uut-disk-") as name:
+        for image, size_bytes in (images or {}).items():
+            _make(Path(name) / image, size_bytes)
+        _make(path, SIZE_BYTES, "-d", name)
+
+
+def _make(path: Path, size_bytes: int, *words: str) -> None:
     with path.open("xb") as file:
-        file.truncate(SIZE_BYTES)
+        file.truncate(size_bytes)
     # Nothing is left for the machine to do later.
     options = "lazy_itable_init=0,lazy_journal_init=0,nodiscard"
-    argv = [program, "-q", "-F", "-b", "4096", "-m", "0", "-i", str(_BYTES_PER_FILE), "-E", options, str(path)]
+    each = ["-b", "4096", "-m", "0", "-i", str(_BYTES_PER_FILE), "-E", options]
+    argv = [tool("mkfs.ext4") or "mkfs.ext4", "-q", "-F", *each, *words, str(path)]
     try:
         done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_MAKE_S)
     except (OSError, subprocess.TimeoutExpired) as exc:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from labconsole.lab import control
+from labconsole.lab.guests import domains
 from labconsole.lab.images.debian_kernel import DebianKernel, debian_kernel
 from labconsole.lab.images.initramfs import write_initramfs
 from labconsole.lab.layout import LabNode, carriers_of
@@ -79,8 +80,8 @@ def write_boot_files(spec: LabSpec, directory: Path) -> None:
     files = debian_kernel()
     busybox = tool("busybox")
     assert busybox is not None, "checked before the lab was built"
-    write_disk(directory)
     with_xen = "xen" in (spec.boot, *spec.platforms)
+    write_disk(directory, domains.CREW_IMAGES if "xen" in spec.platforms else None)
     if with_xen:
         (directory / LAYER).symlink_to(xen.fetch_xen(directory).layer)
     for boot, modules in BOOTS.items() if with_xen else [("linux", BOOTS["linux"])]:

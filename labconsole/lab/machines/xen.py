@@ -19,7 +19,7 @@ META_PACKAGE = "xen-system-amd64"
 WANTED = re.compile(r"(?:lib)?xen|lib(?:yajl|fdt|nl-|ncurses|tinfo)")
 """Of what the packages depend on, what the tools cannot do without; not the machine's system (systemd, udev, GRUB)."""
 
-MODULES = ("xenfs", "xen_evtchn", "xen_gntdev", "xen_gntalloc", "xen_privcmd", "xen_netback")
+MODULES = ("xenfs", "xen_evtchn", "xen_gntdev", "xen_gntalloc", "xen_privcmd", "xen_netback", "xen_blkback", "loop")
 """Of the kernel of the first domain, which is the UUT."""
 
 DOM0_MIB = 1536

@@ -75,27 +75,7 @@ class CrewDisks:
         written to memory reaches no device."""
         if not self.wanted:
             return None
-        argv = ["findmnt", "-n", "-r", "-o", "MAJ:MIN,FSTYPE,SOURCE", "--target", self.place]
-        mount = await uut.ask(Execute(argv=argv, timeout_s=_LOOK_S))
-        found = _FOUND.findall(mount.stdout)
-        if not found:
-            raise NodeError(
-                uut.name, f"platform {platform}: there is no directory {self.place} on the UUT (guest_disk)"
-            )
-        number, file_system, source = found[-1]
-        listed = await uut.ask(Execute(argv=["cat", "/proc/diskstats"], timeout_s=_LOOK_S))
-        devices = {f"{major}:{minor}": name for major, minor, name in _DEVICE.findall(listed.stdout)}
-        # Some file systems (btrfs) have a number that is no device's; these name theirs.
-        numbers = {f"/dev/{name}": each for each, name in devices.items()}
-        number = number if number in devices else numbers.get(source.partition("[")[0], number)
-        if number not in devices:
-            raise NodeError(
-                uut.name,
-                f"platform {platform}: {self.place} on the UUT is on {file_system}, below which there is no disk; set "
-                "`guest_disk:` in hosts.yaml to a directory on one",
-            )
-        files = tuple(self._paths) if self.files else ()
-        return DisksBelow(place=self.place, file_system=file_system, device=devices[number], number=number, files=files)
+        return await disks_below(uut, platform, self.place, tuple(self._paths) if self.files else ())
 
     async def format(self, uut: AgentLink) -> None:
         """Give each its file system, where they are files. Raises NodeError."""
@@ -109,6 +89,33 @@ class CrewDisks:
             said = " ".join(done.stderr.split())[-200:]
             why = "it needs e2fsprogs" if done.exit_status == 127 else said or f"status {done.exit_status}"
             raise NodeError(uut.name, f"no file system could be made on a guest's disk (mkfs.ext4): {why}")
+
+
+async def disks_below(uut: AgentLink, platform: str, place: str, files: tuple[str, ...] = ()) -> DisksBelow:
+    """What this directory on the UUT lies on. Raises NodeError where that is no disk."""
+    argv = ["findmnt", "-n", "-r", "-o", "MAJ:MIN,FSTYPE,SOURCE", "--target", place]
+    mount = await uut.ask(Execute(argv=argv, timeout_s=_LOOK_S))
+    found = _FOUND.findall(mount.stdout)
+    if not found:
+        raise NodeError(uut.name, f"platform {platform}: there is no directory {place} on the UUT (guest_disk)")
+    number, file_system, source = found[-1]
+    devices = await listed_devices(uut)
+    # Some file systems (btrfs) have a number that is no device's; these name theirs.
+    numbers = {f"/dev/{name}": each for each, name in devices.items()}
+    number = number if number in devices else numbers.get(source.partition("[")[0], number)
+    if number not in devices:
+        raise NodeError(
+            uut.name,
+            f"platform {platform}: {place} on the UUT is on {file_system}, below which there is no disk; set "
+            "`guest_disk:` in hosts.yaml to a directory on one",
+        )
+    return DisksBelow(place=place, file_system=file_system, device=devices[number], number=number, files=files)
+
+
+async def listed_devices(uut: AgentLink) -> dict[str, str]:
+    """The block devices that the UUT's kernel counts for: number (``254:0``) to name."""
+    listed = await uut.ask(Execute(argv=["cat", "/proc/diskstats"], timeout_s=_LOOK_S))
+    return {f"{major}:{minor}": name for major, minor, name in _DEVICE.findall(listed.stdout)}
 
 
 async def refuse_unmounted(uut: AgentLink, guests: Sequence[str]) -> None:

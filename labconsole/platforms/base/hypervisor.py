@@ -68,7 +68,7 @@ class Hypervisor(ABC):
                 raise self._wrong(key, f"is not possible: driver {self.about.name} cannot pin a guest{self.where()}")
         if told.guest_shell is not None and not any(GUEST_PLACE in word for word in told.guest_shell):
             raise self._wrong("guest_shell", f"leads to the same guest always: no word of it has {GUEST_PLACE}")
-        for key in ("guest_shell", "guest_nic", "guest_cpus", "guest_files"):
+        for key in ("guest_shell", "guest_nic", "guest_inbound_nic", "guest_cpus", "guest_files", "guest_directory"):
             if getattr(told, key) is not None and not told.guests:
                 raise self._wrong(key, "needs guests")
         if told.guest_files is not None and told.ssh is not None:

@@ -134,6 +134,14 @@ async def open_shell(
     return ask_on_console(name)
 
 
+def alone(lead: Sequence[str], line: str) -> list[str]:
+    """A command line that has one line run in a guest, by what leads into it. A console takes no command: it gets the
+    line as its input, and the time to pass it on.
+    """
+    fed = '{ printf "%s\\n" "$0"; sleep 1; } | "$@"'
+    return ["sh", "-c", fed, line, *lead, "sh", "-c", line]
+
+
 def ask_on_console(name: str) -> Ask:
     """Asks a guest that runs already and whose console runs such a loop. A line that fails raises NodeError."""
 

@@ -10,24 +10,32 @@ import re
 import shlex
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from labconsole.contracts.crew import Crew, CrewWanted, HypervisorWord, StandingMember
 from labconsole.contracts.driver import Attestation
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import AgentError, NodeError, NodeLost
 from labconsole.model.cpus import cpu_set
-from labconsole.network.bridge import Bridge, BridgePort
-from labconsole.network.change import NetworkChange
-from labconsole.platforms.base.crew import BRIDGE
 from labconsole.platforms.base.forwarding import restored_on_failure, shell_lines
 from labconsole.platforms.base.guest import GuestNic, State, as_interface, listed
-from labconsole.platforms.base.inside import CREW_LOOP, OPEN_S, ask_on_console, close_shell, guest_state, start_all
+from labconsole.platforms.base.inside import (
+    CREW_LOOP,
+    OPEN_S,
+    alone,
+    ask_on_console,
+    close_shell,
+    guest_state,
+    start_all,
+)
 from labconsole.platforms.base.lifecycle import POLL_S
-from labconsole.platforms.base.named_starts import Named, NamedStarts, Stood, all_of
+from labconsole.platforms.base.named_disks import NamedDisks, disks_of_named, disks_refusal
+from labconsole.platforms.base.named_nics import NamedNics, NicPair
+from labconsole.platforms.base.named_starts import Named, Stood, all_of
 from labconsole.platforms.base.options import GUEST_PLACE
 from labconsole.platforms.base.shell import RecordingShell, Shell
-from labconsole.wire.guests import MAX_WAIT_S, GuestStarted
+from labconsole.wire.guests import MAX_WAIT_S, GuestStarted, PromiseStop, StopKept
 from labconsole.wire.session import Ping
 
 SETTLED_TRIES = 5
@@ -35,20 +43,28 @@ SETTLED_TRIES = 5
 _LINK = re.compile(r"^\d{1,6}: (\S{1,40}?)(?:@\S{1,40})?: <(\S{0,200})> .*\slink/ether ([0-9a-f:]{17})\s", re.MULTILINE)
 
 
-class NamedCrew(NamedStarts):
+@dataclass(frozen=True, slots=True)
+class InsideUndo:
+    """A line that undoes what was done in a guest. ``kept``: it is on its disk, and there when it has been stopped."""
+
+    each: Named
+    line: str
+    kept: bool = False
+
+
+class NamedCrew(NamedNics):
     """See labconsole.contracts.crew.CrewDriver. restore() begins with end_named_crew()."""
+
+    CREW_IN_NAMESPACES: ClassVar[bool] = False
+    """As CrewMaking has it."""
 
     def __init__(self, name: str, options: Mapping[str, object]) -> None:
         super().__init__(name, options)
-        self._inside_undo: list[tuple[Named, str]] = []
+        self._inside_undo: list[InsideUndo] = []
 
     @abstractmethod
     async def attested(self, shell: Shell, ports: Sequence[str]) -> Attestation:
         """What runs now, of the guests that are planned. ``ports``: the node's NICs that lead to them."""
-
-    @abstractmethod
-    async def apply_changes(self, shell: Shell, changes: Sequence[NetworkChange]) -> None:
-        """Have the agent make them; undone by restore()."""
 
     @abstractmethod
     async def restore(self, uut: AgentLink) -> None:
@@ -69,13 +85,12 @@ class NamedCrew(NamedStarts):
         if not 1 <= many <= len(told):
             names = f"{len(told)} guest{'' if len(told) == 1 else 's'} for jobs in hosts.yaml ({listed(told)})"
             return f"platform {self.name} has {names}, not {many}"
-        if any(member.inbound for member in wanted.members):
-            return (
-                f"platform {self.name} has guests of the operator's, which cannot be made to forward in number: each "
-                "router needs two NICs on bridges that labconsole makes, and their NICs are left where they are"
-            )
-        if any(member.disk_mib for member in wanted.members):
-            return f"platform {self.name} cannot give each of its guests a disk"
+        if (refusal := self.nics_refusal(wanted)) is not None:
+            return refusal
+        if any(member.disk_mib for member in wanted.members) and (
+            (refusal := disks_refusal(self.name, self.options)) is not None
+        ):
+            return refusal
         if any(member.cpus for member in wanted.members) and not self.about.capabilities.pin:
             return f"driver {self.about.name} cannot pin a guest{self.where()}: its guests run on any CPU"
         for member in wanted.members:
@@ -97,9 +112,18 @@ class NamedCrew(NamedStarts):
         for guest, cpus in self.planned.items():
             if cpus is not None:
                 shell.record(self.pin(shell, guest, {self.EVERY_VCPU: cpus}))
-        ends = [GuestNic(mac=None, host_interface=f"{each.guest}:NIC") for each in crew]
+        ends = [
+            NicPair(*(GuestNic(mac=None, host_interface=f"{each.guest}:{name}") for name in ("NIC", "INBOUND-NIC")))
+            for each in crew
+        ]
         shells = [shlex.join([*(self._way_in(each.guest) or ()), "sh"]) for each in crew]
-        return [*shell.lines, *shell_lines(self._bridges(wanted.port, ends)), *shells]
+        disks = NamedDisks(str(self.options.guest_directory), crew="00000000")
+        made = [
+            shlex.join([*(self._way_in(each.guest) or ()), "mkdir", "-m", "700", disks.path(each.member)])
+            for each in crew
+            if each.member.disk_mib
+        ]
+        return [*shell.lines, *shell_lines(self.crew_bridges(wanted, ends)), *shells, *made]
 
     async def check_node(self, uut: AgentLink) -> None:
         """What runs is found, and refused, when they are made ready."""
@@ -112,30 +136,40 @@ class NamedCrew(NamedStarts):
         await self.probe(shell)
         found = await self.survey(shell)
         idle = [name for name in self.planned if found[name].state is State.STOPPED]
-        if wanted.anew and (runs := [name for name in self.planned if name not in idle]):
-            raise shell.error(
-                f"{listed(runs)} run{'s' if len(runs) == 1 else ''} already, and a start-up time is taken of guests "
-                "that do not: stop what runs; labconsole stops no guest that it did not start"
+        runs = [name for name in self.planned if name not in idle]
+        if runs and (wanted.anew or wanted.inbound_port is not None):
+            why = (
+                "a start-up time is taken of guests that do not"
+                if wanted.anew
+                else "guests are made to forward, and given routes, only where all of that ends with them"
             )
+            raise shell.error(
+                f"{listed(runs)} run{'s' if len(runs) == 1 else ''} already, and {why}: stop what runs; labconsole "
+                "stops no guest that it did not start"
+            )
+        disks = NamedDisks(str(self.options.guest_directory))
+        below = await disks_of_named(uut, self.name, self.options, crew)
         told = not idle or self.about.capabilities.idle_nics
-        before = await self._crew_nics(shell, crew, idle) if told else []
+        before = await self.crew_nics(shell, crew, idle) if told else []
         started_ns = (await uut.ask(Ping())).monotonic_ns
         async with restored_on_failure(self.restore, uut):
             if all(each.member.boot_mark is not None for each in crew):
-                nics = before or [await self._nic_to_be(shell, each.guest) for each in crew]
-                await self.apply_changes(shell, self._bridges(wanted.port, []))
+                nics = [each.own for each in before] or [await self.nic_to_be(shell, each.guest) for each in crew]
+                await self.apply_changes(shell, self.crew_bridges(wanted, []))
                 stood = await self.start_timed(shell, crew, nics)
-                self._tell_apart(shell, crew, [each.nic for each in stood])
+                self.tell_apart(shell, crew, [NicPair(each.nic) for each in stood])
                 started_ns = min(each.started_ns for each in stood if each.started_ns is not None)
             else:
-                stood = await self._stand(shell, crew, idle, wanted.port)
+                stood = await self._stand(shell, crew, idle, wanted)
+                await all_of(self._make_disk(uut, each, disks) for each in crew if each.member.disk_mib)
             pids = [await self.pid(shell, each.guest) if shell.ssh is None else None for each in crew]
             shells = {each.member.name: there.shell.pid for each, there in zip(crew, stood, strict=True)}
+            ports = [port for port in (wanted.port, wanted.inbound_port) if port is not None]
             held = {each.guest: there.held for each, there in zip(crew, stood, strict=True)}
 
             async def attest(link: AgentLink) -> Attestation:
                 await all_of(self._same_shell(link, each, shells[each.member.name]) for each in crew)
-                there = await self.attested(self.shell(link), [wanted.port])
+                there = await self.attested(self.shell(link), ports)
                 limits = {
                     name: await self.settings(self.shell(link), name, list(told)) for name, told in held.items() if told
                 }
@@ -154,12 +188,18 @@ class NamedCrew(NamedStarts):
                         ready_ns=there.shell.ready_ns if each.guest in idle else None,
                         mac=there.nic.mac,
                         way_in=there.way_in,
+                        shell_pid=there.shell.pid,
+                        inbound_interface=None if there.inbound is None else there.inbound.host_interface,
+                        inbound_mac=None if there.inbound is None else there.inbound.mac,
+                        in_namespace=self.CREW_IN_NAMESPACES,
+                        disk=disks.path(each.member) if each.member.disk_mib else None,
                     )
                     for each, pid, there in zip(crew, pids, stood, strict=True)
                 ),
                 started_ns=started_ns,
                 attestation=await attest(uut),
                 attest=attest,
+                disks=below,
                 nic_credit=self.about.capabilities.nic_credit,
             )
 
@@ -181,14 +221,16 @@ class NamedCrew(NamedStarts):
         shell = self.shell(uut)
         try:
             while self._inside_undo:
-                each, line = self._inside_undo[-1]
-                if each.guest not in self._started:
+                undo = self._inside_undo[-1]
+                if undo.kept or undo.each.guest not in self._started:
                     try:
-                        await self._ask_anew(shell, each, line)
+                        await self._ask_anew(shell, undo.each, undo.line)
                     except NodeLost:
                         raise
                     except NodeError as exc:
                         failures.append(exc)
+                if undo.kept:
+                    await uut.ask(StopKept(guest=_disk_of(undo.each)))
                 self._inside_undo.pop()
             while self._shells:
                 try:
@@ -211,76 +253,30 @@ class NamedCrew(NamedStarts):
         self.planned = {each.guest: each.member.cpus for each in crew}
         return crew
 
-    def _bridges(self, port: str, nics: Sequence[GuestNic]) -> list[NetworkChange]:
-        if self.options.bridges == "found":
-            return []
-        return [Bridge(name=BRIDGE, ports=[port, *(str(nic.host_interface) for nic in nics)])]
-
-    async def _stand(self, shell: Shell, crew: Sequence[Named], idle: Sequence[str], port: str) -> list[Stood]:
+    async def _stand(self, shell: Shell, crew: Sequence[Named], idle: Sequence[str], wanted: CrewWanted) -> list[Stood]:
         """Start those that are off, and set each up through the shell that is opened in it."""
         await all_of(self.bring_up(shell, name) for name in idle)
         await self.pin_planned(shell)
         held = [await self.hold(shell, each.guest, each.limits) for each in crew]
-        nics = await self._crew_nics(shell, crew)
-        await self.apply_changes(shell, self._bridges(port, nics))
+        nics = await self.crew_nics(shell, crew)
+        await self.apply_changes(shell, self.crew_bridges(wanted, nics))
         opened = await all_of(self._open_shell(shell, each) for each in crew)
-        await all_of(self._put_address(shell.uut, each, str(nic.mac)) for each, nic in zip(crew, nics, strict=True))
+        await all_of(self._put_addresses(shell.uut, each, nic) for each, nic in zip(crew, nics, strict=True))
         of_each = zip(nics, opened, held, strict=True)
-        return [Stood(nic=nic, shell=started, held=settings) for nic, started, settings in of_each]
+        return [
+            Stood(nic=nic.own, inbound=nic.inbound, shell=started, held=settings) for nic, started, settings in of_each
+        ]
 
-    async def nic_of(self, shell: Shell, guest: str) -> GuestNic:
-        """See NamedStarts."""
-        return await self._nic(shell, guest)
+    async def _open_shell(self, shell: Shell, each: Named, *, comes: bool = True) -> GuestStarted:
+        """A shell inside. What leads there may have to be tried until a guest that was just started takes it.
 
-    async def join(self, shell: Shell, interface: str) -> None:
-        """See NamedStarts."""
-        await self.apply_changes(shell, [BridgePort(name=BRIDGE, port=interface)])
-
-    async def _crew_nics(self, shell: Shell, crew: Sequence[Named], idle: Sequence[str] = ()) -> list[GuestNic]:
-        """Each one's NIC. Raises NodeError when it cannot be told which, or two would be mistaken for one another.
-
-        ``idle``: guests that do not run, so that their NICs need not have another end yet.
+        Not ``comes``: it is up, or gone.
         """
-        nics = [await self._nic(shell, each.guest, idle=each.guest in idle) for each in crew]
-        self._tell_apart(shell, crew, nics)
-        return nics
-
-    async def _nic_to_be(self, shell: Shell, guest: str) -> GuestNic:
-        """As far as that is known of a guest that is off."""
-        nics, number = list(await self.nics_to_be(shell, guest)), self.options.guest_nic
-        known = number is not None or len(nics) == 1
-        return nics[(number or 1) - 1] if known and (number or 1) <= len(nics) else GuestNic(mac=None)
-
-    def _tell_apart(self, shell: Shell, crew: Sequence[Named], nics: Sequence[GuestNic]) -> None:
-        owners: dict[str, str] = {}
-        for each, nic in zip(crew, nics, strict=True):
-            other = owners.setdefault(str(nic.mac), each.guest)
-            if other != each.guest:
-                raise shell.error(f"guests {other} and {each.guest} have NICs with the same MAC address, {nic.mac}")
-
-    async def _nic(self, shell: Shell, guest: str, *, idle: bool = False) -> GuestNic:
-        nics, number = list(await self.nics(shell, guest)), self.options.guest_nic
-        has = f"guest {guest} has {len(nics)} NICs ({listed(nic.mac or '?' for nic in nics)})"
-        if number is None and len(nics) != 1:
-            raise shell.error(f"{has}; expected: one, or its number as `guest_nic:` in hosts.yaml")
-        if number is not None and number > len(nics):
-            raise shell.error(f"{has}, but `guest_nic` in hosts.yaml is {number}")
-        nic = nics[(number or 1) - 1]
-        if nic.mac is None:
-            raise shell.error(f"{self.about.name} does not report the MAC address of the NIC of guest {guest}")
-        if self.options.bridges == "made" and nic.host_interface is None and not idle:
-            raise shell.error(
-                f"{self.about.name} does not report which interface of this node is the other end of the NIC "
-                f"{nic.mac} of guest {guest}, so no bridge can be made"
-            )
-        return nic
-
-    async def _open_shell(self, shell: Shell, each: Named) -> GuestStarted:
-        """A shell inside. What leads there may have to be tried until a guest that was just started takes it."""
         lead = self._way_in(each.guest)
         assert lead is not None
         name = each.member.name
-        deadline = self.now() + (self.options.start_s if each.guest in self._started else OPEN_S)
+        comes = comes and each.guest in self._started
+        deadline = self.now() + (self.options.start_s if comes else OPEN_S)
         self._shells.append(name)
         while True:
             try:
@@ -288,7 +284,7 @@ class NamedCrew(NamedStarts):
                 started = await start_all(shell.uut, {name: [*lead, "sh", "-c", CREW_LOOP]}, timeout_s=limit_s)
                 break
             except AgentError as exc:
-                if exc.code != "guest_ended" or each.guest not in self._started or self.now() >= deadline:
+                if exc.code != "guest_ended" or not comes or self.now() >= deadline:
                     message = f"platform {self.name}: no shell inside guest {each.guest}: {exc.message}"
                     raise AgentError(shell.uut.name, message, code=exc.code) from exc
             await self.pause(POLL_S)
@@ -308,9 +304,14 @@ class NamedCrew(NamedStarts):
                     raise
             await self.pause(POLL_S)
 
-    async def _put_address(self, uut: AgentLink, each: Named, mac: str) -> None:
+    async def _put_addresses(self, uut: AgentLink, each: Named, nics: NicPair) -> None:
+        await self._put_address(uut, each, str(nics.own.mac), each.member.address)
+        if nics.inbound is not None and each.member.inbound is not None:
+            await self._put_address(uut, each, str(nics.inbound.mac), each.member.inbound.address)
+
+    async def _put_address(self, uut: AgentLink, each: Named, mac: str, address: str) -> None:
         """Set its NIC up with the address that it is to have."""
-        ask, address = ask_on_console(each.member.name), each.member.address
+        ask = ask_on_console(each.member.name)
         links = {found[2]: (found[0], found[1]) for found in _LINK.findall(await ask(uut, "ip -o link"))}
         name, flags = links.get(mac, ("-", ""))
         interface = as_interface(name)
@@ -322,14 +323,23 @@ class NamedCrew(NamedStarts):
         link = shlex.quote(interface)
         has = f" {address} " in await ask(uut, f"ip -o -4 address show dev {link}")
         down = "" if "UP" in flags.split(",") else f"; ip link set {link} down"
-        self._inside_undo.append((each, ":" + ("" if has else f"; ip address del {address} dev {link}") + down))
+        line = ":" + ("" if has else f"; ip address del {address} dev {link}") + down
+        self._inside_undo.append(InsideUndo(each, line))
         add = "" if has else f"ip address add {address} dev {link} && "
         await ask(uut, f"{add}ip link set {link} up")
+
+    async def _make_disk(self, uut: AgentLink, each: Named, disks: NamedDisks) -> None:
+        """It stays when the guest is stopped: so the keeper is told as well how to remove it."""
+        line, lead = disks.removing(each.member), self._way_in(each.guest)
+        assert lead is not None
+        await uut.ask(PromiseStop(guest=_disk_of(each), kill=alone(lead, line), limit_s=OPEN_S))
+        self._inside_undo.append(InsideUndo(each, line, kept=True))
+        await disks.make(uut, ask_on_console(each.member.name), each.guest, each.member)
 
     async def _ask_anew(self, shell: Shell, each: Named, line: str) -> None:
         """By another shell: the one that was open may be gone, or still have a job to do, which ends with it."""
         await close_shell(shell.uut, each.member.name)
-        await self._open_shell(shell, each)
+        await self._open_shell(shell, each, comes=False)
         await ask_on_console(each.member.name)(shell.uut, line)
 
     async def _same_shell(self, uut: AgentLink, each: Named, pid: int) -> None:
@@ -340,3 +350,8 @@ class NamedCrew(NamedStarts):
                 uut.name,
                 f"guest {each.member.name} ({each.guest}) of platform {self.name} is no longer the one that was set up",
             )
+
+
+def _disk_of(each: Named) -> str:
+    """By what the keeper knows what is to be removed of this guest's disk."""
+    return f"the disk of {each.guest}"

@@ -58,12 +58,13 @@ class Named:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stood:
     """One that stands, its NIC, the shell in it, what it is held to. ``started_ns``, ``way_in``: of a start that was
-    timed.
+    timed; ``inbound``: the NIC at which its streams come in, if it forwards.
     """
 
     nic: GuestNic
     shell: GuestStarted
     held: Settings
+    inbound: GuestNic | None = None
     started_ns: int | None = None
     way_in: WayIn | None = None
 

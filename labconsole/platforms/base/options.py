@@ -102,7 +102,7 @@ Word = Annotated[str, AfterValidator(_word)]
 """A path or an address that becomes one word of a command."""
 
 DiskPlace = Annotated[str, AfterValidator(_disk_place)]
-"""A directory on the UUT in which guests for jobs get their disks."""
+"""A directory in which guests for jobs get their disks, or that holds them."""
 
 GuestFile = Annotated[str, AfterValidator(_guest_file)]
 """A file or directory of the operator's, that guests start from."""
@@ -142,8 +142,11 @@ class ManagedOptions(BaseModel):
     guests: list[GuestName] = Field(default=[], max_length=250)
     guest_shell: Argv | None = None
     guest_nic: int | None = Field(default=None, ge=1, le=64)
+    guest_inbound_nic: int | None = Field(default=None, ge=1, le=64)
     guest_cpus: Cpus | None = None
     guest_files: Annotated[list[GuestFile], Field(min_length=1, max_length=16)] | None = None
+    guest_directory: DiskPlace | None = None
+    guest_disk: DiskPlace | None = None
 
 
 Options = TypeVar("Options", bound=BaseModel)

@@ -141,7 +141,8 @@ def test_every_platform_says_what_the_machine_has_to_boot(tmp_path: Path) -> Non
 
 def test_the_domains_files_name_what_hosts_yaml_names(tmp_path: Path) -> None:
     layout = lay_out(LabSpec(uut="machine", sources=2), 0)
-    domains.write_domains(tmp_path / domains.DIRECTORY, layout, kernel=Path("/k"), initrd=Path("/i"))
+    files = tmp_path / domains.DIRECTORY
+    domains.write_domains(files, layout, kernel=Path("/k"), initrd=Path("/i"), disks=Path("/disk"))
     told = options_of(("xen",), tmp_path)["xen"]
     for key, guest in (("config", "first"), ("second_config", "second")):
         text = Path(told[key]).read_text()
@@ -156,14 +157,25 @@ def test_the_domains_files_name_what_hosts_yaml_names(tmp_path: Path) -> None:
     for number, guest in enumerate(told["guests"], start=1):
         text = Path(told["guest_config"].replace("{guest}", guest)).read_text()
         assert f'name = "{guest}"' in text
-        assert text.count("mac=") == 1
-        assert f"mac=02:6c:78:02:00:0{number}," in text
+        assert re.findall("mac=([0-9a-f:]*),", text) == [f"02:6c:78:02:{nic}:0{number}" for nic in ("00", "01")]
+        assert (told["guest_nic"], told["guest_inbound_nic"]) == (1, 2)
+        assert f"target={told['guest_disk']}/{guest}.img'" in text
+        assert f"lc.disk={told['guest_directory']}" in text
+        assert f"{guest}.img" in domains.CREW_IMAGES
+
+
+def test_domains_of_a_machine_without_a_disk_have_none(tmp_path: Path) -> None:
+    layout = lay_out(LabSpec(uut="machine", sources=1), 0)
+    domains.write_domains(tmp_path / "x", layout, kernel=Path("/k"), initrd=Path("/i"), disks=None)
+    text = (tmp_path / "x" / "crew1.cfg").read_text()
+    assert "disk = [  ]" in text
+    assert "lc.disk" not in text
 
 
 def test_more_streams_than_a_domains_command_line_can_tell_are_refused(tmp_path: Path) -> None:
     layout = lay_out(LabSpec(uut="machine", sources=domains.MAX_STREAMS + 1), 0)
     with pytest.raises(ConfigError, match="too many for platform xen"):
-        domains.write_domains(tmp_path / "x", layout, kernel=Path("/k"), initrd=Path("/i"))
+        domains.write_domains(tmp_path / "x", layout, kernel=Path("/k"), initrd=Path("/i"), disks=None)
 
 
 @pytest.mark.parametrize(

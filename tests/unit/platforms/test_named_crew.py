@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from labconsole.contracts.crew import CrewMember, CrewWanted
+from labconsole.contracts.crew import CrewMember, CrewWanted, InboundNic
 from labconsole.errors import ConfigError, NodeError, NodeLost
 from labconsole.platforms.base.inside import CREW_LOOP
 from labconsole.wire.guests import MAX_WAIT_S
@@ -24,6 +26,9 @@ PIDS = {"lxc": "lxc-info -P /srv/lxc -n fw -pH", "libvirt": "cat /run/libvirt/qe
 
 ABLE = [case for case in CASES if case.driver != "vserver"]
 every = pytest.mark.parametrize("case", ABLE, ids=lambda case: f"{case.driver}-{case.guest}")
+
+
+INBOUND = InboundNic(mac="02:6c:77:01:00:01", address="198.18.0.1/18")
 
 
 def wanted(count: int = 1, **more: Any) -> CrewWanted:
@@ -161,6 +166,69 @@ def test_what_leads_into_a_guest_is_tried_until_it_has_booted_and_a_console_unti
     assert inside.up
 
 
+DISKS = {"guest_directory": "/var/tmp/", "guest_disk": "/dev/vg0/guests"}
+
+
+def with_disk(case: Case, phase: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, CrewNode, Inside]:
+    """Guests whose disks lie on a block device of the UUT's."""
+    driver, node, inside = made(case, phase, monkeypatch, **DISKS)
+    node.answers("stat -L -c '%F %t %T' /dev/vg0/guests", "block special file fd 2\n")
+    node.answers("cat /proc/diskstats", " 253       2 dm-2 1 2 3 4 5 6 7 8 0 9 10\n")
+    return driver, node, inside
+
+
+@pytest.mark.parametrize("phase", ["stopped", "running"])
+@every
+def test_a_guest_has_a_directory_on_its_own_disk_which_is_removed_before_it_is_stopped(case, phase, monkeypatch) -> None:
+    if "ssh" in case.make(**options(case)).options.model_fields_set:
+        pytest.skip("refused: its disks are another node's")
+    driver, node, inside = with_disk(case, phase, monkeypatch)
+    assert driver.crew_refusal(wanted(disk_mib=64)) is None
+    crew = stands(driver, node, wanted(disk_mib=64))
+    (member,) = crew.members
+    assert re.fullmatch(r"/var/tmp/labconsole-disk-[0-9a-f]{8}-g1", member.disk)
+    assert inside.directories == [member.disk]
+    assert (crew.disks.place, crew.disks.device, crew.disks.number) == ("/dev/vg0/guests", "dm-2", "253:2")
+    asyncio.run(driver.restore(node))
+    assert (inside.directories, node.phase, node.open) == ([], phase, {})
+
+
+@pytest.mark.parametrize(
+    ("disk", "said"),
+    [
+        ("tmpfs tmpfs 1038336 32 961536 1% /var/tmp", "/var/tmp/ is on tmpfs, which is memory"),
+        ("rootfs none 1038336 32 961536 1% /", "set `guest_directory:` in hosts.yaml to a directory on its disk"),
+        ("ext4 /dev/xvda1 1038336 32 326655 68% /", "no room on disk: .* has 318 MiB left; its job needs 64 MiB, and 256"),
+        ("/dev/xvda1 1038336 32 961536 1% /", "on which file system /var/tmp/ is could not be told"),
+    ],
+)
+def test_a_disk_that_cannot_be_used_is_told_and_nothing_is_left_there(disk: str, said: str, monkeypatch) -> None:
+    driver, node, inside = with_disk(BY_DRIVER["lxc"], "stopped", monkeypatch)
+    inside.disk = disk
+    with pytest.raises(NodeError, match=said):
+        stands(driver, node, wanted(disk_mib=64))
+    assert (inside.directories, node.phase, node.open) == ([], "stopped", {})
+
+
+def test_a_block_device_that_the_kernel_counts_nothing_for_is_refused_before_a_guest_is_touched(monkeypatch) -> None:
+    driver, node, inside = with_disk(BY_DRIVER["lxc"], "running", monkeypatch)
+    node.answers("cat /proc/diskstats", " 8 0 sda 1 2 3 4 5 6 7 8 0 9 10\n")
+    with pytest.raises(NodeError, match="the kernel of the UUT counts nothing for /dev/vg0/guests"):
+        stands(driver, node, wanted(disk_mib=64))
+    assert (inside.directories, node.opened) == ([], 0)
+
+
+def test_guests_that_run_are_not_made_to_forward(monkeypatch) -> None:
+    driver, node, inside = made(
+        BY_DRIVER["lxc"], "running", monkeypatch, guest_nic=2, guest_inbound_nic=1, bridges="made"
+    )
+    crew = replace(wanted(inbound=INBOUND), inbound_port="eth4")
+    assert driver.crew_refusal(crew) is None
+    with pytest.raises(NodeError, match="fw runs already, and guests are made to forward, and given routes, only where"):
+        stands(driver, node, crew)
+    assert (inside.addresses, node.changes) == ([], [])
+
+
 def test_a_guest_that_was_begun_anew_is_told(monkeypatch) -> None:
     driver, node, _ = made(BY_DRIVER["lxc"], "running", monkeypatch)
     crew = stands(driver, node)
@@ -188,7 +256,11 @@ def test_what_a_lost_node_kept_from_being_done_is_done_when_it_is_back(monkeypat
         ("lxc", {"guests": [], "guest_nic": None, "crew_root": None}, {}, "has no `crew_root`"),
         ("xl", {"guests": [], "guest_nic": None, "guest_shell": None}, {}, "has no `guests` in hosts.yaml"),
         ("lxc", {}, {"count": 2}, "platform p has 1 guest for jobs in hosts.yaml (fw), not 2"),
-        ("lxc", {}, {"disk_mib": 64}, "cannot give each of its guests a disk"),
+        ("lxc", {}, {"disk_mib": 64}, "has no `guest_directory` in hosts.yaml, the directory in each guest"),
+        ("lxc", {"guest_directory": "/var/tmp"}, {"disk_mib": 64}, "has no `guest_disk` in hosts.yaml, the directory or"),
+        ("esxi", {}, {"disk_mib": 64}, "platform p is commanded by ssh: the disks of its guests are another node's"),
+        ("lxc", {}, {"inbound": INBOUND}, "has no `guest_nic` and `guest_inbound_nic` in hosts.yaml"),
+        ("lxc", {"guest_inbound_nic": 2}, {"inbound": INBOUND}, "set `bridges: made` in hosts.yaml"),
         ("virtualbox", {}, {"cpus": "1"}, "driver virtualbox cannot pin a guest"),
         ("virtualbox", {}, {"memory_mib": 64}, "driver virtualbox cannot hold a guest to memory_mib"),
         ("xl", {}, {"memory_mib": 64}, "driver xl cannot hold a guest to memory_mib"),
@@ -211,6 +283,7 @@ def test_what_cannot_be_is_refused_in_a_sentence_before_anything_is_asked(driver
         ("xl", {"guest_shell": ["ssh", "root@one"]}, r"guest_shell: leads to the same guest always: .* has \{guest\}"),
         ("xl", {"guest_config": "/etc/xen/one.cfg"}, "guest_config: is the same file for each guest"),
         ("xl", {"guests": []}, "guest_shell: needs guests"),
+        ("xl", {"guest_directory": "tmp"}, "guest_directory: is not an absolute path"),
         ("lxc", {"guests": ["a", "b", "a"]}, "guests: names a guest twice"),
         ("lxc", {"guests": ["a"], "crew_root": "/srv/root"}, "guests: and crew_root are two ways"),
         ("lxc", {"guests": ["-a"]}, r"guests\[0\]: is not the name of a guest"),
