@@ -123,7 +123,7 @@ class NamedCrew(NamedNics):
             for each in crew
             if each.member.disk_mib
         ]
-        return [*shell.lines, *shell_lines(self.crew_bridges(wanted, ends)), *shells, *made]
+        return [*shell.lines, *shell_lines(self.bridges_of_crew(wanted, ends)), *shells, *made]
 
     async def check_node(self, uut: AgentLink) -> None:
         """What runs is found, and refused, when they are made ready."""
@@ -150,12 +150,12 @@ class NamedCrew(NamedNics):
         disks = NamedDisks(str(self.options.guest_directory))
         below = await disks_of_named(uut, self.name, self.options, crew)
         told = not idle or self.about.capabilities.idle_nics
-        before = await self.crew_nics(shell, crew, idle) if told else []
+        before = await self.nics_of_crew(shell, crew, idle) if told else []
         started_ns = (await uut.ask(Ping())).monotonic_ns
         async with restored_on_failure(self.restore, uut):
             if all(each.member.boot_mark is not None for each in crew):
                 nics = [each.own for each in before] or [await self.nic_to_be(shell, each.guest) for each in crew]
-                await self.apply_changes(shell, self.crew_bridges(wanted, []))
+                await self.apply_changes(shell, self.bridges_of_crew(wanted, []))
                 stood = await self.start_timed(shell, crew, nics)
                 self.tell_apart(shell, crew, [NicPair(each.nic) for each in stood])
                 started_ns = min(each.started_ns for each in stood if each.started_ns is not None)
@@ -258,8 +258,8 @@ class NamedCrew(NamedNics):
         await all_of(self.bring_up(shell, name) for name in idle)
         await self.pin_planned(shell)
         held = [await self.hold(shell, each.guest, each.limits) for each in crew]
-        nics = await self.crew_nics(shell, crew)
-        await self.apply_changes(shell, self.crew_bridges(wanted, nics))
+        nics = await self.nics_of_crew(shell, crew)
+        await self.apply_changes(shell, self.bridges_of_crew(wanted, nics))
         opened = await all_of(self._open_shell(shell, each) for each in crew)
         await all_of(self._put_addresses(shell.uut, each, nic) for each, nic in zip(crew, nics, strict=True))
         of_each = zip(nics, opened, held, strict=True)

@@ -48,7 +48,7 @@ class NamedNics(NamedStarts):
             )
         return None
 
-    def crew_bridges(self, wanted: CrewWanted, nics: Sequence[NicPair]) -> list[NetworkChange]:
+    def bridges_of_crew(self, wanted: CrewWanted, nics: Sequence[NicPair]) -> list[NetworkChange]:
         """Those that labconsole makes: of the guests' NICs and the UUT's."""
         if self.options.bridges == "found":
             return []
@@ -66,7 +66,7 @@ class NamedNics(NamedStarts):
         """See NamedStarts."""
         await self.apply_changes(shell, [BridgePort(name=BRIDGE, port=interface)])
 
-    async def crew_nics(self, shell: Shell, crew: Sequence[Named], idle: Sequence[str] = ()) -> list[NicPair]:
+    async def nics_of_crew(self, shell: Shell, crew: Sequence[Named], idle: Sequence[str] = ()) -> list[NicPair]:
         """Each one's NICs. Raises NodeError when it cannot be told which, or two would be mistaken for one another.
 
         ``idle``: guests that do not run, so that their NICs need not have another end yet.
