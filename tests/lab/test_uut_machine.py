@@ -16,6 +16,7 @@ import pytest
 
 from labconsole.errors import LabSetupError
 from labconsole.lab import commands as lab
+from labconsole.lab.guests import domains
 from labconsole.lab.spec import LabSpec
 from labconsole.wire.packet_times import GENERIC_XDP, NATIVE_XDP
 from support.agent_process import AgentProcess, Net
@@ -295,3 +296,34 @@ def test_a_guest_of_xen_is_held_by_the_credit_of_its_back_end(machine: lab.LabSt
     left = lab.execute(machine.spec.name, "uut", ["xenstore-ls", "backend/vif"], timeout_s=60).stdout
     assert "frontend = " in left and "rate = " not in left
     assert lab.execute(machine.spec.name, "uut", ["xl", "destroy", "crew1"], timeout_s=60).status == 0
+
+
+def test_guests_of_xen_work_on_the_disks_that_they_have(machine: lab.LabStatus, lab_home: Path) -> None:
+    lab.up(LabSpec(**{**machine.spec.to_json(), "boot": "xen"}))
+    words = ("experiment", "job", "--platforms", "xen", "--jobs", "disk-read,disk-zero", "--size", "16", "--guests", "2")
+    done = labconsole(*words, "--working", "all", "--json", hosts=machine.hosts_file, store=lab_home / "xd.sqlite")
+    assert done.stdout, done.stderr
+    for line in done.stdout.splitlines():
+        record = json.loads(line)["job"]
+        seen = record["disk"]
+        assert [copy["exit_status"] for copy in record["copies"]] == [0, 0], record
+        assert seen["place"] == "/disk"
+        assert seen["device_read_bytes"] >= seen["job_read_bytes"]
+        assert seen["device_written_bytes"] >= seen["job_written_bytes"]
+        assert seen["job_read_bytes"] + seen["job_written_bytes"] >= 2 * 16 * 2**20
+    on_uut = "for n in 1 2; do debugfs -R 'ls /' /disk/crew$n.img; done; losetup; xl list"
+    left = lab.execute(machine.spec.name, "uut", ["sh", "-c", on_uut], timeout_s=60).stdout
+    assert "lost+found" in left and "labconsole" not in left and "crew1.img" not in left, left
+
+
+def test_guests_of_xen_forward_side_by_side(machine: lab.LabStatus, lab_home: Path) -> None:
+    lab.up(LabSpec(**{**machine.spec.to_json(), "boot": "xen"}))
+    words = ("experiment", "route", "--platforms", "xen", "--guests", "2", "--routes", "100", "--targets", "400pps")
+    done = labconsole(*words, "--duration", "2", "--json", hosts=machine.hosts_file, store=lab_home / "xr.sqlite")
+    assert done.stdout, done.stderr
+    record = json.loads(done.stdout.splitlines()[-1])["route"]
+    for number, router in enumerate(record["routers"], start=1):
+        assert (router["inbound_interface"], router["host_interface"]) == (f"xnci{number}", f"xnc{number}")
+        assert router["sent_packets"] == router["to_packets"] == router["from_packets"] == router["packets"] > 0
+        assert router["routes"] == router["routes_after"] == 101
+    assert record["verdict"]["status"] != "invalid", record["verdict"]
