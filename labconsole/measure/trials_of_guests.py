@@ -241,6 +241,25 @@ class Blocks(Generic[T]):
         drawn = all(self.drawn(of[one], of[other]) for one, other in pairwise(known))
         return found if found is None or found.absent or drawn else found.without_intervals(NOT_DRAWN)
 
+    def line_apart(
+        self, ours: Mapping[int, Sequence[T]], theirs: Mapping[int, Sequence[T]], value: Callable[[T], float | None]
+    ) -> LineInBlocks | None:
+        """By what line ours lie from theirs: of the differences within each block, over the numbers that both were
+        taken at. Its slope is the difference of their slopes.
+        """
+        numbers = sorted(ours.keys() & theirs.keys())
+        means = {number: (self.means(ours[number], value), self.means(theirs[number], value)) for number in numbers}
+        apart = {
+            number: {block: here - there[block] for block, here in one.items() if block in there}
+            for number, (one, there) in means.items()
+        }
+        known = [number for number in numbers if apart[number]]
+        found = line_in_blocks({float(number): apart[number] for number in known})
+        pairs = [(ours[number], theirs[number]) for number in known]
+        pairs += [(side[one], side[other]) for side in (ours, theirs) for one, other in pairwise(known)]
+        drawn = all(self.drawn(*pair) for pair in pairs)
+        return found if found is None or found.absent or drawn else found.without_intervals(NOT_DRAWN)
+
     def mean_effect(
         self,
         pairs: Sequence[tuple[Sequence[T], Sequence[T]]],

@@ -42,7 +42,7 @@ def compare_flows(records: Iterable[FlowRecord], family: Sequence[float] = ()) -
             entered.setdefault(key, []).append(record)
     margins = {each.plan.margin_ratio for each in newest}
     margin_ratio = margins.pop() if len(margins) == 1 else None
-    bare = sorted((key for key, group in entered.items() if any(map(_is_bare, group))), key=in_order)
+    bare = sorted((key for key, group in entered.items() if any(map(is_bare, group))), key=in_order)
     hosts = {(key.testbed_fingerprint, key.platform) for key in bare}
     guests = [key for key in entered if (key.testbed_fingerprint, key.platform) not in hosts]
     pairs = [
@@ -77,7 +77,8 @@ def _beside(
     )  # fmt: skip
 
 
-def _is_bare(record: FlowRecord) -> bool:
+def is_bare(record: FlowRecord) -> bool:
+    """Whether its guests are processes of the bare host."""
     return record.attestation.get("driver") == BARE_HOST
 
 
@@ -119,6 +120,14 @@ def _mean_bps(records: Sequence[FlowRecord]) -> SetUpMean:
 def _fewest(records: Sequence[FlowRecord]) -> float | None:
     """Packets that arrived in a trial."""
     return min((each for record in records if (each := _packets(record))), default=None)
+
+
+def compare_with(
+    records: Sequence[FlowRecord], pairs: Sequence[tuple[Sequence[FlowRecord], Sequence[FlowRecord]]]
+) -> list[Effect]:
+    """By what the payload of ours differs from theirs, of each pair; ``records``: all of which blocks are made."""
+    blocks = Blocks(records)
+    return [blocks.effect(ours, theirs, _sum_bps, packets=_fewest([*ours, *theirs])) for ours, theirs in pairs]
 
 
 def _packets(record: FlowRecord) -> int:

@@ -83,13 +83,18 @@ def held(key: PointKey) -> list[str]:
 
 
 def settings_words(summary: JobsSummary, key: PointKey, *, guests: bool = False, memory: bool = True) -> str:
-    """What else tells a point from others: where guests run, what they are held to, how many there are."""
+    """What else tells a point from others: what was asked, and what it was asked of."""
+    return ", ".join([asked_words(key, guests=guests, memory=memory), *summary.apart(key)])
+
+
+def asked_words(key: PointKey, *, guests: bool = False, memory: bool = True) -> str:
+    """Where guests run, what they are held to, how many there are."""
     where = {"same": "one CPU for all", "own": "a CPU for each", "any": "any CPU"}[key.cpu]
     words = held(key)
     if memory and memory_of(key) is not None:
         words.append(f"{memory_of(key)} MiB each")
     many = [f"{key.guests} guest{'s' if key.guests > 1 else ''}"] if guests else []
-    return ", ".join([*many, where, *words, *summary.apart(key)])
+    return ", ".join([*many, where, *words])
 
 
 def platforms_in(keys: Iterable[PointKey]) -> list[str]:

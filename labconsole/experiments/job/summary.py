@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Final, Literal
 
 from labconsole.contracts.measured import FROM_MEMORY, HELD
 from labconsole.experiments.job.from_memory import from_memory
@@ -46,6 +46,9 @@ from labconsole.model.record.job import JobRecord
 TWICE, THRICE = (1.8, 2.2), (2.7, 3.3)
 """Of the time alone: between these bounds a copy took twice, or three times, as long (Quétier et al., 3.1.3)."""
 
+BY_OUTCOME: Final = ("job_failed", "job_short")
+"""Codes of trials that took too long, or too short a time."""
+
 FLAT_RATIO, FLAT_GUESTS = 0.05, 100
 """A job that grows by less than so much of its time alone, over so many guests more, does not grow."""
 
@@ -57,7 +60,11 @@ Isolation = Literal[
 NotDecided = Literal["held by the link", "read from memory"]
 """Why times that are known say nothing of what runs the guests."""
 
-Growth = Literal["flat", "grows", "grows faster than linear", "falls", "inconclusive"] | Absent | NotDecided
+LeftOut = Literal["trials left out by outcome"]
+LEFT_OUT: Final[LeftOut] = "trials left out by outcome"
+"""Those that took too long, or too short: what is left of them is a choice, of which nothing is claimed."""
+
+Growth = Literal["flat", "grows", "grows faster than linear", "falls", "inconclusive"] | Absent | NotDecided | LeftOut
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,13 +101,14 @@ class GuestsCurve:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsolationFound:
     """Of two guests on one CPU, the first with one copy, the second with two: their times relative to one that works
-    alone in the same crew, and what that says (``word``).
+    alone in the same crew, and what that says (``word``). ``held``: a link that all of them share was full.
     """
 
     key: PointKey
     first: Effect
     second: Effect
     word: Isolation
+    held: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,10 +150,7 @@ def summarize_jobs(records: Iterable[JobRecord], family: Sequence[float] = ()) -
     """
     every = sorted(records, key=lambda each: (each.started_at, each.job_id))
     newest = newest_trials(every)
-    by_point: dict[PointKey, list[JobRecord]] = {}
-    key_of = partial(point_key, bare=bare_platforms(every))
-    for key, record in with_points(newest, key_of, ("hypervisor", "program")):
-        by_point.setdefault(key, []).append(record)
+    by_point = trials_of_points(every, newest)
     entered = {key: [each for each in group if enters(each)] for key, group in by_point.items()}
     points = {key: times_of(key, by_point[key], entered[key]) for key in sorted(by_point, key=in_order)}
     bare, blocks = _Bare(entered), Blocks(every)
@@ -154,8 +159,8 @@ def summarize_jobs(records: Iterable[JobRecord], family: Sequence[float] = ()) -
     return JobsSummary(
         points=tuple(points.values()),
         overheads=_overheads(entered, bare, blocks, margin_ratio, family),
-        one_works=_curves(points, entered, bare, blocks, all_work=False),
-        all_work=_curves(points, entered, bare, blocks, all_work=True),
+        one_works=_curves(points, entered, bare, blocks, by_point, all_work=False),
+        all_work=_curves(points, entered, bare, blocks, by_point, all_work=True),
         isolation=tuple(_isolations(entered, blocks)),
         testbeds={each.testbed_fingerprint: each.testbed for each in newest},
         emulated=any(each.emulated for each in newest),
@@ -163,6 +168,15 @@ def summarize_jobs(records: Iterable[JobRecord], family: Sequence[float] = ()) -
         margin_ratio=margin_ratio,
         bare_platforms=tuple(bare.platforms),
     )
+
+
+def trials_of_points(every: Sequence[JobRecord], newest: Iterable[JobRecord]) -> dict[PointKey, list[JobRecord]]:
+    """The newest trials by their points; ``every``: what the bare host's platforms are known by."""
+    found: dict[PointKey, list[JobRecord]] = {}
+    key_of = partial(point_key, bare=bare_platforms(every))
+    for key, record in with_points(newest, key_of, ("hypervisor", "program")):
+        found.setdefault(key, []).append(record)
+    return found
 
 
 class _Bare:
@@ -195,7 +209,7 @@ def _overheads(
         added = {block: [value - theirs[block]] for block, value in ours.items() if block in theirs}
         effect = blocks.effect(entered[key], entered[base], mean_of)
         told = len(added) > 1 and effect.absent != NOT_DRAWN
-        why = _not_decided(entered[key], entered[base])
+        why = not_decided(entered[key], entered[base])
         effect = effect if why is None else replace(effect, p=None)
         found.append((key, base, effect, mean_over_set_ups(added) if told else None, why))
     adjusted_p = adjusted([effect.p for _, _, effect, _, _ in found], family)
@@ -213,7 +227,7 @@ def _overheads(
     )
 
 
-def _not_decided(ours: Sequence[JobRecord], theirs: Sequence[JobRecord]) -> NotDecided | None:
+def not_decided(ours: Sequence[JobRecord], theirs: Sequence[JobRecord]) -> NotDecided | None:
     """Why the times of two points say nothing of what either costs; None: they do."""
     if _cached_unlike(ours, theirs):
         return FROM_MEMORY
@@ -227,22 +241,29 @@ def _cached_unlike(*points: Sequence[JobRecord]) -> bool:
     return True in cached and (False in cached or (job is not None and job.resource == "disk"))
 
 
+def left_out_by_outcome(trials: Iterable[JobRecord]) -> str | None:
+    """By which code trials do not enter because of what they came to, so that those that do are a choice; None: none."""
+    codes = {each.code for record in trials if not enters(record) for each in record.verdict.reasons}
+    return next((code for code in BY_OUTCOME if code in codes), None)
+
+
 def _curves(
     points: Mapping[PointKey, PointTimes],
     entered: Mapping[PointKey, Sequence[JobRecord]],
     bare: _Bare,
     blocks: Blocks[JobRecord],
+    by_point: Mapping[PointKey, Sequence[JobRecord]],
     *,
     all_work: bool,
 ) -> tuple[GuestsCurve, ...]:
     """Of each platform and job that was measured with several numbers of guests."""
     groups: dict[PointKey, list[PointKey]] = {}
     for key in points:
-        if entered[key] and (key.working == ("all" if all_work else "one") or key.guests == 1):
+        if key.working == ("all" if all_work else "one") or key.guests == 1:
             groups.setdefault(key._replace(guests=0, working=""), []).append(key)
     found = []
     for keys in groups.values():
-        ordered = sorted(keys, key=lambda each: each.guests)
+        ordered = sorted((key for key in keys if entered[key]), key=lambda each: each.guests)
         if len(ordered) < 2:
             continue
         base = bare.of(ordered[0])
@@ -252,7 +273,9 @@ def _curves(
         fit = blocks.line({key.guests: entered[key] for key in ordered}, slowest_of if all_work else mean_of)
         unit_s = alone_s if alone_s is not None else None if first is None else first.mean
         absent = FEW_BLOCKS if fit is None else fit.absent
-        grown = absent if all_work or absent or fit is None else growth(fit, unit_s)
+        grown: Growth | None = absent if all_work or absent or fit is None else growth(fit, unit_s)
+        if absent is None and any(left_out_by_outcome(by_point[key]) for key in keys):
+            grown = LEFT_OUT
         # That it does not grow is no finding where the link sets the time; that it does all the same, is one.
         held = absent is None and any(held_by_link(entered[key]) for key in ordered)
         cached = absent is None and _cached_unlike(*(entered[key] for key in ordered))
@@ -307,7 +330,7 @@ def _isolation(
 
     one, two = times(0), times(1)
     word = FROM_MEMORY if _cached_unlike(records, of_one) else _isolation_word(one, two)
-    return IsolationFound(key=key, first=one, second=two, word=word)
+    return IsolationFound(key=key, first=one, second=two, word=word, held=held_by_link(records))
 
 
 def _isolation_word(first: Effect, second: Effect) -> Isolation:

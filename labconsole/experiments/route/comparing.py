@@ -46,7 +46,8 @@ class RoutesCompared:
     mean of theirs then, and ``key`` and ``than`` are the pair of its least; ``apart``: by what the effect of the last
     differs from that of the first. ``adjusted_p``: by Holm over all that is compared; ``equivalent_p``: by Holm over
     what is tested for equivalence, changes of routes, of two one-sided tests; ``untested``: why it is not. ``word``:
-    what that says. ``margin_ratio`` None: none is declared. ``saturated``: whether the routers lost packets at ``key``.
+    what that says. ``margin_ratio`` None: none is declared. ``saturated``, ``than_saturated``: whether the routers lost packets at
+    ``key``, at ``than``.
     """
 
     what: str
@@ -61,6 +62,7 @@ class RoutesCompared:
     apart: Effect | None = None
     untested: str | None = None
     saturated: bool = False
+    than_saturated: bool = False
 
     @property
     def points(self) -> list[RoutePointKey]:
@@ -151,7 +153,8 @@ def compare_points(
         RoutesCompared(
             what=what, key=pairs[0][0], than=pairs[0][1], pairs=pairs, effect=effect, adjusted_p=p,
             equivalent_p=equivalent, margin_ratio=margin_ratio if what == "routes" else None,
-            word=word(p, equivalent), untested=why, saturated=_saturated(entered[pairs[0][0]]),
+            word=word(p, equivalent), untested=why,
+            saturated=_saturated(entered[pairs[0][0]]), than_saturated=_saturated(entered[pairs[0][1]]),
             apart=blocks.effects_apart(each[-1], each[0], sum_pps) if len(each) > 1 else None,
         )
         for (what, pairs), each, effect, p, equivalent, why in zip(

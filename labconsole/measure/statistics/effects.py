@@ -203,6 +203,15 @@ def fall_p(effect: Effect, margin_ratio: float) -> tuple[float, float] | None:
     return student_t_cdf(t, effect.degrees), student_t_cdf(-t, effect.degrees)
 
 
+def rise_p(effect: Effect, margin_ratio: float) -> float | None:
+    """p of the claim that the subject is higher by more than ln(1 + margin), as fall_p() has it."""
+    if not margin_ratio > 0:
+        raise ValueError(f"a margin is above zero, got {margin_ratio!r}")
+    if effect.mean_log is None or effect.error_log is None or effect.degrees is None:
+        return None
+    return student_t_cdf((math.log1p(margin_ratio) - effect.mean_log) / effect.error_log, effect.degrees)
+
+
 def word(adjusted_p: float | None, equivalence_adjusted_p: float | None, significance: float = SIGNIFICANCE) -> Word:
     """What a row may be called, by its adjusted p values; None: not tested (too few blocks; no margin declared)."""
     if adjusted_p is None and equivalence_adjusted_p is None:

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from labconsole.measure.statistics.distributions import student_t_quantile
+from labconsole.measure.statistics.distributions import student_t_cdf, student_t_quantile
 from labconsole.measure.statistics.effects import MINIMUM_BLOCKS, ROUNDING
 from labconsole.measure.statistics.set_ups import LEVEL, Key, deviation, finite, mean_of
 
@@ -91,6 +91,17 @@ def line_in_blocks(values: Mapping[float, Mapping[Key, float]], level: float = L
         places=len(xs),
         absent=absent,
     )
+
+
+def slope_p(found: LineInBlocks, level: float = LEVEL) -> float | None:
+    """Of the claim that its slope is not zero, two-sided; ``level``: of its intervals. None: it has none."""
+    mean, low, high = found.slope.mean, found.slope.low, found.slope.high
+    if low is None or high is None:
+        return None
+    degrees, half = found.blocks - 1, (high - low) / 2
+    if half <= ROUNDING * abs(mean):
+        return None  # nothing varied: no chance is known
+    return 2 * student_t_cdf(-abs(mean) / half * student_t_quantile((1 + level) / 2, degrees), degrees)
 
 
 def _over_blocks(found: Sequence[float], reach: float | None) -> OverBlocks:

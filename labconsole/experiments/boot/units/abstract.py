@@ -4,44 +4,56 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from labconsole.experiments.boot.tools import compare_memory
 from labconsole.experiments.boot.units.starts import summary_of
-from labconsole.report.abstracts import Concluded, KnownInterval, abstract_unit, apart, each_words
+from labconsole.measure.statistics.effects import SIGNIFICANCE
+from labconsole.measure.statistics.line_in_blocks import LineInBlocks, slope_p
+from labconsole.measure.trials_of_guests import adjusted
+from labconsole.model.record.boot import BootRecord
+from labconsole.report.abstracts import ADJUSTED, Concluded, ToolPair, abstract_unit, all_apart
+from labconsole.report.effect_words import interval_words
 from labconsole.report.material import Material
-from labconsole.report.words import UNKNOWN, number
 
 MIB = 2**20
+OCCUPATION = "the tools behave differently in resource occupation"
 
 
 def _conclude(material: Material) -> Iterator[Concluded]:
     """For each way to start that several platforms were measured for."""
     summary = summary_of(material)
-    of: dict[tuple[object, ...], dict[str, KnownInterval | None]] = {}
-    words: dict[tuple[object, ...], dict[str, str]] = {}
-    for each in summary.lines:
-        line, found = each.used_bytes, None
-        if line is not None and line.slope.low is not None and line.slope.high is not None:
-            found = KnownInterval(line.slope.mean, line.slope.low, line.slope.high)
-        group = (each.key.testbed_fingerprint, each.key.start, each.key.crew, each.key.kernel)
-        of.setdefault(group, {})[summary.names[each.key]] = found
-        absent = UNKNOWN if line is None or line.absent is None else line.absent
-        words.setdefault(group, {})[summary.names[each.key]] = absent if found is None else _words(found)
-    for about, slopes in of.items():
-        if len(slopes) > 1:
-            yield Concluded(
-                "the tools behave differently in resource occupation", f"memory of each guest, {about[1]} start",
-                each_words(words[about]), apart(slopes.values()),
-            )  # fmt: skip
+    compared = compare_memory(each for each in material.of("boot") if isinstance(each, BootRecord))
+    found = adjusted([None if each.line is None else slope_p(each.line) for each in compared])
+    groups: dict[str, list[ToolPair]] = {}
+    for each, p in zip(compared, found, strict=True):
+        about = f"memory of each guest, {each.key.start} start"
+        about += "".join(f", {mib} MiB given" for mib in each.key.crew)
+        if len(summary.testbeds) > 1:
+            about += f", on {summary.testbeds[each.key.testbed_fingerprint]}"
+        apart = True if p is not None and p <= SIGNIFICANCE else None
+        pair = ToolPair(summary.names[each.key], summary.names[each.than], _words(each.line), apart)
+        groups.setdefault(about, []).append(pair)
+    if summary.points and not groups:
+        yield Concluded(OCCUPATION, "memory of each guest", "no two platforms were started alike", "not decided")
+    for about, pairs in groups.items():
+        yield Concluded(OCCUPATION, about, "; ".join(pair.words for pair in pairs), all_apart(pairs))
 
 
-def _words(found: KnownInterval) -> str:
-    mean, low, high = (number(value / MIB) for value in found)
-    return f"{mean} MiB ({low} to {high})"
+def _words(line: LineInBlocks | None) -> str:
+    """``+41.2 MiB (35.0 to 47.4)``."""
+    if line is None:
+        return "no block has both"
+    if line.slope.low is None or line.slope.high is None:
+        return str(line.absent)
+    mean, low, high = (each / MIB for each in (line.slope.mean, line.slope.low, line.slope.high))
+    return f"{'+' if mean > 0 else ''}{interval_words(mean, low, high, 1)} MiB"
 
 
 UNITS = (
     abstract_unit(
         "quetier", "quetier-abstract-memory", 168, _conclude,
-        "By how much less memory is available with each guest (quetier-memory): confirmed where the intervals of two "
-        "platforms lie wholly apart; that none differ, intervals do not show.",
+        "Of every two platforms: by how much more memory each guest of the one takes, by what the machine has left (its "
+        "hypervisor's word where that tells, else the kernel's), as lines over the number of guests. Confirmed where "
+        "every two are shown to differ; that none do, this does not show. Guests have the memory that their platform "
+        f"gives them. {ADJUSTED}",
     ),
 )  # fmt: skip

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
 
-from labconsole.experiments.flow.shown import plain, summary_of, words
-from labconsole.experiments.flow.summary import FlowPointFound
+from labconsole.experiments.flow.comparing import WAYS, compare_with, is_bare
+from labconsole.experiments.flow.shown import inward_of, plain, records_of, summary_of, words
+from labconsole.experiments.flow.summary import FlowPointFound, summarize_flows
+from labconsole.measure.statistics.effects import SIGNIFICANCE, Effect, fall_p, rise_p
 from labconsole.measure.statistics.set_ups import SetUpMean
-from labconsole.report.abstracts import NOT_BY_LINK, Concluded, Held, KnownInterval, abstract_unit, each_words, most
+from labconsole.measure.trials_of_guests import adjusted
+from labconsole.model.record.flow import FlowRecord
+from labconsole.report.abstracts import ADJUSTED, NOT_BY_LINK, Concluded, Held, abstract_unit, not_xens
+from labconsole.report.effect_words import effect_words
 from labconsole.report.material import Material
 
-BEST, BARE = "xen", "native"
+LEAST = "Xen introduces the least overhead on network performance"
+BEST = "xen"
 MATTERS_RATIO = 0.01
 """A smaller difference between platforms decides nothing: all may fill the link."""
 
@@ -18,62 +26,119 @@ FULL_RATIO = 0.95
 """Of what the link can carry: from here on the link is what limits a guest, and two such guests are alike by it."""
 
 FAIR = 0.99
-"""Jain's index from which each of several guests has its part."""
+"""Jain's index from which each of several guests has its part: of two guests 55 and 45 %."""
+
+BY_OUTCOME = ("no_packets", "duration_cut", "offered_short", "rate_uncertain", "starved")
+"""Codes of trials that do not enter because of what they came to: those that do are a choice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """One guest of the paper's best platform beside one of another: ``effect``, by what it carries more; ``about``: the
+    best one's name and the way, ``than``: the other's name.
+    """
+
+    best: FlowPointFound
+    other: FlowPointFound
+    about: str
+    than: str
+    effect: Effect
 
 
 def _conclude(material: Material) -> Iterator[Concluded]:
-    """For one guest on each platform, and for each platform with several."""
-    summary, names = summary_of(material), material.paper_names
-    points = plain(summary.points)
-    alone: dict[tuple[object, ...], dict[str, FlowPointFound]] = {}
-    for point in points:
-        key = point.key
-        if key.guests == 1 and names.get(key.platform) != BARE:
-            group = (
-                key.testbed_fingerprint, key.cpu, key.offered_bps, key.payload_bytes, key.memory_mib, key.kernel
-            )  # fmt: skip
-            alone.setdefault(group, {})[summary.name_of(key)] = point
-    for of_platform in alone.values():
-        best = [name for name, point in of_platform.items() if names.get(point.key.platform) == BEST]
-        sent = {name: _interval(point.sum_bps) for name, point in of_platform.items()}
-        for name in best if len(sent) > 1 else ():
-            found = each_words({each: f"{words(point.sum_bps)} Mbit/s" for each, point in of_platform.items()})
-            held = most(name, sent, matters_ratio=MATTERS_RATIO)
-            full = [each for each, point in of_platform.items() if _fills_link(point)]
-            if name in full and (len(full) > 1 or held == "not decided"):
-                held = NOT_BY_LINK
-            yield Concluded("Xen introduces the least overhead on network performance", name, found, held)
-    for point in points:
+    """For one guest each way, and for each platform with several that send."""
+    names, found = material.paper_names, list[Beside]()
+    for way, records in (("out", records_of(material)), ("in", inward_of(material))):
+        beside = _beside(records, names, WAYS[way])
+        found += beside
+        if records and not beside:
+            yield Concluded(LEAST, WAYS[way], "no platform that is the paper's Xen was asked the same as another", "not decided")
+    more, less = (
+        [p is not None and p <= SIGNIFICANCE for p in adjusted([tested(each.effect) for each in found])]
+        for tested in (_rise_p, _fall_p)
+    )
+    for about in dict.fromkeys(each.about for each in found):
+        of = [place for place, each in enumerate(found) if each.about == about]
+        said = "; ".join(f"{found[at].than}: {effect_words(found[at].effect)}" for at in of)
+        full = any(_fills_link(point) for at in of for point in (found[at].best, found[at].other))
+        yield Concluded(
+            LEAST, about, f"beside {said}",
+            "not confirmed" if any(less[at] for at in of)
+            else "confirmed" if all(more[at] for at in of) else NOT_BY_LINK if full else "not decided",
+        )  # fmt: skip
+    summary = summary_of(material)
+    for point in plain(summary.points):
         if point.key.guests > 1:
-            about = f"{summary.name_of(point.key)}, {point.key.guests} guests that send"
-            found = f"Jain {words(point.jain, 1, 4)}"
-            yield Concluded("sharing the network among guests is fair", about, found, _fair(_interval(point.jain)))
+            name = f"{summary.name_of(point.key)}{not_xens(point.key.platform, names)}"
+            about = f"{name}: {point.key.guests} guests that send"
+            yield Concluded("sharing the network among guests is fair", about, *_fair(point))
+
+
+def _beside(records: Sequence[FlowRecord], names: Mapping[str, str], way: str) -> list[Beside]:
+    """With each other platform that was asked the same of one guest, the bare host apart."""
+    summary, of = summarize_flows(records), {each.flow_id: each for each in records}
+    bare = {(each.testbed_fingerprint, each.requested.platform) for each in records if is_bare(each)}
+    points = [
+        point for point in plain(summary.points)
+        if point.key.guests == 1 and point.flow_ids and (point.key.testbed_fingerprint, point.key.platform) not in bare
+    ]  # fmt: skip
+    pairs = [
+        (best, other)
+        for best, other in product(points, points)
+        if names.get(best.key.platform) == BEST and other.key.platform != best.key.platform and _alike(best, other)
+    ]
+    trials = [([of[each] for each in best.flow_ids], [of[each] for each in other.flow_ids]) for best, other in pairs]
+    return [
+        Beside(best=best, other=other, about=f"{summary.name_of(best.key)}, {way}", than=summary.name_of(other.key), effect=effect)
+        for (best, other), effect in zip(pairs, compare_with(records, trials), strict=True)
+    ]  # fmt: skip
+
+
+def _alike(one: FlowPointFound, other: FlowPointFound) -> bool:
+    """Asked the same; what a platform is, its kernel may be part of."""
+    first, second = (each.key._replace(platform="", kernel="", hypervisor="") for each in (one, other))
+    return first == second
+
+
+def _rise_p(effect: Effect) -> float | None:
+    return rise_p(effect, MATTERS_RATIO)
+
+
+def _fall_p(effect: Effect) -> float | None:
+    found = fall_p(effect, MATTERS_RATIO)
+    return None if found is None else found[0]
 
 
 def _fills_link(point: FlowPointFound) -> bool:
     return point.line_ratio is not None and point.line_ratio.maximum >= FULL_RATIO
 
 
-def _fair(jain: KnownInterval | None) -> Held:
-    if jain is None:
-        return "not decided"
-    return "confirmed" if jain.low >= FAIR else "not confirmed" if jain.high < FAIR else "not decided"
+def _fair(point: FlowPointFound) -> tuple[str, Held]:
+    """Only where there is something to be shared: a full link, or one processor."""
+    said = f"Jain {words(point.jain, 1, 4)}"
+    out = sorted(code for code in point.left_out if code in BY_OUTCOME)
+    if out:
+        return f"{said}, with trials left out by {', '.join(out)}", "not decided"
+    if point.key.cpu != "same" and (point.line_ratio is None or point.line_ratio.minimum < FULL_RATIO):
+        return f"{said}, of a link that was not full", "not decided"
+    low, high = _bounds(point.jain)
+    if low is None or high is None:
+        return said, "not decided"
+    return said, "confirmed" if low >= FAIR else "not confirmed" if high < FAIR else "not decided"
 
 
-def _interval(found: SetUpMean | None) -> KnownInterval | None:
+def _bounds(found: SetUpMean | None) -> tuple[float | None, float | None]:
     """Over set-ups: of one it would speak for no other."""
-    if found is None or found.ci_low is None or found.ci_high is None or found.scope != "set-ups":
-        return None
-    return KnownInterval(found.mean, found.ci_low, found.ci_high)
+    return (None, None) if found is None or found.scope != "set-ups" else (found.ci_low, found.ci_high)
 
 
 UNITS = (
     abstract_unit(
         "mattos", "mattos-abstract-network", 169, _conclude,
-        "Least overhead: what one guest of the paper's best platform sends is wholly above what one of every other "
-        f"sends; which of your platforms that is, --reference-map says. Less than {100 * MATTERS_RATIO:.0f} % between "
-        f"platforms decides nothing; neither do two that send at least {100 * FULL_RATIO:.0f} % of what the link can "
-        "carry (held by the link). Fair: Jain's index of guests that send at once is wholly "
-        f"from {FAIR} on.",
+        "Least overhead: one guest of the paper's best platform sends, or is sent, more than one of every other, each "
+        f"by more than {100 * MATTERS_RATIO:.0f} %; which of your platforms that is, --reference-map says. Where all "
+        f"fill the link, or none is shown to, nothing is decided; at {100 * FULL_RATIO:.0f} % of what it can carry it "
+        "is the link that holds (held by the link). Fair: Jain's index of guests that send at once is wholly from "
+        f"{FAIR} on, where they fill the link or share a processor. {ADJUSTED}",
     ),
 )  # fmt: skip

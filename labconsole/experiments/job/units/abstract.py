@@ -2,77 +2,108 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from typing import Final
 
-from labconsole.contracts.measured import FROM_MEMORY, HELD
+from labconsole.contracts.measured import HELD
 from labconsole.experiments.job.points import PointKey
-from labconsole.experiments.job.shown import panel_words, resource_of, summary_of
-from labconsole.experiments.job.summary import GuestsCurve, JobsSummary
-from labconsole.report.abstracts import NOT_BY_LINK, Concluded, KnownInterval, abstract_unit, apart, differ, each_words
+from labconsole.experiments.job.shown import asked_words, job_words, resource_of, summary_of
+from labconsole.experiments.job.summary import IsolationFound, JobsSummary
+from labconsole.experiments.job.tools import ToolsCompared, compare_tools
+from labconsole.model.record.job import JobRecord
+from labconsole.report.abstracts import (
+    ADJUSTED,
+    Concluded,
+    ToolPair,
+    abstract_unit,
+    all_apart,
+    apart_in_something,
+    judged,
+)
+from labconsole.report.effect_words import effect_words
 from labconsole.report.material import Material
-from labconsole.report.words import number
 
-T = TypeVar("T")
-
-UNDECIDED = ("inconclusive", "too few blocks", FROM_MEMORY)
+OVERHEAD, ISOLATION = "the tools behave differently in overhead", "the tools behave differently in isolation"
+CLASSES: Final = ("between guests", "between processes")
+"""Of isolation, those that exclude each other; "neither" is what is left, and two of that may be unlike."""
 
 
 def _conclude(material: Material) -> Iterator[Concluded]:
-    """For each resource and metric that several platforms were measured for."""
+    """For each thing that several platforms were measured for, and then over all of them."""
     summary = summary_of(material)
-    curves = [(each.key, each) for each in summary.one_works]
-    for about, of in _together(summary, curves, guests=False):
-        slopes = {name: _slope(curve) for name, curve in of.items()}
-        flat = all(curve.word == "flat" for curve in of.values())
-        words = {name: _words(curve, slopes[name]) for name, curve in of.items()}
-        free = [slopes[name] for name, curve in of.items() if curve.word not in (HELD, FROM_MEMORY)]
-        held = "not confirmed" if flat else apart(free)
-        if held == "not decided" and any(curve.word == HELD for curve in of.values()):
-            held = NOT_BY_LINK
-        yield Concluded("the tools behave differently in overhead", about, each_words(words), held)
-    isolated = [(each.key, each.word) for each in summary.isolation]
-    for about, found in _together(summary, isolated, guests=True):
-        held = differ(found, UNDECIDED)
-        yield Concluded("the tools behave differently in isolation", about, each_words(found), held)
+    records = [each for each in material.of("job") if isinstance(each, JobRecord)]
+    for conclusion, groups in (
+        (OVERHEAD, _overheads(summary, compare_tools(records, summary.bare_platforms))),
+        (ISOLATION, _isolated(summary)),
+    ):
+        if conclusion == OVERHEAD and summary.points and not groups:
+            yield Concluded(conclusion, "one guest's job", "no two platforms with guests ran the same program", "not decided")
+        for about, pairs in groups.items():
+            yield Concluded(conclusion, about, "; ".join(pair.words for pair in pairs), all_apart(pairs))
+        whole = apart_in_something(conclusion, list(groups.values()))
+        if whole is not None:
+            yield whole
 
 
-def _together(
-    summary: JobsSummary, found: Iterable[tuple[PointKey, T]], *, guests: bool
-) -> Iterator[tuple[str, dict[str, T]]]:
-    """What several platforms with guests were measured for alike, each by what it is called."""
-    of: dict[tuple[object, ...], dict[str, T]] = {}
-    about: dict[tuple[object, ...], str] = {}
-    for key, each in found:
-        if key.platform not in summary.bare_platforms:
-            group = (key.testbed_fingerprint, key.job, key.size, key.guests, key.cpu, key.crew, key.kernel)
-            about[group] = f"{resource_of(key)}, {panel_words(summary, key, guests=guests)}"
-            of.setdefault(group, {})[", ".join([key.platform, *summary.apart(key)])] = each
-    yield from ((about[group], alike) for group, alike in of.items() if len(alike) > 1)
+def _overheads(summary: JobsSummary, compared: Sequence[ToolsCompared]) -> dict[str, list[ToolPair]]:
+    known = [each for each in compared if each.absent is None]
+    margins = [None if each.held else summary.margin_ratio for each in known]
+    apart = dict(zip(map(id, known), judged([each.effect for each in known], margins), strict=True))
+    groups: dict[str, list[ToolPair]] = {}
+    for each in compared:
+        about = _about(summary, each.key, guests=each.most_guests is None)
+        if each.most_guests is not None:
+            about += f", growth from {each.key.guests} to {each.most_guests} guests"
+        pair = ToolPair(
+            _name(summary, each.key), _name(summary, each.than),
+            each.absent or effect_words(each.effect), apart.get(id(each)), by_link=each.absent == HELD,
+        )  # fmt: skip
+        groups.setdefault(about, []).append(pair)
+    return groups
 
 
-def _slope(curve: GuestsCurve) -> KnownInterval | None:
-    """Of the time alone, with each guest."""
-    fit, alone = curve.fit, curve.points[0].seconds
-    if fit is None or fit.slope.low is None or fit.slope.high is None or alone is None or not alone.mean:
-        return None
-    return KnownInterval(*(each / alone.mean for each in (fit.slope.mean, fit.slope.low, fit.slope.high)))
+def _isolated(summary: JobsSummary) -> dict[str, list[ToolPair]]:
+    groups: dict[str, list[ToolPair]] = {}
+    for than, each in combinations(summary.isolation, 2):
+        asked, other = (key._replace(platform="", kernel="", hypervisor="") for key in (each.key, than.key))
+        tools = {each.key.platform, than.key.platform} - {*summary.bare_platforms}
+        if asked == other and len(tools) == 2:
+            groups.setdefault(_about(summary, asked, guests=True), []).append(_isolation(summary, each, than))
+    return groups
 
 
-def _words(curve: GuestsCurve, slope: KnownInterval | None) -> str:
-    if slope is None:
-        return str(curve.word)
-    mean, low, high = (number(100 * each, 2) for each in slope)
-    return f"{curve.word}, {mean} % ({low} to {high}) with each guest"
+def _isolation(summary: JobsSummary, ours: IsolationFound, theirs: IsolationFound) -> ToolPair:
+    held = ours.held or theirs.held
+    decided = not held and ours.word in CLASSES and theirs.word in CLASSES
+    said = HELD if held else f"{ours.word} and {theirs.word}"
+    return ToolPair(
+        _name(summary, ours.key), _name(summary, theirs.key), said,
+        ours.word != theirs.word if decided else None, by_link=held,
+    )  # fmt: skip
+
+
+def _about(summary: JobsSummary, key: PointKey, *, guests: bool) -> str:
+    """What was asked, however the tools are called."""
+    testbed = [f"on {summary.testbeds[key.testbed_fingerprint]}"] if len(summary.testbeds) > 1 else []
+    programs = {each.key.program for each in summary.points if each.key.job == key.job}
+    program = [f"program {key.program}"] if len(programs) > 1 else []
+    words = [resource_of(key), job_words(key), asked_words(key, guests=guests), *program, *testbed]
+    return ", ".join(words)
+
+
+def _name(summary: JobsSummary, key: PointKey) -> str:
+    return ", ".join([key.platform, *summary.apart(key)])
 
 
 UNITS = (
     abstract_unit(
         "quetier", "quetier-abstract-jobs", 168, _conclude,
-        "Of platforms with guests. Overhead: by how much of its time alone one guest's job takes longer with each "
-        "guest that stands beside it (job-guests); confirmed where the intervals of two platforms lie wholly apart, "
-        "not confirmed where all are flat; what the link holds, or memory gave, decides nothing. Isolation: who is "
-        "kept apart (job-isolation); confirmed where two platforms are of different classes, not confirmed where all "
-        "are of one.",
+        "Of every two platforms with guests that ran the same program. Overhead: by how much longer one guest's job "
+        "takes, and by how much more that grows while others stand. Isolation: who is kept apart (job-isolation). "
+        "Confirmed where every two are shown to differ, not confirmed where two are shown not to, by more than the "
+        "plan's margin, or to be of one class; what the link holds, or memory gave, or of which trials were left out "
+        "by what they came to, decides nothing. The last row of a conclusion is that as a whole: every two differ in "
+        f"something. {ADJUSTED}",
     ),
 )  # fmt: skip

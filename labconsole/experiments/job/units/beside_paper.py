@@ -10,7 +10,7 @@ from labconsole.contracts.measured import FROM_MEMORY, HELD
 from labconsole.contracts.report import Cell, ReportUnit, Table
 from labconsole.experiments.job.points import PointKey
 from labconsole.experiments.job.shown import job_words, resource_of, summary_of
-from labconsole.experiments.job.summary import JobsSummary
+from labconsole.experiments.job.summary import LEFT_OUT, JobsSummary
 from labconsole.model.jobs import JOBS
 from labconsole.report.effect_words import effect_words, line_part_words
 from labconsole.report.material import Material
@@ -91,7 +91,7 @@ def _linearity(summary: JobsSummary) -> Iterator[OwnFinding]:
         if curve.fit is None:
             continue
         line = {True: "no line", False: "a line, as far as can be told", None: curve.word or "no interval"}
-        if curve.word in (HELD, FROM_MEMORY):
+        if curve.word in (HELD, FROM_MEMORY, LEFT_OUT):
             line = dict.fromkeys(line, curve.word)
         words = f"{line[curve.fit.bent]}: {line_part_words(curve.fit.slope, 3)} s per guest"
         alone = "" if curve.alone_s is None else f"; alone on the bare host {number(curve.alone_s, 3)} s"

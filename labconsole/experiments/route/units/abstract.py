@@ -2,40 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from labconsole.experiments.route.comparing import RoutesCompared
+from labconsole.experiments.route.comparing import BY_OUTCOME, RoutesCompared
 from labconsole.experiments.route.shown import summary_of
-from labconsole.report.abstracts import Concluded, Held, abstract_unit
+from labconsole.experiments.route.summary import RoutesSummary
+from labconsole.measure.statistics.effects import SIGNIFICANCE, fall_p
+from labconsole.measure.trials_of_guests import adjusted
+from labconsole.report.abstracts import ADJUSTED, Concluded, Held, abstract_unit, not_xens
 from labconsole.report.effect_words import effect_words
 from labconsole.report.material import Material
+from labconsole.report.words import percent
+
+MATTERS_RATIO = 0.05
+"""A smaller fall asks for no enhancement."""
 
 
 def _conclude(material: Material) -> Iterator[Concluded]:
-    """For each number of routers above the least."""
+    """For each number of routers above the least, without rules that are there to cost something."""
     summary = summary_of(material)
-    for claim in summary.compared:
-        if claim.what == "guests":
-            about = f"{summary.name_of(claim.key)}: {claim.key.words}, against {claim.than.guests}"
-            yield Concluded(
-                "the network needs further enhancement when several guests forward at once", about,
-                f"{effect_words(claim.effect)}: {claim.word}", _held(claim),
-            )  # fmt: skip
+    claims = [each for each in summary.compared if each.what == "guests" and not each.key.filters]
+    for claim, held in zip(claims, _held(summary, claims), strict=True):
+        name = f"{summary.name_of(claim.key)}{not_xens(claim.key.platform, material.paper_names)}"
+        yield Concluded(
+            "the network needs further enhancement when several guests forward at once",
+            f"{name}: {claim.key.words}, against {claim.than.guests}", effect_words(claim.effect), held,
+        )  # fmt: skip
 
 
-def _held(claim: RoutesCompared) -> Held:
-    if claim.word != "different" or claim.effect.change is None:
+def _held(summary: RoutesSummary, claims: Sequence[RoutesCompared]) -> list[Held]:
+    tested = [fall_p(claim.effect, MATTERS_RATIO) or (None, None) for claim in claims]
+    falls, stands = (adjusted([each[side] for each in tested]) for side in (0, 1))
+    return [_word(summary, claim, *ps) for claim, *ps in zip(claims, falls, stands, strict=True)]
+
+
+def _word(summary: RoutesSummary, claim: RoutesCompared, falls: float | None, stands: float | None) -> Held:
+    """A fall is the routers' where these lost packets though the source sent at least what fewer had forwarded; and of
+    fewer that lost none, nobody knows what they might have forwarded.
+    """
+    points = {each.key: each for each in summary.points}
+    if any(code in BY_OUTCOME for key in (claim.key, claim.than) for code in points[key].left_out):
         return "not decided"
-    if claim.effect.change < 0:
-        return "confirmed" if claim.saturated else "not decided"
-    return "not confirmed"
+    if falls is not None and falls <= SIGNIFICANCE and claim.saturated and _sent_enough(summary, claim):
+        return "confirmed"
+    return "not confirmed" if stands is not None and stands <= SIGNIFICANCE and claim.than_saturated else "not decided"
+
+
+def _sent_enough(summary: RoutesSummary, claim: RoutesCompared) -> bool:
+    points = {each.key: each for each in summary.points}
+    sent, forwarded = points[claim.key].sent_pps, points[claim.than].sum_pps
+    return sent is not None and forwarded is not None and sent.mean >= forwarded.mean
 
 
 UNITS = (
     abstract_unit(
         "mattos", "mattos-abstract-routers", 169, _conclude,
-        "By the changes of the sum that route-changes claims, after their adjustment: confirmed where it is different, "
-        "falls, and the routers lost packets (else the source may have sent less), not confirmed where it is different "
-        "and rises.",
+        f"By what all routers together forward: confirmed where that is shown to fall by more than "
+        f"{percent(MATTERS_RATIO)}, while they lost packets and were sent at least what fewer had forwarded; not "
+        "confirmed where it is shown not to, and the fewer lost packets, so that they could do no more; nothing is decided "
+        "where trials were left out by what they came to. Points with "
+        f"rules that are there to cost something are left out. {ADJUSTED}",
     ),
 )  # fmt: skip

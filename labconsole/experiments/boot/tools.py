@@ -1,0 +1,56 @@
+"""What each guest of one tool takes of the machine's memory against another's, in pairs of blocks. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from labconsole.experiments.boot.summary import SeriesKey, series_key
+from labconsole.measure.statistics.line_in_blocks import LineInBlocks
+from labconsole.measure.trials_of_guests import Blocks, in_order, newest_trials, with_points
+from labconsole.model.record.boot import BootRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryCompared:
+    """By what line the memory that is taken from the machine at one series (``key``) lies from another's (``than``),
+    over the number of guests. None: there is no block that has both.
+    """
+
+    key: SeriesKey
+    than: SeriesKey
+    line: LineInBlocks | None
+
+
+def compare_memory(records: Iterable[BootRecord]) -> list[MemoryCompared]:
+    """Every two platforms that were asked the same."""
+    every = sorted(records, key=lambda each: (each.started_at, each.boot_id))
+    entered: dict[SeriesKey, dict[int, list[BootRecord]]] = {}
+    for key, record in with_points(newest_trials(every), series_key):
+        if record.verdict.status == "valid":
+            entered.setdefault(key, {}).setdefault(record.requested.guests, []).append(record)
+    blocks = Blocks(every)
+    return [
+        MemoryCompared(key=key, than=than, line=_line(blocks, entered[key], entered[than]))
+        for than, key in combinations(sorted(entered, key=in_order), 2)
+        if key.platform != than.platform
+        and key._replace(platform="", kernel="", hypervisor="")
+        == than._replace(platform="", kernel="", hypervisor="")
+    ]
+
+
+def _line(
+    blocks: Blocks[BootRecord], ours: Mapping[int, Sequence[BootRecord]], theirs: Mapping[int, Sequence[BootRecord]]
+) -> LineInBlocks | None:
+    return blocks.line_apart(ours, theirs, taken_bytes)
+
+
+def taken_bytes(record: BootRecord) -> float | None:
+    """By how much less the machine has left: its hypervisor where that says so, for its first guest sees only what it
+    has itself (Xen); else the unit under test's kernel.
+    """
+    memory = record.memory
+    if memory is None:
+        return None
+    return memory.used_bytes if memory.hypervisor_free_before_bytes is None else memory.hypervisor_bytes
