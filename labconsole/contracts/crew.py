@@ -82,8 +82,9 @@ class StandingMember:
     ``ready_ns``: when it said that it was up, by the UUT's monotonic clock. ``address``, ``mac``: where its packets
     come from; None: as was wanted. ``disk``: the directory in it that its disk is, where it has one. ``way_in``: how an
     installed guest, whose start was timed, was come into. ``shell_pid``: the process on the UUT that leads to the shell
-    of an installed guest, below which that is where it shares the UUT's kernel. ``inbound_interface``: the other end of its inbound NIC on
-    the UUT, ``inbound_mac`` that NIC's address; None: as was wanted. ``in_namespace``: it is a network namespace of the UUT's kernel, that of ``pid`` or of its first child.
+    of an installed guest, below which that is where it shares the UUT's kernel. ``inbound_interface``: the other end of
+    its inbound NIC on the UUT, ``inbound_mac`` that NIC's address; None: as was wanted. ``in_namespace``: it is a
+    network namespace of the UUT's kernel, that of ``pid`` or of its first child.
     """
 
     name: str

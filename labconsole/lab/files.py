@@ -12,8 +12,15 @@ from labconsole.lab.guests import domains, uml
 from labconsole.lab.guests.containers import CREW_ROOT, write_containers, write_crew_root
 from labconsole.lab.guests.containers import DIRECTORY as CONTAINERS
 from labconsole.lab.layout import SSH_PORT, LabNode, Layout, carriers_of
-from labconsole.lab.machines.disk import MOUNTED, may_have_disk
-from labconsole.lab.offers import DISKS, GuestFiles, guest_files, has_crew_root, inventory_lines
+from labconsole.lab.offers import (
+    DISKS,
+    MACHINE_DISK,
+    GuestFiles,
+    guest_files,
+    has_crew_root,
+    inventory_lines,
+    may_have_disk,
+)
 from labconsole.lab.spec import UML, LabSpec
 from labconsole.lab.state import write_private
 from labconsole.units import format_target
@@ -155,6 +162,6 @@ def write_client_files(
         assert guest is not None
         domains.write_domains(
             directory / domains.DIRECTORY, layout, kernel=guest.kernel, initrd=guest.initrd,
-            disks=MOUNTED if may_have_disk(directory) else None,
+            disks=MACHINE_DISK if may_have_disk(directory) else None,
         )  # fmt: skip
     write_private(directory / "hosts.yaml", hosts_yaml(spec, layout, str(directory / "ssh_config"), guest))

@@ -13,7 +13,6 @@ from labconsole.lab.guests.guest_image import write_guest_image
 from labconsole.lab.guests.programs import DISK_TOOLS, JOB_TOOLS, LARGE_JOB_TOOLS, LOAD_TOOLS, guest_programs
 from labconsole.lab.images.debian_kernel import debian_kernel
 from labconsole.lab.layout import Layout
-from labconsole.lab.machines.disk import MOUNTED
 from labconsole.lab.prerequisites import MACHINE_TOOLS, tool
 from labconsole.lab.spec import MACHINE_ONLY_PLATFORMS, QEMU_NIC_MODELS, UML, needs_guest
 from labconsole.platforms.base.options import PLACE
@@ -22,6 +21,9 @@ MACHINE_CPUS = 2
 IMAGE_FILE = "guest.cpio"
 DISKS = "disks"
 """In the lab's directory, for a node's own /var/tmp is in memory."""
+
+MACHINE_DISK = Path("/disk")
+"""Where a UUT that is a machine has its disk (machines/disk.py), if it has one."""
 
 _TOOLS = {
     **dict.fromkeys((*QEMU_NIC_MODELS, *MACHINE_ONLY_PLATFORMS), MACHINE_TOOLS | LOAD_TOOLS),
@@ -61,6 +63,11 @@ def guest_files(platforms: Sequence[str], directory: Path, *, jobs: bool = False
     programs = guest_programs(jobs=jobs)
     write_guest_image(image, busybox=Path(busybox), modules=kernel.modules, programs=programs)
     return GuestFiles(kernel.image, image)
+
+
+def may_have_disk(directory: Path) -> bool:
+    """Whether a UUT that is a machine can have a disk: where the lab's directory is on one."""
+    return tool("mkfs.ext4") is not None and os.major(directory.stat().st_dev) != 0
 
 
 def has_crew_root(platforms: Sequence[str], *, jobs: bool) -> bool:
@@ -122,9 +129,10 @@ def inventory_lines(
                 f"     kernel: {_quoted(files.kernel)}, initrd: {_quoted(files.initrd)}}}"
             )
         if name == "xen":
-            known[name] = domains.inventory_options(directory / domains.DIRECTORY, layout.streams, spare or 0, MOUNTED)
+            path = directory / domains.DIRECTORY
+            known[name] = domains.inventory_options(path, layout.streams, spare or 0, MACHINE_DISK)
         options = known[name]
-        place = MOUNTED if machine else directory / DISKS
+        place = MACHINE_DISK if machine else directory / DISKS
         if name != "xen" and PLACE.fullmatch(str(place)):
             options = f"{options.removesuffix('}')},\n     guest_disk: {_quoted(place)}}}"
         if machine and name != "xen":

@@ -62,7 +62,9 @@ def judged(effects: Sequence[Effect], margins: Sequence[float | None]) -> list[b
         for effect, margin in zip(effects, margins, strict=True)
     ]
     words = [word(p, equal) for p, equal in zip(different, adjusted(tested), strict=True)]
-    return [True if each == "different" else False if "margin" in each or each == "equivalent" else None for each in words]
+    return [
+        True if each == "different" else False if "margin" in each or each == "equivalent" else None for each in words
+    ]
 
 
 def all_apart(pairs: Sequence[ToolPair]) -> Held:
@@ -75,8 +77,8 @@ def all_apart(pairs: Sequence[ToolPair]) -> Held:
 
 
 def apart_in_something(conclusion: str, of: Sequence[Sequence[ToolPair]]) -> Concluded | None:
-    """The conclusion as a whole, over all that was measured: every two tools differ in something. None: there is no more
-    than one thing, or no two tools.
+    """The conclusion as a whole, over all that was measured: every two tools differ in something. None: there is one
+    thing only, or no two tools.
     """
     found: dict[frozenset[str], list[bool | None]] = {}
     for pairs in of:

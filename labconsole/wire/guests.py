@@ -167,8 +167,8 @@ class PromiseStop(Request[Done], op="guest.promise_stop"):
 
 
 class StopKept(Request[Done], op="guest.stop_kept"):
-    """The guest was stopped, or is somebody else's, or what was made on its disk is gone: nothing is promised for it any
-    more.
+    """The guest was stopped, or is somebody else's, or what was made on its disk is gone: nothing is promised for it
+    any more.
     """
 
     guest: Word

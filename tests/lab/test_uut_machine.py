@@ -300,7 +300,18 @@ def test_a_guest_of_xen_is_held_by_the_credit_of_its_back_end(machine: lab.LabSt
 
 def test_guests_of_xen_work_on_the_disks_that_they_have(machine: lab.LabStatus, lab_home: Path) -> None:
     lab.up(LabSpec(**{**machine.spec.to_json(), "boot": "xen"}))
-    words = ("experiment", "job", "--platforms", "xen", "--jobs", "disk-read,disk-zero", "--size", "16", "--guests", "2")
+    words = (
+        "experiment",
+        "job",
+        "--platforms",
+        "xen",
+        "--jobs",
+        "disk-read,disk-zero",
+        "--size",
+        "16",
+        "--guests",
+        "2",
+    )
     done = labconsole(*words, "--working", "all", "--json", hosts=machine.hosts_file, store=lab_home / "xd.sqlite")
     assert done.stdout, done.stderr
     for line in done.stdout.splitlines():

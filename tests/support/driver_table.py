@@ -30,7 +30,8 @@ def _managed(about: DriverInfo) -> bool:
 def _options(about: DriverInfo) -> str:
     fields = about.Options.model_fields.items()
     common = ManagedOptions.model_fields if _managed(about) else {}
-    said = [_option(each.alias or name, each) for name, each in fields if name not in common]
+    own = [(name, each) for name, each in fields if name not in common or each.description != common[name].description]
+    said = [_option(each.alias or name, each) for name, each in own]
     return ", ".join([*said, *(["those below"] if common else [])]) or "–"
 
 

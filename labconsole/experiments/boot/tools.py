@@ -35,8 +35,7 @@ def compare_memory(records: Iterable[BootRecord]) -> list[MemoryCompared]:
         MemoryCompared(key=key, than=than, line=_line(blocks, entered[key], entered[than]))
         for than, key in combinations(sorted(entered, key=in_order), 2)
         if key.platform != than.platform
-        and key._replace(platform="", kernel="", hypervisor="")
-        == than._replace(platform="", kernel="", hypervisor="")
+        and key._replace(platform="", kernel="", hypervisor="") == than._replace(platform="", kernel="", hypervisor="")
     ]
 
 

@@ -242,7 +242,7 @@ def _cached_unlike(*points: Sequence[JobRecord]) -> bool:
 
 
 def left_out_by_outcome(trials: Iterable[JobRecord]) -> str | None:
-    """By which code trials do not enter because of what they came to, so that those that do are a choice; None: none."""
+    """By which code trials do not enter because of what they came to: those that do are a choice. None: none is."""
     codes = {each.code for record in trials if not enters(record) for each in record.verdict.reasons}
     return next((code for code in BY_OUTCOME if code in codes), None)
 

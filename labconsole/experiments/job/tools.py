@@ -1,5 +1,5 @@
-"""What the same job takes in guests of one tool against another's, in pairs of blocks: alone, and by how much more while
-others stand. Pure.
+"""What the same job takes in guests of one tool against another's, in pairs of blocks: alone, and by how much more
+while others stand. Pure.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ class ToolsCompared:
 
 
 def compare_tools(records: Iterable[JobRecord], bare_platforms: Sequence[str]) -> list[ToolsCompared]:
-    """Every two platforms that were asked the same of the same program, with one guest that works. Not the bare host."""
+    """Every two platforms that were asked the same of the same program, with one guest that works; the bare host is
+    none.
+    """
     every = sorted(records, key=lambda each: (each.started_at, each.job_id))
     by_point = trials_of_points(every, newest_trials(every))
     entered = {key: [each for each in group if enters(each)] for key, group in by_point.items()}

@@ -46,8 +46,8 @@ class RoutesCompared:
     mean of theirs then, and ``key`` and ``than`` are the pair of its least; ``apart``: by what the effect of the last
     differs from that of the first. ``adjusted_p``: by Holm over all that is compared; ``equivalent_p``: by Holm over
     what is tested for equivalence, changes of routes, of two one-sided tests; ``untested``: why it is not. ``word``:
-    what that says. ``margin_ratio`` None: none is declared. ``saturated``, ``than_saturated``: whether the routers lost packets at
-    ``key``, at ``than``.
+    what that says. ``margin_ratio`` None: none is declared. ``saturated``, ``than_saturated``: whether the routers lost
+    packets at ``key``, at ``than``.
     """
 
     what: str

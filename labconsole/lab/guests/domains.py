@@ -96,7 +96,8 @@ def nics_of(guest: str, number: int) -> tuple[DomainNic, DomainNic]:
 def crew_nics(number: int) -> tuple[DomainNic, DomainNic]:
     """The NIC of a guest for jobs, from 1, and the one at which it is sent what it is to forward."""
     own, inbound = (
-        DomainNic(f"02:6c:78:02:{side:02x}:{number:02x}", f"xnc{letter}{number}") for side, letter in enumerate(("", "i"))
+        DomainNic(f"02:6c:78:02:{side:02x}:{number:02x}", f"xnc{letter}{number}")
+        for side, letter in enumerate(("", "i"))
     )
     return own, inbound
 
@@ -133,8 +134,8 @@ def write_domains(path: Path, layout: Layout, *, kernel: Path, initrd: Path, dis
         nics = [nic for pair in pairs for nic in pair]
         write(guest, words=" ".join(words), memory_mib=MEMORY_MIB[guest], nics=nics)
     for number, (guest, image) in enumerate(zip(CREW, CREW_IMAGES, strict=True), start=1):
-        words, disk = ("", None) if disks is None else (f"lc.disk={CREW_DIRECTORY}", disks / image)
-        write(guest, words=words, memory_mib=CREW_MEMORY_MIB, nics=crew_nics(number), disk=disk)
+        told, disk = ("", None) if disks is None else (f"lc.disk={CREW_DIRECTORY}", disks / image)
+        write(guest, words=told, memory_mib=CREW_MEMORY_MIB, nics=crew_nics(number), disk=disk)
 
 
 def inventory_options(path: Path, streams: Sequence[LabStream], second_cpu: int, disks: Path) -> str:

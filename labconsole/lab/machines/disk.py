@@ -5,29 +5,21 @@ Its root is in memory. Without this disk it is as it was, and jobs that need one
 
 from __future__ import annotations
 
-import os
 import subprocess
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 from labconsole.errors import LabSetupError
+from labconsole.lab.offers import may_have_disk
 from labconsole.lab.prerequisites import tool
 
 FILE = "uut-disk.img"
 SIZE_BYTES = 8 * 2**30
 """Of which the file takes what is written to it."""
 
-MOUNTED = Path("/disk")
-"""Where the machine has it, if it has one."""
-
 _BYTES_PER_FILE = 65536
 _MAKE_S = 60.0
-
-
-def may_have_disk(directory: Path) -> bool:
-    """Whether the machine of this lab's directory can have one: where the directory itself is on a disk."""
-    return tool("mkfs.ext4") is not None and os.major(directory.stat().st_dev) != 0
 
 
 def write_disk(directory: Path, images: Mapping[str, int] | None = None) -> None:

@@ -1,5 +1,5 @@
-"""Which NICs of the operator's guests are meant: the one that a crew shares the UUT's NIC by, and of guests that forward
-the one that their streams come in at; and the bridges that labconsole makes for both.
+"""Which NICs of the operator's guests are meant: the one that a crew shares the UUT's NIC by, and of guests that
+forward the one that their streams come in at; and the bridges that labconsole makes for both.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class NamedNics(NamedStarts):
             return None
         if self.options.guest_nic is None or self.options.guest_inbound_nic is None:
             return (
-                f"platform {self.name} has no `guest_nic` and `guest_inbound_nic` in hosts.yaml: by the one guests that "
-                "forward send, at the other streams come in"
+                f"platform {self.name} has no `guest_nic` and `guest_inbound_nic` in hosts.yaml: by the one guests "
+                "that forward send, at the other streams come in"
             )
         if self.options.bridges == "found":
             return (

@@ -179,7 +179,9 @@ def with_disk(case: Case, phase: str, monkeypatch: pytest.MonkeyPatch) -> tuple[
 
 @pytest.mark.parametrize("phase", ["stopped", "running"])
 @every
-def test_a_guest_has_a_directory_on_its_own_disk_which_is_removed_before_it_is_stopped(case, phase, monkeypatch) -> None:
+def test_a_guest_has_a_directory_on_its_own_disk_which_is_removed_before_it_is_stopped(
+    case, phase, monkeypatch
+) -> None:
     if "ssh" in case.make(**options(case)).options.model_fields_set:
         pytest.skip("refused: its disks are another node's")
     driver, node, inside = with_disk(case, phase, monkeypatch)
@@ -198,7 +200,10 @@ def test_a_guest_has_a_directory_on_its_own_disk_which_is_removed_before_it_is_s
     [
         ("tmpfs tmpfs 1038336 32 961536 1% /var/tmp", "/var/tmp/ is on tmpfs, which is memory"),
         ("rootfs none 1038336 32 961536 1% /", "set `guest_directory:` in hosts.yaml to a directory on its disk"),
-        ("ext4 /dev/xvda1 1038336 32 326655 68% /", "no room on disk: .* has 318 MiB left; its job needs 64 MiB, and 256"),
+        (
+            "ext4 /dev/xvda1 1038336 32 326655 68% /",
+            "no room on disk: .* has 318 MiB left; its job needs 64 MiB, and 256",
+        ),
         ("/dev/xvda1 1038336 32 961536 1% /", "on which file system /var/tmp/ is could not be told"),
     ],
 )
@@ -224,7 +229,9 @@ def test_guests_that_run_are_not_made_to_forward(monkeypatch) -> None:
     )
     crew = replace(wanted(inbound=INBOUND), inbound_port="eth4")
     assert driver.crew_refusal(crew) is None
-    with pytest.raises(NodeError, match="fw runs already, and guests are made to forward, and given routes, only where"):
+    with pytest.raises(
+        NodeError, match="fw runs already, and guests are made to forward, and given routes, only where"
+    ):
         stands(driver, node, crew)
     assert (inside.addresses, node.changes) == ([], [])
 
@@ -257,8 +264,13 @@ def test_what_a_lost_node_kept_from_being_done_is_done_when_it_is_back(monkeypat
         ("xl", {"guests": [], "guest_nic": None, "guest_shell": None}, {}, "has no `guests` in hosts.yaml"),
         ("lxc", {}, {"count": 2}, "platform p has 1 guest for jobs in hosts.yaml (fw), not 2"),
         ("lxc", {}, {"disk_mib": 64}, "has no `guest_directory` in hosts.yaml, the directory in each guest"),
-        ("lxc", {"guest_directory": "/var/tmp"}, {"disk_mib": 64}, "has no `guest_disk` in hosts.yaml, the directory or"),
-        ("esxi", {}, {"disk_mib": 64}, "platform p is commanded by ssh: the disks of its guests are another node's"),
+        (
+            "lxc",
+            {"guest_directory": "/var/tmp"},
+            {"disk_mib": 64},
+            "has no `guest_disk` in hosts.yaml, the directory or",
+        ),
+        ("lxc", {"ssh": "root@other"}, {"disk_mib": 64}, "platform p is commanded by ssh: the disks of its guests are another node's"),
         ("lxc", {}, {"inbound": INBOUND}, "has no `guest_nic` and `guest_inbound_nic` in hosts.yaml"),
         ("lxc", {"guest_inbound_nic": 2}, {"inbound": INBOUND}, "set `bridges: made` in hosts.yaml"),
         ("virtualbox", {}, {"cpus": "1"}, "driver virtualbox cannot pin a guest"),

@@ -51,9 +51,9 @@ def _words(line: LineInBlocks | None) -> str:
 UNITS = (
     abstract_unit(
         "quetier", "quetier-abstract-memory", 168, _conclude,
-        "Of every two platforms: by how much more memory each guest of the one takes, by what the machine has left (its "
-        "hypervisor's word where that tells, else the kernel's), as lines over the number of guests. Confirmed where "
-        "every two are shown to differ; that none do, this does not show. Guests have the memory that their platform "
-        f"gives them. {ADJUSTED}",
+        "Of every two platforms: by how much more memory each guest of the one takes, by what the machine has left "
+        "(its hypervisor's word where that tells, else the kernel's), as lines over the number of guests. Confirmed "
+        "where every two are shown to differ; that none do, this does not show. Guests have the memory that their "
+        f"platform gives them. {ADJUSTED}",
     ),
 )  # fmt: skip

@@ -52,7 +52,9 @@ def _conclude(material: Material) -> Iterator[Concluded]:
         beside = _beside(records, names, WAYS[way])
         found += beside
         if records and not beside:
-            yield Concluded(LEAST, WAYS[way], "no platform that is the paper's Xen was asked the same as another", "not decided")
+            yield Concluded(
+                LEAST, WAYS[way], "no platform that is the paper's Xen was asked the same as another", "not decided"
+            )
     more, less = (
         [p is not None and p <= SIGNIFICANCE for p in adjusted([tested(each.effect) for each in found])]
         for tested in (_rise_p, _fall_p)
@@ -89,7 +91,10 @@ def _beside(records: Sequence[FlowRecord], names: Mapping[str, str], way: str) -
     ]
     trials = [([of[each] for each in best.flow_ids], [of[each] for each in other.flow_ids]) for best, other in pairs]
     return [
-        Beside(best=best, other=other, about=f"{summary.name_of(best.key)}, {way}", than=summary.name_of(other.key), effect=effect)
+        Beside(
+            best=best, other=other, about=f"{summary.name_of(best.key)}, {way}", than=summary.name_of(other.key),
+            effect=effect,
+        )
         for (best, other), effect in zip(pairs, compare_with(records, trials), strict=True)
     ]  # fmt: skip
 

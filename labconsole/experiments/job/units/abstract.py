@@ -38,7 +38,9 @@ def _conclude(material: Material) -> Iterator[Concluded]:
         (ISOLATION, _isolated(summary)),
     ):
         if conclusion == OVERHEAD and summary.points and not groups:
-            yield Concluded(conclusion, "one guest's job", "no two platforms with guests ran the same program", "not decided")
+            yield Concluded(
+                conclusion, "one guest's job", "no two platforms with guests ran the same program", "not decided"
+            )
         for about, pairs in groups.items():
             yield Concluded(conclusion, about, "; ".join(pair.words for pair in pairs), all_apart(pairs))
         whole = apart_in_something(conclusion, list(groups.values()))

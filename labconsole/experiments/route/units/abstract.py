@@ -57,10 +57,10 @@ def _sent_enough(summary: RoutesSummary, claim: RoutesCompared) -> bool:
 UNITS = (
     abstract_unit(
         "mattos", "mattos-abstract-routers", 169, _conclude,
-        f"By what all routers together forward: confirmed where that is shown to fall by more than "
+        "By what all routers together forward: confirmed where that is shown to fall by more than "
         f"{percent(MATTERS_RATIO)}, while they lost packets and were sent at least what fewer had forwarded; not "
-        "confirmed where it is shown not to, and the fewer lost packets, so that they could do no more; nothing is decided "
-        "where trials were left out by what they came to. Points with "
-        f"rules that are there to cost something are left out. {ADJUSTED}",
+        "confirmed where it is shown not to, and the fewer lost packets, so that they could do no more; nothing is "
+        "decided where trials were left out by what they came to. Points with rules that are there to cost something "
+        f"are left out. {ADJUSTED}",
     ),
 )  # fmt: skip
