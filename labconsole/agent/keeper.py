@@ -113,8 +113,11 @@ class _Keeper:
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
         self._listen()
         self._end_agent()
+        promised = _in_order(self._promised.values())
+        # What is left on a guest's disk only the guest can remove, which may be a descendant itself.
+        undo_all(entry for entry in promised if entry.get("inside"))
         kill_descendants()
-        undo_all(_in_order(self._promised.values()))
+        undo_all(entry for entry in promised if not entry.get("inside"))
         status = self._status
         return os.WEXITSTATUS(status) if status is not None and os.WIFEXITED(status) else KILLED_STATUS
 

@@ -156,10 +156,12 @@ class PromiseStop(Request[Done], op="guest.promise_stop"):
     Should this session end with the promise standing, its keeper runs ``ask``, for ``limit_s`` at most, and where that
     fails, or there is none, ``kill``. ``runs`` prints the same as long as this start of the guest lasts: while it does,
     the keeper waits, and runs ``kill`` after ``limit_s``. A promise for the same guest takes the place of the one
-    before.
+    before. ``inside``: what ``kill`` runs is done in the guest, and so while it still runs: before processes of the
+    session are killed, and other guests stopped.
     """
 
     guest: Word
+    inside: bool = False
     ask: Optional[Words] = None
     kill: Words
     limit_s: Annotated[float, Rule(above(0, MAX_STOP_S))]

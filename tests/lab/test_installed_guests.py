@@ -17,7 +17,7 @@ from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
 from labconsole.model.record.route import RouteRecord
 from support.changed_starts import inventory_of
-from support.live_lab import COMMAND, labconsole, processes, wait_until
+from support.live_lab import COMMAND, labconsole, wait_until
 from support.requirements import require
 
 pytestmark = [pytest.mark.alone, pytest.mark.platforms]
@@ -83,8 +83,8 @@ def test_a_console_that_is_killed_leaves_nothing_on_a_guests_disk(hosts: Path, m
     words = ["experiment", "job", "--platforms", "lxc", "--jobs", "disk-zero", "--size", "512"]
     where = ["--hosts", str(hosts), "--store", str(tmp_path / "x.sqlite")]
     running = subprocess.Popen([*COMMAND, *words, *where], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    wait_until(lambda: "of=zero1" in processes(made.parent.name, "uut"), timeout_s=60, what="the job")
-    assert len(left(made)) == 1
+    written = "lxc/*/rootfs/var/labconsole-*/1/zero1"
+    wait_until(lambda: [*made.parent.glob(written)], timeout_s=60, what="the job")
     running.send_signal(signal.SIGKILL)
     running.wait()
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 from labconsole.agent import undo
-from labconsole.agent.keeper import UndoJournal
+from labconsole.agent.keeper import UndoJournal, undo_all
 from labconsole.agent.operations.answering import answers
 from labconsole.wire.guests import PromiseStop, StopKept
 from labconsole.wire.message import Done
@@ -43,13 +43,16 @@ class Stopping:
 
     def stop_for_another(self) -> None:
         """Somebody else has the node now. Not waited for: a guest that shuts down in order takes its time."""
-        for entry in self._promised.values():
-            threading.Thread(target=self._stop, args=(entry,), daemon=True).start()
+        entries = list(self._promised.values())
+        threading.Thread(target=self._stop_all, args=(entries,), daemon=True).start()
         self._promised.clear()
 
-    def _stop(self, entry: Dict[str, Any]) -> None:
-        undo.run(entry, undo.no_namespace)
-        self._journal.done(entry["number"])
+    def _stop_all(self, entries: List[Dict[str, Any]]) -> None:
+        """All at once, but first what is done inside them."""
+        for inside in (True, False):
+            undo_all(entry for entry in entries if bool(entry.get("inside")) is inside)
+        for entry in entries:
+            self._journal.done(entry["number"])
 
     def close(self) -> None:
         """The keeper keeps what stands. Should it be gone, all that can be done in time is to ask."""

@@ -332,7 +332,7 @@ class NamedCrew(NamedNics):
         """It stays when the guest is stopped: so the keeper is told as well how to remove it."""
         line, lead = disks.removing(each.member), self._way_in(each.guest)
         assert lead is not None
-        await uut.ask(PromiseStop(guest=_disk_of(each), kill=alone(lead, line), limit_s=OPEN_S))
+        await uut.ask(PromiseStop(guest=_disk_of(each), inside=True, kill=alone(lead, line), limit_s=OPEN_S))
         self._inside_undo.append(InsideUndo(each, line, kept=True))
         await disks.make(uut, ask_on_console(each.member.name), each.guest, each.member)
 

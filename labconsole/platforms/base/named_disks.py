@@ -69,7 +69,7 @@ class NamedDisks:
         return (
             f"cd {self.place} && for d in {_NAME}-*; do case $d in {_NAME}-{self.crew}-*) ;; *) rm -rf -- $d ;; esac; "
             f"done && mkdir -m 700 {self.path(member)} && m=$(busybox df -Pk . | busybox tail -n 1) && "
-            'while read -r d p t r; do [ "$p" = "${m##* }" ] && f=$t; done </proc/mounts; echo "LCDISK $f $m"'
+            '{ while read -r d p t r; do [ "$p" = "${m##* }" ] && f=$t; done </proc/mounts; echo "LCDISK $f $m"; }'
         )
 
     def removing(self, member: CrewMember) -> str:
