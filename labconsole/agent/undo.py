@@ -89,7 +89,7 @@ def _started_guest(entry: Entry) -> None:
             and (runs is None or before is None or before[0] != 0 or _ends(runs, before, until))
         ):
             return
-    _answer(entry["kill"], KILL_S)
+    _answer(entry["kill"], entry["limit_s"] if entry.get("inside") else KILL_S)
 
 
 def _ends(runs: List[str], before: Tuple[int, bytes], until: float) -> bool:

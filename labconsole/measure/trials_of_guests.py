@@ -5,7 +5,7 @@ held against each other. Pure.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, cast
@@ -15,6 +15,7 @@ from labconsole.measure.statistics.line_in_blocks import LineInBlocks, line_in_b
 from labconsole.measure.statistics.set_ups import set_up_means
 from labconsole.model.conditions import hypervisor_words, seen_conditions
 from labconsole.model.record.crew_trial import CrewTrialRef
+from labconsole.model.record.run import Verdict
 
 NOT_DRAWN: Final = "too many blocks took them in the same order"
 FEWER_ORDER_SHARE: Final = 4
@@ -65,6 +66,19 @@ class TrialOfGuests(Protocol):
     def environment(self) -> Mapping[str, Any]: ...
     @property
     def attestation(self) -> Mapping[str, Any]: ...
+
+
+class Judged(Protocol):
+    """A record with a verdict."""
+
+    @property
+    def verdict(self) -> Verdict: ...
+
+
+def left_out_by(codes: Collection[str], trials: Iterable[Judged]) -> str | None:
+    """The first of these codes that one of these trials, which do not enter, has among its reasons; None: none has."""
+    seen = {each.code for trial in trials for each in trial.verdict.reasons}
+    return next((code for code in codes if code in seen), None)
 
 
 class PointOfHypervisor(Protocol):

@@ -7,12 +7,14 @@ paper's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, Literal, NamedTuple
+import math
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from itertools import combinations
+from typing import Final, Literal, NamedTuple, Protocol, TypeVar
 
 from labconsole.contracts.report import ReportUnit, Table
 from labconsole.measure.statistics.effects import Effect, equivalence_p, word
-from labconsole.measure.trials_of_guests import adjusted
+from labconsole.measure.trials_of_guests import adjusted, in_order
 from labconsole.report.material import Material
 
 Held = Literal["confirmed", "not confirmed", "not decided", "not decided: held by the link"]
@@ -20,7 +22,19 @@ Held = Literal["confirmed", "not confirmed", "not decided", "not decided: held b
 NOT_BY_LINK: Final = "not decided: held by the link"
 """What goes as fast as a link carries it does not tell what runs the guests."""
 
-ADJUSTED = "Differences are paired by block, or over three boots a side, and adjusted by Holm over all of this table."
+ADJUSTED = "Differences are taken in pairs of blocks, or over three boots a side, adjusted by Holm over this table."
+
+
+class ToolKey(Protocol):
+    """A point, a named tuple, of a platform under a kernel of the unit under test."""
+
+    @property
+    def platform(self) -> str: ...
+    @property
+    def kernel(self) -> str: ...
+
+
+K = TypeVar("K", bound=ToolKey)
 
 
 class Concluded(NamedTuple):
@@ -67,11 +81,43 @@ def judged(effects: Sequence[Effect], margins: Sequence[float | None]) -> list[b
     ]
 
 
+def tool_pairs(keys: Iterable[K], asked: Callable[[K], Hashable]) -> list[tuple[K, K]]:
+    """Every two points of different platforms that were asked the same, the later named first.
+
+    Of two platforms that were both measured under one kernel of the unit under test those of one; only what shares no
+    kernel with the other is held against it across kernels, which are part of the tools then.
+    """
+    alike: dict[Hashable, list[K]] = {}
+    for key in sorted(keys, key=in_order):
+        alike.setdefault(asked(key), []).append(key)
+    found = []
+    for group in alike.values():
+        kernels = {
+            name: {key.kernel for key in group if key.platform == name} for name in {key.platform for key in group}
+        }
+        found += [
+            (key, than)
+            for than, key in combinations(group, 2)
+            if key.platform != than.platform
+            and (key.kernel == than.kernel or not kernels[key.platform] & kernels[than.platform])
+        ]
+    return found
+
+
+def kernel_words(kernels: Collection[str], *pair: ToolKey) -> str:
+    """What is said of the kernel where several were measured under."""
+    if len(kernels) < 2:
+        return ""
+    own = {key.kernel for key in pair}
+    return f", Linux {own.pop() or 'not known'}" if len(own) == 1 else ", each under a kernel of its own"
+
+
 def all_apart(pairs: Sequence[ToolPair]) -> Held:
     """Whether all tools behave differently: every two of them do. One pair that does not is enough for the contrary."""
     if any(pair.apart is False for pair in pairs):
         return "not confirmed"
-    if pairs and all(pair.apart for pair in pairs):
+    tools = {name for pair in pairs for name in (pair.one, pair.other)}
+    if pairs and len(pairs) == math.comb(len(tools), 2) and all(pair.apart for pair in pairs):
         return "confirmed"
     return NOT_BY_LINK if any(pair.by_link for pair in pairs) else "not decided"
 

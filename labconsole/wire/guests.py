@@ -156,8 +156,8 @@ class PromiseStop(Request[Done], op="guest.promise_stop"):
     Should this session end with the promise standing, its keeper runs ``ask``, for ``limit_s`` at most, and where that
     fails, or there is none, ``kill``. ``runs`` prints the same as long as this start of the guest lasts: while it does,
     the keeper waits, and runs ``kill`` after ``limit_s``. A promise for the same guest takes the place of the one
-    before. ``inside``: what ``kill`` runs is done in the guest, and so while it still runs: before processes of the
-    session are killed, and other guests stopped.
+    before. ``inside``: what ``kill`` runs is done in the guest, for ``limit_s`` at most, and so while it still runs:
+    before processes of the session are killed, and guests stopped.
     """
 
     guest: Word

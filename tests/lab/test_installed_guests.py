@@ -95,15 +95,25 @@ def test_what_a_crew_that_died_left_is_removed_by_the_next(hosts: Path, made: Pa
     job(hosts, tmp_path / "jobs.sqlite", "--jobs", "disk-read", "--size", "16")
 
 
-def test_a_guest_whose_directory_is_in_memory_is_refused(hosts: Path, tmp_path: Path):
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("/dev", "/dev is on tmpfs, which is memory: nothing that is written there reaches a disk"),
+        ("/nowhere", "nothing can be made in /nowhere (guest_directory in hosts.yaml): "),
+    ],
+)
+def test_a_guest_whose_directory_is_in_memory_or_not_there_is_refused(
+    hosts: Path, tmp_path: Path, place: str, said: str
+) -> None:
     data = json.loads(hosts.read_text())
-    data["platforms"]["lxc"]["guest_directory"] = "/proc"
+    data["platforms"]["lxc"]["guest_directory"] = place
     hosts.write_text(json.dumps(data))
     done = labconsole(
         "experiment", "job", "--platforms", "lxc", "--jobs", "disk-read", hosts=hosts, store=tmp_path / "x.sqlite"
     )
     assert done.returncode != 0
-    assert "in guest g1" in done.stderr and "Traceback" not in done.stderr, done.stderr
+    assert f"platform lxc: guest {json.loads(hosts.read_text())['testbed']}-first: {said}" in done.stderr, done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("filters", ["0", "200"])

@@ -57,5 +57,5 @@ class Stopping:
     def close(self) -> None:
         """The keeper keeps what stands. Should it be gone, all that can be done in time is to ask."""
         if os.getppid() != self._keeper:
-            for entry in self._promised.values():
+            for entry in sorted(self._promised.values(), key=lambda each: not each.get("inside")):
                 undo.begin_stopping(entry)

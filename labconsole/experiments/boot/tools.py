@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 from labconsole.experiments.boot.summary import SeriesKey, series_key
 from labconsole.measure.statistics.line_in_blocks import LineInBlocks
-from labconsole.measure.trials_of_guests import Blocks, in_order, newest_trials, with_points
+from labconsole.measure.trials_of_guests import Blocks, newest_trials, with_points
 from labconsole.model.record.boot import BootRecord
+from labconsole.report.abstracts import tool_pairs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,9 +33,7 @@ def compare_memory(records: Iterable[BootRecord]) -> list[MemoryCompared]:
     blocks = Blocks(every)
     return [
         MemoryCompared(key=key, than=than, line=_line(blocks, entered[key], entered[than]))
-        for than, key in combinations(sorted(entered, key=in_order), 2)
-        if key.platform != than.platform
-        and key._replace(platform="", kernel="", hypervisor="") == than._replace(platform="", kernel="", hypervisor="")
+        for key, than in tool_pairs(entered, lambda key: key._replace(platform="", kernel="", hypervisor=""))
     ]
 
 

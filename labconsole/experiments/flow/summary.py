@@ -16,11 +16,21 @@ from labconsole.experiments.flow.inward_found import lost_ratios
 from labconsole.experiments.flow.quantities import SharingFound, quantities
 from labconsole.measure.statistics.effects import Effect, Word
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
-from labconsole.measure.trials_of_guests import hypervisor, in_order, newest_trials, uut_kernel, with_points
+from labconsole.measure.trials_of_guests import (
+    hypervisor,
+    in_order,
+    left_out_by,
+    newest_trials,
+    uut_kernel,
+    with_points,
+)
 from labconsole.model.disk_beside import DiskBeside
 from labconsole.model.record.flow import FlowRecord, WeightStepSeen
 from labconsole.model.weights import Weights, WeightSteps
 from labconsole.units import format_target
+
+BY_OUTCOME = ("no_packets", "duration_cut", "offered_short", "rate_uncertain")
+"""Codes of trials that are left out because of what they came to: those that enter are a choice."""
 
 TOLD_APART = (
     ("cpu", "CPU {}"),
@@ -115,7 +125,8 @@ class FlowPointFound:
     ``lost_ratios``: where guests are sent to, what of all that was lost at each place. ``recovered_s``: of trials in
     which the others came back to 95 % after the work on the disk; in ``not_recovered`` they did not while they sent.
     ``cpu_s_per_gb``: of the unit under test, where its machine hosts nothing else; ``machine_cpu_s_per_gb``: of that.
-    ``left_out``: trials that do not enter, by the code that keeps them out; ``flow_ids``: of those that enter.
+    ``left_out``: trials that do not enter, by the code that keeps them out; ``flow_ids``: of those that enter;
+    ``by_outcome``: a code that keeps some out because of what they came to, None: none does.
     """
 
     key: FlowPointKey
@@ -141,6 +152,7 @@ class FlowPointFound:
     median_id: str | None
     left_out: Mapping[str, int]
     flow_ids: tuple[str, ...]
+    by_outcome: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,6 +306,7 @@ def _point(key: FlowPointKey, every: Sequence[FlowRecord]) -> FlowPointFound:
         median_id=_median_id(entered, known),
         left_out=dict(left_out),
         flow_ids=tuple(each.flow_id for each in entered),
+        by_outcome=left_out_by(BY_OUTCOME, (each for each in every if each.verdict.status != "valid")),
     )
 
 

@@ -37,6 +37,7 @@ from labconsole.measure.trials_of_guests import (
     Blocks,
     adjusted,
     in_order,
+    left_out_by,
     newest_trials,
     with_points,
 )
@@ -101,7 +102,8 @@ class GuestsCurve:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsolationFound:
     """Of two guests on one CPU, the first with one copy, the second with two: their times relative to one that works
-    alone in the same crew, and what that says (``word``). ``held``: a link that all of them share was full.
+    alone in the same crew, and what that says (``word``). ``held``: a link that all of them share was full;
+    ``left_out``: trials do not enter because of what they came to.
     """
 
     key: PointKey
@@ -109,6 +111,7 @@ class IsolationFound:
     second: Effect
     word: Isolation
     held: bool
+    left_out: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +164,7 @@ def summarize_jobs(records: Iterable[JobRecord], family: Sequence[float] = ()) -
         overheads=_overheads(entered, bare, blocks, margin_ratio, family),
         one_works=_curves(points, entered, bare, blocks, by_point, all_work=False),
         all_work=_curves(points, entered, bare, blocks, by_point, all_work=True),
-        isolation=tuple(_isolations(entered, blocks)),
+        isolation=tuple(_isolations(entered, blocks, by_point)),
         testbeds={each.testbed_fingerprint: each.testbed for each in newest},
         emulated=any(each.emulated for each in newest),
         superseded=len(every) - len(newest),
@@ -243,8 +246,7 @@ def _cached_unlike(*points: Sequence[JobRecord]) -> bool:
 
 def left_out_by_outcome(trials: Iterable[JobRecord]) -> str | None:
     """By which code trials do not enter because of what they came to: those that do are a choice. None: none is."""
-    codes = {each.code for record in trials if not enters(record) for each in record.verdict.reasons}
-    return next((code for code in BY_OUTCOME if code in codes), None)
+    return left_out_by(BY_OUTCOME, (record for record in trials if not enters(record)))
 
 
 def _curves(
@@ -307,12 +309,17 @@ def growth(fit: LineInBlocks, alone_s: float | None) -> Growth:
     return "grows faster than linear" if bend is not None and bend > 0 else "grows"
 
 
-def _isolations(entered: Mapping[PointKey, Sequence[JobRecord]], blocks: Blocks[JobRecord]) -> Iterable[IsolationFound]:
+def _isolations(
+    entered: Mapping[PointKey, Sequence[JobRecord]], blocks: Blocks[JobRecord],
+    by_point: Mapping[PointKey, Sequence[JobRecord]],
+) -> Iterable[IsolationFound]:  # fmt: skip
     for key in sorted(entered, key=in_order):
         alone = key._replace(working="one")
         # Who shares no processor with the others is kept apart from them by having one of its own.
         if key.working == "one-two" and key.cpu == "same" and entered[key] and entered.get(alone):
-            yield _isolation(key, entered[key], entered[alone], blocks)
+            found = _isolation(key, entered[key], entered[alone], blocks)
+            out = any(left_out_by_outcome(by_point[each]) for each in (key, alone))
+            yield replace(found, left_out=out)
 
 
 def _isolation(
@@ -330,7 +337,7 @@ def _isolation(
 
     one, two = times(0), times(1)
     word = FROM_MEMORY if _cached_unlike(records, of_one) else _isolation_word(one, two)
-    return IsolationFound(key=key, first=one, second=two, word=word, held=held_by_link(records))
+    return IsolationFound(key=key, first=one, second=two, word=word, held=held_by_link(records), left_out=False)
 
 
 def _isolation_word(first: Effect, second: Effect) -> Isolation:

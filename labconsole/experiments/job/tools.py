@@ -4,9 +4,8 @@ while others stand. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 from labconsole.experiments.job.link import held_by_link
 from labconsole.experiments.job.points import PointKey, enters, mean_of
@@ -19,8 +18,9 @@ from labconsole.experiments.job.summary import (
     trials_of_points,
 )
 from labconsole.measure.statistics.effects import Effect
-from labconsole.measure.trials_of_guests import Blocks, in_order, newest_trials
+from labconsole.measure.trials_of_guests import Blocks, newest_trials
 from labconsole.model.record.job import JobRecord
+from labconsole.report.abstracts import tool_pairs
 
 Trials = Mapping[PointKey, Sequence[JobRecord]]
 
@@ -44,49 +44,49 @@ class ToolsCompared:
 
 def compare_tools(records: Iterable[JobRecord], bare_platforms: Sequence[str]) -> list[ToolsCompared]:
     """Every two platforms that were asked the same of the same program, with one guest that works; the bare host is
-    none.
+    none. Of a job alone at the fewest guests that all of them were measured with, of its growth up to the most.
     """
     every = sorted(records, key=lambda each: (each.started_at, each.job_id))
     by_point = trials_of_points(every, newest_trials(every))
     entered = {key: [each for each in group if enters(each)] for key, group in by_point.items()}
-    alike: dict[PointKey, dict[tuple[str, str, str], dict[int, PointKey]]] = {}
-    for key in sorted(entered, key=in_order):
+    numbers: dict[PointKey, set[int]] = {}
+    for key in entered:
         if key.working == "one" and key.platform not in bare_platforms and entered[key]:
-            asked = key._replace(platform="", guests=0, kernel="", hypervisor="")
-            tool = (key.platform, key.kernel, key.hypervisor)
-            alike.setdefault(asked, {}).setdefault(tool, {})[key.guests] = key
+            numbers.setdefault(key._replace(guests=0), set()).add(key.guests)
+    pairs = tool_pairs(numbers, _asked)
     blocks = Blocks(every)
-    return [
-        found
-        for tools in alike.values()
-        for (than, of_than), (tool, of_tool) in combinations(tools.items(), 2)
-        if tool[0] != than[0]
-        for found in _compared(of_tool, of_than, by_point, entered, blocks)
-    ]
+    found: list[ToolsCompared] = []
+    for one, other in pairs:
+        group = {key for pair in pairs for key in pair if _asked(key) == _asked(one)}
+        common = sorted(set.intersection(*(numbers[key] for key in group)) or numbers[one] & numbers[other])
+        for least, most in ((common[0], None), (common[0], common[-1])) if common else ():
+            if most != least:
+                sides = [[key._replace(guests=n) for n in (most or least, least)] for key in (one, other)]
+                found.append(_compared(sides[0], sides[1], most, by_point, entered, blocks))
+    return found
+
+
+def _asked(key: PointKey) -> PointKey:
+    return key._replace(platform="", guests=0, kernel="", hypervisor="")
 
 
 def _compared(
-    ours: Mapping[int, PointKey], theirs: Mapping[int, PointKey], by_point: Trials, entered: Trials,
+    ours: Sequence[PointKey], theirs: Sequence[PointKey], most_guests: int | None, by_point: Trials, entered: Trials,
     blocks: Blocks[JobRecord],
-) -> Iterator[ToolsCompared]:  # fmt: skip
-    both = sorted(ours.keys() & theirs.keys())
-    if not both:
-        return
-    for most in (None, both[-1]) if len(both) > 1 else (None,):
-        numbers = [both[0]] if most is None else [both[0], most]
-        keys = [side[number] for side in (ours, theirs) for number in numbers]
-        sides = [[entered[side[number]] for number in reversed(numbers)] for side in (ours, theirs)]
-        if most is None:
-            effect = blocks.effect(sides[0][0], sides[1][0], mean_of)
-        else:
-            effect = blocks.effects_apart((sides[0][0], sides[0][1]), (sides[1][0], sides[1][1]), mean_of)
-        out = LEFT_OUT if any(left_out_by_outcome(by_point[key]) for key in keys) else None
-        together = [[record for trials in side for record in trials] for side in sides]
-        yield ToolsCompared(
-            key=ours[both[0]],
-            than=theirs[both[0]],
-            most_guests=most,
-            effect=effect,
-            absent=out or not_decided(*together),
-            held=any(map(held_by_link, together)),
-        )
+) -> ToolsCompared:  # fmt: skip
+    """Of both sides the point with the most guests, and that with the fewest."""
+    if most_guests is None:
+        effect = blocks.effect(entered[ours[-1]], entered[theirs[-1]], mean_of)
+    else:
+        one, other = ((entered[most], entered[least]) for most, least in (ours, theirs))
+        effect = blocks.effects_apart(one, other, mean_of)
+    out = any(left_out_by_outcome(by_point[key]) for key in (*ours, *theirs))
+    together = [[record for key in side for record in entered[key]] for side in (ours, theirs)]
+    return ToolsCompared(
+        key=ours[-1],
+        than=theirs[-1],
+        most_guests=most_guests,
+        effect=effect,
+        absent=LEFT_OUT if out else not_decided(*together),
+        held=any(map(held_by_link, together)),
+    )

@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from labconsole.experiments.route.comparing import RoutesCompared, apart_words, compare_points, said
+from labconsole.experiments.route.comparing import BY_OUTCOME, RoutesCompared, apart_words, compare_points, said
 from labconsole.experiments.route.ledger import hops_of
 from labconsole.experiments.route.points import RoutePointKey, lost_ratio, route_key, set_up_of, sum_pps
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
-from labconsole.measure.trials_of_guests import Blocks, in_order, newest_trials, with_points
+from labconsole.measure.trials_of_guests import Blocks, in_order, left_out_by, newest_trials, with_points
 from labconsole.model.record.route import RouteRecord
 from labconsole.report.effect_words import effect_words
 
@@ -34,7 +34,8 @@ class RouterFound:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutePointFound:
     """A point. ``sent_pps``: offered to all routers; ``lost_ratio``: of what was sent. ``left_out``: trials that do not
-    enter, by the code that keeps them out; ``route_ids``: of those that enter.
+    enter, by the code that keeps them out; ``route_ids``: of those that enter; ``by_outcome``: a code that keeps some
+    out because of what they came to, None: none does.
     """
 
     key: RoutePointKey
@@ -48,6 +49,7 @@ class RoutePointFound:
     routers: tuple[RouterFound, ...]
     left_out: Mapping[str, int]
     route_ids: tuple[str, ...]
+    by_outcome: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +144,7 @@ def _point(key: RoutePointKey, every: Sequence[RouteRecord], entered: Sequence[R
         routers=tuple(_router(place, name, mean) for place, name in enumerate(names)),
         left_out=dict(left_out),
         route_ids=tuple(each.route_id for each in entered),
+        by_outcome=left_out_by(BY_OUTCOME, (each for each in every if each.verdict.status != "valid")),
     )
 
 

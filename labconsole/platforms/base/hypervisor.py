@@ -71,6 +71,8 @@ class Hypervisor(ABC):
         for key in ("guest_shell", "guest_nic", "guest_inbound_nic", "guest_cpus", "guest_files", "guest_directory"):
             if getattr(told, key) is not None and not told.guests:
                 raise self._wrong(key, "needs guests")
+        if told.guest_inbound_nic is not None and told.guest_inbound_nic == told.guest_nic:
+            raise self._wrong("guest_inbound_nic", "is the NIC that guests send by, guest_nic", str(told.guest_nic))
         if told.guest_files is not None and told.ssh is not None:
             raise self._wrong("guest_files", "is not possible with ssh: they are on another node than this one")
         if len(set(told.guests)) < len(told.guests):

@@ -136,13 +136,13 @@ async def open_shell(
 
 def alone(lead: Sequence[str], line: str) -> list[str]:
     """A command line that has one line run in a guest, by what leads into it. A console takes no command: it gets the
-    line as its input, and the time to pass it on.
+    line as its input, and a second to pass it on; one that is busy with a job never does.
     """
     fed = '{ printf "%s\\n" "$0"; sleep 1; } | "$@"'
     return ["sh", "-c", fed, line, *lead, "sh", "-c", line]
 
 
-def ask_on_console(name: str) -> Ask:
+def ask_on_console(name: str, limit_s: float = ASK_S) -> Ask:
     """Asks a guest that runs already and whose console runs such a loop. A line that fails raises NodeError."""
 
     async def ask(uut: AgentLink, line: str) -> str:
@@ -153,8 +153,8 @@ def ask_on_console(name: str) -> Ask:
             raise NodeError(
                 uut.name, f"a command for guest {name} is too long or has several lines", operation="guest.ask"
             )
-        request = AskGuest(guest=name, line=told, until=DONE, timeout_s=ASK_S)
-        printed = (await uut.ask(request, timeout_s=ASK_S + 10)).printed.replace("\r\n", "\n")
+        request = AskGuest(guest=name, line=told, until=DONE, timeout_s=limit_s)
+        printed = (await uut.ask(request, timeout_s=limit_s + 10)).printed.replace("\r\n", "\n")
         said = re.search(rf"<{mark}\n(.*)\n>{mark} (\d{{1,3}})\s", printed, re.DOTALL)
         if said is None:
             end = " ".join(printed[-_MAX_TOLD:].split())

@@ -19,8 +19,9 @@ from labconsole.contracts.ports import AgentLink
 from labconsole.errors import AgentError, NodeError, NodeLost
 from labconsole.model.cpus import cpu_set
 from labconsole.platforms.base.forwarding import restored_on_failure, shell_lines
-from labconsole.platforms.base.guest import GuestNic, State, as_interface, listed
+from labconsole.platforms.base.guest import GuestNic, State, UnknownGuest, as_interface, listed
 from labconsole.platforms.base.inside import (
+    ASK_S,
     CREW_LOOP,
     OPEN_S,
     alone,
@@ -39,6 +40,11 @@ from labconsole.wire.guests import MAX_WAIT_S, GuestStarted, PromiseStop, StopKe
 from labconsole.wire.session import Ping
 
 SETTLED_TRIES = 5
+REMOVE_S = 300.0
+"""For what jobs have written to a guest's disk."""
+
+LAST_S = 3.0
+"""For the same where the console is gone: everything else that is to be undone waits for that."""
 
 _LINK = re.compile(r"^\d{1,6}: (\S{1,40}?)(?:@\S{1,40})?: <(\S{0,200})> .*\slink/ether ([0-9a-f:]{17})\s", re.MULTILINE)
 
@@ -221,16 +227,12 @@ class NamedCrew(NamedNics):
         shell = self.shell(uut)
         try:
             while self._inside_undo:
-                undo = self._inside_undo[-1]
-                if undo.kept or undo.each.guest not in self._started:
-                    try:
-                        await self._ask_anew(shell, undo.each, undo.line)
-                    except NodeLost:
-                        raise
-                    except NodeError as exc:
-                        failures.append(exc)
-                if undo.kept:
-                    await uut.ask(StopKept(guest=_disk_of(undo.each)))
+                try:
+                    await self._undo_inside(shell, self._inside_undo[-1])
+                except NodeLost:
+                    raise
+                except NodeError as exc:
+                    failures.append(exc)
                 self._inside_undo.pop()
             while self._shells:
                 try:
@@ -332,15 +334,46 @@ class NamedCrew(NamedNics):
         """It stays when the guest is stopped: so the keeper is told as well how to remove it."""
         line, lead = disks.removing(each.member), self._way_in(each.guest)
         assert lead is not None
-        await uut.ask(PromiseStop(guest=_disk_of(each), inside=True, kill=alone(lead, line), limit_s=OPEN_S))
+        await uut.ask(PromiseStop(guest=_disk_of(each), inside=True, kill=alone(lead, line), limit_s=LAST_S))
         self._inside_undo.append(InsideUndo(each, line, kept=True))
-        await disks.make(uut, ask_on_console(each.member.name), each.guest, each.member)
+        ask = ask_on_console(each.member.name)
+        await disks.make(uut, ask, f"platform {self.name}: guest {each.guest}", each.member)
 
-    async def _ask_anew(self, shell: Shell, each: Named, line: str) -> None:
-        """By another shell: the one that was open may be gone, or still have a job to do, which ends with it."""
-        await close_shell(shell.uut, each.member.name)
-        await self._open_shell(shell, each, comes=False)
-        await ask_on_console(each.member.name)(shell.uut, line)
+    async def _undo_inside(self, shell: Shell, undo: InsideUndo) -> None:
+        """What ends with a guest that is stopped need not be undone. What was promised stands until it is done, or the
+        guest is off: its keeper has done it then, or can no more.
+        """
+        each = undo.each
+        if each.guest in self._started:
+            if not undo.kept:
+                return
+            if not await self._runs(shell, each.guest):
+                await shell.uut.ask(StopKept(guest=_disk_of(each)))
+                return
+        try:
+            # By another shell: the one that was open may be gone, or still have a job to do, which ends with it.
+            await close_shell(shell.uut, each.member.name)
+            await self._open_shell(shell, each, comes=False)
+            await ask_on_console(each.member.name, REMOVE_S if undo.kept else ASK_S)(shell.uut, undo.line)
+        except NodeLost:
+            raise
+        except NodeError:
+            # Who has lost the lease may open no shell any more, and still execute.
+            if not undo.kept or not await self._alone(shell, undo):
+                raise
+        if undo.kept:
+            await shell.uut.ask(StopKept(guest=_disk_of(each)))
+
+    async def _alone(self, shell: Shell, undo: InsideUndo) -> bool:
+        lead = self._way_in(undo.each.guest)
+        assert lead is not None
+        return (await shell.run(alone(lead, undo.line), limit_s=REMOVE_S)).exit_status == 0
+
+    async def _runs(self, shell: Shell, guest: str) -> bool:
+        try:
+            return (await self.state(shell, guest)).state is not State.STOPPED
+        except UnknownGuest:
+            return False
 
     async def _same_shell(self, uut: AgentLink, each: Named, pid: int) -> None:
         """Raises NodeError when it is no longer the one that was opened: the guest was begun anew, or has ended."""

@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from labconsole.contracts.crew import CrewMember, DisksBelow
 from labconsole.contracts.driver import Ask
 from labconsole.contracts.ports import AgentLink
-from labconsole.errors import AgentError, NodeError
+from labconsole.errors import AgentError, NodeError, NodeLost
 from labconsole.network.guest_disks import SPARE_MIB
 from labconsole.platforms.base.crew_disks import disks_below, listed_devices
 from labconsole.platforms.base.named_starts import Named
 from labconsole.platforms.base.options import ManagedOptions
 from labconsole.wire.execution import Execute
 
-_IN_MEMORY = ("rootfs", "tmpfs", "ramfs", "hugetlbfs")
+_IN_MEMORY = ("rootfs", "tmpfs", "ramfs", "devtmpfs", "hugetlbfs")
 """File systems of which nothing reaches a disk."""
 
 _NAME = "labconsole-disk"
@@ -45,7 +45,7 @@ def disks_refusal(platform: str, options: ManagedOptions) -> str | None:
         "guest_disk": "the directory or block device on the UUT that holds the guests' disks",
     }
     for key, what in told.items():
-        if key not in options.model_fields_set:
+        if getattr(options, key) is None or key not in options.model_fields_set:
             return f"platform {platform} has no `{key}` in hosts.yaml, {what}"
     return None
 
@@ -66,10 +66,11 @@ class NamedDisks:
         """A line that removes what other crews left, makes the directory, and says on which file system it is and what
         room that has.
         """
+        others = f'for d in {_NAME}-*; do case $d in {_NAME}-{self.crew}-*) ;; *) rm -rf -- "$d" ;; esac; done'
+        kind = 'while read -r d p t r; do [ "$p" = "${m##* }" ] && f=$t; done </proc/mounts'
         return (
-            f"cd {self.place} && for d in {_NAME}-*; do case $d in {_NAME}-{self.crew}-*) ;; *) rm -rf -- $d ;; esac; "
-            f"done && mkdir -m 700 {self.path(member)} && m=$(busybox df -Pk . | busybox tail -n 1) && "
-            '{ while read -r d p t r; do [ "$p" = "${m##* }" ] && f=$t; done </proc/mounts; echo "LCDISK $f $m"; }'
+            f"cd {self.place} && {others} && mkdir -m 700 {self.path(member)} && "
+            f'm=$(busybox df -Pk . | busybox tail -n 1) && {{ {kind}; echo "LCDISK $f $m"; }}'
         )
 
     def removing(self, member: CrewMember) -> str:
@@ -80,21 +81,31 @@ class NamedDisks:
         return f"rm -rf -- {path} || rm -rf -- {path}; busybox sync -f {self.place} && ! test -e {path}"
 
     async def make(self, uut: AgentLink, ask: Ask, guest: str, member: CrewMember) -> None:
-        """Raises NodeError where it would be in memory, or has no room."""
-        found = _FOUND.search(await ask(uut, self.making(member)))
+        """In this ``guest``, as messages name it. Raises NodeError where it cannot be, would be in memory, or has no
+        room.
+        """
+        try:
+            found = _FOUND.search(await ask(uut, self.making(member)))
+        except NodeLost:
+            raise
+        except NodeError as exc:
+            why = f"{guest}: nothing can be made in {self.place} (guest_directory in hosts.yaml): {exc.message}"
+            raise NodeError(uut.name, why) from exc
         if found is None:
-            raise NodeError(uut.name, f"guest {guest}: on which file system {self.place} is could not be told")
+            raise NodeError(
+                uut.name, f"{guest}: on which file system {self.place} (guest_directory) is could not be told"
+            )
         file_system, free_mib = found[1], int(found[2]) // _KIB_PER_MIB
         if file_system in _IN_MEMORY:
             raise NodeError(
                 uut.name,
-                f"guest {guest}: {self.place} is on {file_system}, which is memory: nothing that is written there "
+                f"{guest}: {self.place} is on {file_system}, which is memory: nothing that is written there "
                 "reaches a disk; set `guest_directory:` in hosts.yaml to a directory on its disk",
             )
         if free_mib < member.disk_mib + SPARE_MIB:
             raise AgentError(
                 uut.name,
-                f"no room on disk: {self.place} of guest {guest} has {free_mib} MiB left; its job needs "
+                f"no room on disk: {guest}: {self.place} has {free_mib} MiB left; its job needs "
                 f"{member.disk_mib} MiB, and {SPARE_MIB} MiB are to stay free",
                 code="no_space",
             )

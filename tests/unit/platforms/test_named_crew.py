@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import re
+import subprocess
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from labconsole.contracts.crew import CrewMember, CrewWanted, InboundNic
-from labconsole.errors import ConfigError, NodeError, NodeLost
+from labconsole.errors import AgentError, ConfigError, NodeError, NodeLost
 from labconsole.platforms.base.inside import CREW_LOOP
+from labconsole.platforms.base.named_disks import NamedDisks
 from labconsole.wire.guests import MAX_WAIT_S
 from support.named_guests import CrewNode, Inside
 from support.replayed_node import hurried
@@ -204,7 +207,10 @@ def test_a_guest_has_a_directory_on_its_own_disk_which_is_removed_before_it_is_s
             "ext4 /dev/xvda1 1038336 32 326655 68% /",
             "no room on disk: .* has 318 MiB left; its job needs 64 MiB, and 256",
         ),
-        ("/dev/xvda1 1038336 32 961536 1% /", "on which file system /var/tmp/ is could not be told"),
+        (
+            "/dev/xvda1 1038336 32 961536 1% /",
+            r"guest fw: on which file system /var/tmp/ \(guest_directory\) is could not be told",
+        ),
     ],
 )
 def test_a_disk_that_cannot_be_used_is_told_and_nothing_is_left_there(disk: str, said: str, monkeypatch) -> None:
@@ -213,6 +219,65 @@ def test_a_disk_that_cannot_be_used_is_told_and_nothing_is_left_there(disk: str,
     with pytest.raises(NodeError, match=said):
         stands(driver, node, wanted(disk_mib=64))
     assert (inside.directories, node.phase, node.open) == ([], "stopped", {})
+
+
+def test_only_directories_of_other_crews_are_removed_by_the_next(tmp_path: Path) -> None:
+    """By a real shell: whoever may write there may call things as he likes."""
+    for name in ("labconsole-disk-0 ..", "labconsole-disk-01234567-g1", "precious", "labconsole-disk-0 precious"):
+        (tmp_path / name / "x").mkdir(parents=True)
+    disks = NamedDisks(str(tmp_path), crew="89abcdef")
+    (member,) = wanted(disk_mib=64).members
+    (tmp_path / "labconsole-disk-89abcdef-g2").mkdir()
+    said = subprocess.run(["sh", "-c", disks.making(member)], capture_output=True, text=True, check=True).stdout
+    assert re.match(r"LCDISK \S+ \S+ +\d+ +\d+ +\d+ +\d+% /", said)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "labconsole-disk-89abcdef-g1", "labconsole-disk-89abcdef-g2", "precious",
+    ]  # fmt: skip
+    assert subprocess.run(["sh", "-c", disks.removing(member)], check=False).returncode == 0
+    assert not (tmp_path / "labconsole-disk-89abcdef-g1").exists()
+
+
+@pytest.mark.parametrize("executed", [True, False])
+def test_what_cannot_be_removed_by_a_shell_is_removed_by_a_command_or_stays_promised(
+    executed: bool, monkeypatch
+) -> None:
+    """Who has lost the lease may open no shell any more, and still execute."""
+    driver, node, inside = with_disk(BY_DRIVER["lxc"], "stopped", monkeypatch)
+    plain, plain_run, asked = node.request, node._run, list[str]()
+
+    async def request(op: str, args: dict[str, Any] | None = None, *, timeout_s: float = 30.0) -> dict[str, Any]:
+        asked.append(op)
+        if op == "guest.start" and "lost" in asked:
+            raise AgentError(node.name, "another operator has the node", code="lease_lost")
+        return await plain(op, args, timeout_s=timeout_s)
+
+    def run(argv: list[str]) -> dict[str, Any]:
+        if argv[:2] != ["sh", "-c"]:
+            return plain_run(argv)
+        assert argv[-1] == argv[3] and argv[4:-3] == ["lxc-attach", "-P", "/srv/lxc", "-n", "fw", "--"]
+        status = 0 if executed and not inside.run(argv[-1])[0] else 1
+        return {"exit_status": status, "stdout": "", "stderr": "", "truncated": False}
+
+    monkeypatch.setattr(node, "request", request)
+    monkeypatch.setattr(node, "_run", run)
+    stands(driver, node, wanted(disk_mib=64))
+    assert asked.count("guest.promise_stop") == 2, "of the guest, and of what is on its disk"
+    asked.append("lost")
+    if executed:
+        asyncio.run(driver.restore(node))
+    else:
+        with pytest.raises(NodeError, match="another operator has the node"):
+            asyncio.run(driver.restore(node))
+    assert (inside.directories == []) is executed
+    assert asked[asked.index("lost") :].count("guest.stop_kept") == 1 + executed
+    assert node.phase == "stopped"
+
+
+def test_a_guest_that_is_off_again_has_been_emptied_by_the_keeper(monkeypatch) -> None:
+    driver, node, _ = with_disk(BY_DRIVER["lxc"], "stopped", monkeypatch)
+    stands(driver, node, wanted(disk_mib=64))
+    node.phase = "stopped"
+    asyncio.run(driver.restore(node))
 
 
 def test_a_block_device_that_the_kernel_counts_nothing_for_is_refused_before_a_guest_is_touched(monkeypatch) -> None:
@@ -270,7 +335,12 @@ def test_what_a_lost_node_kept_from_being_done_is_done_when_it_is_back(monkeypat
             {"disk_mib": 64},
             "has no `guest_disk` in hosts.yaml, the directory or",
         ),
-        ("lxc", {"ssh": "root@other"}, {"disk_mib": 64}, "platform p is commanded by ssh: the disks of its guests are another node's"),
+        (
+            "lxc",
+            {"ssh": "root@other"},
+            {"disk_mib": 64},
+            "platform p is commanded by ssh: the disks of its guests are another node's",
+        ),
         ("lxc", {}, {"inbound": INBOUND}, "has no `guest_nic` and `guest_inbound_nic` in hosts.yaml"),
         ("lxc", {"guest_inbound_nic": 2}, {"inbound": INBOUND}, "set `bridges: made` in hosts.yaml"),
         ("virtualbox", {}, {"cpus": "1"}, "driver virtualbox cannot pin a guest"),
@@ -296,6 +366,7 @@ def test_what_cannot_be_is_refused_in_a_sentence_before_anything_is_asked(driver
         ("xl", {"guest_config": "/etc/xen/one.cfg"}, "guest_config: is the same file for each guest"),
         ("xl", {"guests": []}, "guest_shell: needs guests"),
         ("xl", {"guest_directory": "tmp"}, "guest_directory: is not an absolute path"),
+        ("lxc", {"guest_inbound_nic": 1}, "guest_inbound_nic: is the NIC that guests send by, guest_nic"),
         ("lxc", {"guests": ["a", "b", "a"]}, "guests: names a guest twice"),
         ("lxc", {"guests": ["a"], "crew_root": "/srv/root"}, "guests: and crew_root are two ways"),
         ("lxc", {"guests": ["-a"]}, r"guests\[0\]: is not the name of a guest"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import random
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -16,7 +16,15 @@ from labconsole.model.record.kinds.boot import KIND as BOOT
 from labconsole.model.record.kinds.flow import KIND as FLOW
 from labconsole.model.record.kinds.job import KIND as JOB
 from labconsole.model.record.kinds.route import KIND as ROUTE
-from labconsole.report.abstracts import ToolPair, all_apart, apart_in_something, judged
+from labconsole.model.record.run import Reason
+from labconsole.report.abstracts import (
+    ToolPair,
+    all_apart,
+    apart_in_something,
+    judged,
+    kernel_words,
+    tool_pairs,
+)
 from labconsole.store.open import open_store
 from support.flow_records import flow_record
 from support.job_records import drawn_at, taken
@@ -29,7 +37,8 @@ def pair(one: str, other: str, apart: bool | None, *, by_link: bool = False) -> 
 
 def test_all_tools_differ_where_every_two_are_shown_to_and_do_not_where_two_are_shown_not_to() -> None:
     ab, ac, bc = pair("a", "b", True), pair("a", "c", True), pair("b", "c", None)
-    assert all_apart([ab, ac]) == "confirmed"
+    assert all_apart([ab]) == all_apart([ab, ac, bc._replace(apart=True)]) == "confirmed"
+    assert all_apart([ab, ac]) == "not decided", "b and c were not compared"
     assert all_apart([ab, ac, bc]) == "not decided"
     assert all_apart([ab, ac, bc._replace(apart=False)]) == "not confirmed"
     assert all_apart([ab, ac, bc._replace(by_link=True)]) == "not decided: held by the link"
@@ -46,6 +55,26 @@ def test_the_whole_conclusion_holds_where_every_two_differ_in_something() -> Non
     none = apart_in_something("they differ", [[pair("a", "c", False)], [pair("c", "a", False)]])
     assert none is not None and none.held == "not confirmed"
     assert apart_in_something("they differ", [[ab]]) is None, "one thing is the row above it"
+
+
+class Key(NamedTuple):
+    platform: str
+    kernel: str
+
+
+def test_tools_are_held_against_each_other_under_one_kernel_where_they_have_one_in_common() -> None:
+    def pairs(*keys: Key) -> list[str]:
+        return sorted(
+            f"{one.platform}{one.kernel} {other.platform}{other.kernel}" for one, other in tool_pairs(keys, len)
+        )
+
+    old, new = "1", "2"
+    both = [Key("lxc", old), Key("uml", old), Key("lxc", new), Key("uml", new)]
+    assert pairs(*both) == ["uml1 lxc1", "uml2 lxc2"], "an upgrade in between unmakes nothing"
+    assert pairs(Key("lxc", old), Key("xen", new)) == ["xen2 lxc1"], "Xen's kernel is its own"
+    assert kernel_words({"1", "2"}, Key("xen", new), Key("lxc", old)) == ", each under a kernel of its own"
+    assert kernel_words({"1", "2"}, *both[:2]) == ", Linux 1"
+    assert kernel_words({"1"}, *both[:2]) == ""
 
 
 def test_effects_are_judged_as_one_family_and_alike_only_within_a_margin() -> None:
@@ -159,6 +188,9 @@ def test_platforms_that_were_not_measured_in_the_same_blocks_are_not_held_agains
 def test_trials_that_took_too_long_are_no_growth_that_was_not_there(tmp_path: Path) -> None:
     store = jobs(tmp_path / "jobs.sqlite", {"lxc": 0.0, "uml": 0.0}, failed=("uml", 5))
     found = concluded(store, tmp_path / "out")
+    of_all = rows(tmp_path / "out", "quetier-abstract-jobs")
+    isolated = [row for row in of_all if row["conclusion"].endswith("isolation") and ", 5 guests" in row["about"]]
+    assert [row["finding"] for row in isolated] == ["uml against lxc: trials left out by outcome"]
     assert found[GROWTH]["finding"] == "uml against lxc: trials left out by outcome"
     assert found[GROWTH]["word"] == "not decided"
     words = {
@@ -207,6 +239,23 @@ def test_sharing_is_fair_or_not_where_a_link_is_full(tmp_path: Path, share: int,
     found = rows(reported(store, tmp_path / "out", "--reference", "mattos"), "mattos-abstract-network")
     (row,) = [row for row in found if row["conclusion"].endswith("is fair")]
     assert (row["about"], row["word"]) == ("xen: 2 guests that send", word)
+
+
+def test_a_best_that_delivered_nothing_now_and_then_is_not_the_best(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'flows.sqlite'}"
+    with open_store(store) as opened:
+        for block in range(1, 9):
+            for number, (platform, packets) in enumerate((("xen", 4000 + block), ("lxc", 3000 + block))):
+                end = f"20260101T000000000000Z-0{number}0{block}"
+                made = flow_record([[packets] * 4], platform=platform, block=block, flow_id=end)
+                changes: dict[str, Any] = {"started_at": drawn_at(block, platform, 1)}
+                if platform == "xen" and block > 4:
+                    none = Reason(code="no_packets", detail="none", evidence=None, follows=None)
+                    changes["verdict"] = made.verdict.model_copy(update={"status": "invalid", "reasons": (none,)})
+                opened.save_experiment(FLOW, made.model_copy(update=changes))
+    found = rows(reported(store, tmp_path / "out", "--reference", "mattos"), "mattos-abstract-network")
+    (row,) = [row for row in found if row["conclusion"].startswith("Xen introduces")]
+    assert (row["finding"], row["word"]) == ("beside lxc: trials left out by no_packets", "not decided")
 
 
 def test_senders_of_other_nights_do_not_confirm_that_xen_is_best(tmp_path: Path) -> None:

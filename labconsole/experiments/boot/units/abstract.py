@@ -10,7 +10,7 @@ from labconsole.measure.statistics.effects import SIGNIFICANCE
 from labconsole.measure.statistics.line_in_blocks import LineInBlocks, slope_p
 from labconsole.measure.trials_of_guests import adjusted
 from labconsole.model.record.boot import BootRecord
-from labconsole.report.abstracts import ADJUSTED, Concluded, ToolPair, abstract_unit, all_apart
+from labconsole.report.abstracts import Concluded, ToolPair, abstract_unit, all_apart, kernel_words
 from labconsole.report.effect_words import interval_words
 from labconsole.report.material import Material
 
@@ -29,6 +29,7 @@ def _conclude(material: Material) -> Iterator[Concluded]:
         about += "".join(f", {mib} MiB given" for mib in each.key.crew)
         if len(summary.testbeds) > 1:
             about += f", on {summary.testbeds[each.key.testbed_fingerprint]}"
+        about += kernel_words({point.key.kernel for point in summary.points}, each.key, each.than)
         apart = True if p is not None and p <= SIGNIFICANCE else None
         pair = ToolPair(summary.names[each.key], summary.names[each.than], _words(each.line), apart)
         groups.setdefault(about, []).append(pair)
@@ -54,6 +55,6 @@ UNITS = (
         "Of every two platforms: by how much more memory each guest of the one takes, by what the machine has left "
         "(its hypervisor's word where that tells, else the kernel's), as lines over the number of guests. Confirmed "
         "where every two are shown to differ; that none do, this does not show. Guests have the memory that their "
-        f"platform gives them. {ADJUSTED}",
+        "platform gives them. Differences are taken in pairs of blocks, adjusted by Holm over this table.",
     ),
 )  # fmt: skip

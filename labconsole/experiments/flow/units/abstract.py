@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 
 from labconsole.experiments.flow.comparing import WAYS, compare_with, is_bare
 from labconsole.experiments.flow.shown import inward_of, plain, records_of, summary_of, words
@@ -13,7 +12,7 @@ from labconsole.measure.statistics.effects import SIGNIFICANCE, Effect, fall_p, 
 from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.measure.trials_of_guests import adjusted
 from labconsole.model.record.flow import FlowRecord
-from labconsole.report.abstracts import ADJUSTED, NOT_BY_LINK, Concluded, Held, abstract_unit, not_xens
+from labconsole.report.abstracts import NOT_BY_LINK, Concluded, Held, abstract_unit, not_xens, tool_pairs
 from labconsole.report.effect_words import effect_words
 from labconsole.report.material import Material
 
@@ -28,9 +27,6 @@ FULL_RATIO = 0.95
 FAIR = 0.99
 """Jain's index from which each of several guests has its part: of two guests 55 and 45 %."""
 
-BY_OUTCOME = ("no_packets", "duration_cut", "offered_short", "rate_uncertain", "starved")
-"""Codes of trials that do not enter because of what they came to: those that do are a choice."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beside:
@@ -44,6 +40,15 @@ class Beside:
     than: str
     effect: Effect
 
+    @property
+    def out(self) -> str | None:
+        """By which code trials do not enter because of what they came to: those that do are a choice."""
+        return self.best.by_outcome or self.other.by_outcome
+
+    @property
+    def said(self) -> str:
+        return f"trials left out by {self.out}" if self.out else effect_words(self.effect)
+
 
 def _conclude(material: Material) -> Iterator[Concluded]:
     """For one guest each way, and for each platform with several that send."""
@@ -56,12 +61,15 @@ def _conclude(material: Material) -> Iterator[Concluded]:
                 LEAST, WAYS[way], "no platform that is the paper's Xen was asked the same as another", "not decided"
             )
     more, less = (
-        [p is not None and p <= SIGNIFICANCE for p in adjusted([tested(each.effect) for each in found])]
+        [
+            p is not None and p <= SIGNIFICANCE
+            for p in adjusted([None if each.out else tested(each.effect) for each in found])
+        ]
         for tested in (_rise_p, _fall_p)
     )
     for about in dict.fromkeys(each.about for each in found):
         of = [place for place, each in enumerate(found) if each.about == about]
-        said = "; ".join(f"{found[at].than}: {effect_words(found[at].effect)}" for at in of)
+        said = "; ".join(f"{found[at].than}: {found[at].said}" for at in of)
         full = any(_fills_link(point) for at in of for point in (found[at].best, found[at].other))
         yield Concluded(
             LEAST, about, f"beside {said}",
@@ -84,10 +92,13 @@ def _beside(records: Sequence[FlowRecord], names: Mapping[str, str], way: str) -
         point for point in plain(summary.points)
         if point.key.guests == 1 and point.flow_ids and (point.key.testbed_fingerprint, point.key.platform) not in bare
     ]  # fmt: skip
+    by_key = {point.key: point for point in points}
+    asked = tool_pairs(by_key, lambda key: key._replace(platform="", kernel="", hypervisor=""))
     pairs = [
-        (best, other)
-        for best, other in product(points, points)
-        if names.get(best.key.platform) == BEST and other.key.platform != best.key.platform and _alike(best, other)
+        (by_key[best], by_key[other])
+        for pair in asked
+        for best, other in (pair, pair[::-1])
+        if names.get(best.platform) == BEST
     ]
     trials = [([of[each] for each in best.flow_ids], [of[each] for each in other.flow_ids]) for best, other in pairs]
     return [
@@ -97,12 +108,6 @@ def _beside(records: Sequence[FlowRecord], names: Mapping[str, str], way: str) -
         )
         for (best, other), effect in zip(pairs, compare_with(records, trials), strict=True)
     ]  # fmt: skip
-
-
-def _alike(one: FlowPointFound, other: FlowPointFound) -> bool:
-    """Asked the same; what a platform is, its kernel may be part of."""
-    first, second = (each.key._replace(platform="", kernel="", hypervisor="") for each in (one, other))
-    return first == second
 
 
 def _rise_p(effect: Effect) -> float | None:
@@ -121,9 +126,8 @@ def _fills_link(point: FlowPointFound) -> bool:
 def _fair(point: FlowPointFound) -> tuple[str, Held]:
     """Only where there is something to be shared: a full link, or one processor."""
     said = f"Jain {words(point.jain, 1, 4)}"
-    out = sorted(code for code in point.left_out if code in BY_OUTCOME)
-    if out:
-        return f"{said}, with trials left out by {', '.join(out)}", "not decided"
+    if point.by_outcome:
+        return f"{said}, with trials left out by {point.by_outcome}", "not decided"
     if point.key.cpu != "same" and (point.line_ratio is None or point.line_ratio.minimum < FULL_RATIO):
         return f"{said}, of a link that was not full", "not decided"
     low, high = _bounds(point.jain)
@@ -144,6 +148,8 @@ UNITS = (
         f"by more than {100 * MATTERS_RATIO:.0f} %; which of your platforms that is, --reference-map says. Where all "
         f"fill the link, or none is shown to, nothing is decided; at {100 * FULL_RATIO:.0f} % of what it can carry it "
         "is the link that holds (held by the link). Fair: Jain's index of guests that send at once is wholly from "
-        f"{FAIR} on, where they fill the link or share a processor. {ADJUSTED}",
+        f"{FAIR} on, where they fill the link or share a processor, by its interval of 95 % over set-ups. What is "
+        "carried is compared in pairs of blocks, or over three boots a side, adjusted by Holm over this table; nothing "
+        "is decided where trials were left out by what they came to.",
     ),
 )  # fmt: skip

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations
 from typing import Final
 
 from labconsole.contracts.measured import HELD
 from labconsole.experiments.job.points import PointKey
 from labconsole.experiments.job.shown import asked_words, job_words, resource_of, summary_of
-from labconsole.experiments.job.summary import IsolationFound, JobsSummary
+from labconsole.experiments.job.summary import LEFT_OUT, IsolationFound, JobsSummary
 from labconsole.experiments.job.tools import ToolsCompared, compare_tools
 from labconsole.model.record.job import JobRecord
 from labconsole.report.abstracts import (
-    ADJUSTED,
     Concluded,
     ToolPair,
     abstract_unit,
     all_apart,
     apart_in_something,
     judged,
+    kernel_words,
+    tool_pairs,
 )
 from labconsole.report.effect_words import effect_words
 from labconsole.report.material import Material
@@ -54,7 +54,7 @@ def _overheads(summary: JobsSummary, compared: Sequence[ToolsCompared]) -> dict[
     apart = dict(zip(map(id, known), judged([each.effect for each in known], margins), strict=True))
     groups: dict[str, list[ToolPair]] = {}
     for each in compared:
-        about = _about(summary, each.key, guests=each.most_guests is None)
+        about = _about(summary, each.key, each.than, guests=each.most_guests is None)
         if each.most_guests is not None:
             about += f", growth from {each.key.guests} to {each.most_guests} guests"
         pair = ToolPair(
@@ -67,31 +67,30 @@ def _overheads(summary: JobsSummary, compared: Sequence[ToolsCompared]) -> dict[
 
 def _isolated(summary: JobsSummary) -> dict[str, list[ToolPair]]:
     groups: dict[str, list[ToolPair]] = {}
-    for than, each in combinations(summary.isolation, 2):
-        asked, other = (key._replace(platform="", kernel="", hypervisor="") for key in (each.key, than.key))
-        tools = {each.key.platform, than.key.platform} - {*summary.bare_platforms}
-        if asked == other and len(tools) == 2:
-            groups.setdefault(_about(summary, asked, guests=True), []).append(_isolation(summary, each, than))
+    found = {each.key: each for each in summary.isolation if each.key.platform not in summary.bare_platforms}
+    for one, other in tool_pairs(found, lambda key: key._replace(platform="", kernel="", hypervisor="")):
+        about = _about(summary, one, other, guests=True)
+        groups.setdefault(about, []).append(_isolation(summary, found[one], found[other]))
     return groups
 
 
 def _isolation(summary: JobsSummary, ours: IsolationFound, theirs: IsolationFound) -> ToolPair:
-    held = ours.held or theirs.held
-    decided = not held and ours.word in CLASSES and theirs.word in CLASSES
-    said = HELD if held else f"{ours.word} and {theirs.word}"
+    held, out = ours.held or theirs.held, ours.left_out or theirs.left_out
+    decided = not held and not out and ours.word in CLASSES and theirs.word in CLASSES
+    said = LEFT_OUT if out else HELD if held else f"{ours.word} and {theirs.word}"
     return ToolPair(
         _name(summary, ours.key), _name(summary, theirs.key), said,
         ours.word != theirs.word if decided else None, by_link=held,
     )  # fmt: skip
 
 
-def _about(summary: JobsSummary, key: PointKey, *, guests: bool) -> str:
+def _about(summary: JobsSummary, key: PointKey, than: PointKey, *, guests: bool) -> str:
     """What was asked, however the tools are called."""
     testbed = [f"on {summary.testbeds[key.testbed_fingerprint]}"] if len(summary.testbeds) > 1 else []
     programs = {each.key.program for each in summary.points if each.key.job == key.job}
     program = [f"program {key.program}"] if len(programs) > 1 else []
     words = [resource_of(key), job_words(key), asked_words(key, guests=guests), *program, *testbed]
-    return ", ".join(words)
+    return ", ".join(words) + kernel_words({each.key.kernel for each in summary.points}, key, than)
 
 
 def _name(summary: JobsSummary, key: PointKey) -> str:
@@ -106,6 +105,7 @@ UNITS = (
         "Confirmed where every two are shown to differ, not confirmed where two are shown not to, by more than the "
         "plan's margin, or to be of one class; what the link holds, or memory gave, or of which trials were left out "
         "by what they came to, decides nothing. The last row of a conclusion is that as a whole: every two differ in "
-        f"something. {ADJUSTED}",
+        "something. Times are compared in pairs of blocks, or over three boots a side, and growth in pairs of blocks, "
+        "adjusted by Holm over this table; classes of isolation are by their intervals of 95 %.",
     ),
 )  # fmt: skip

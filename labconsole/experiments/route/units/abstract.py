@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from labconsole.experiments.route.comparing import BY_OUTCOME, RoutesCompared
+from labconsole.experiments.route.comparing import RoutesCompared
 from labconsole.experiments.route.shown import summary_of
 from labconsole.experiments.route.summary import RoutesSummary
 from labconsole.measure.statistics.effects import SIGNIFICANCE, fall_p
@@ -41,7 +41,7 @@ def _word(summary: RoutesSummary, claim: RoutesCompared, falls: float | None, st
     fewer that lost none, nobody knows what they might have forwarded.
     """
     points = {each.key: each for each in summary.points}
-    if any(code in BY_OUTCOME for key in (claim.key, claim.than) for code in points[key].left_out):
+    if any(points[key].by_outcome for key in (claim.key, claim.than)):
         return "not decided"
     if falls is not None and falls <= SIGNIFICANCE and claim.saturated and _sent_enough(summary, claim):
         return "confirmed"
