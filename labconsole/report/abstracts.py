@@ -8,6 +8,7 @@ paper's.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Final, Literal, NamedTuple, Protocol, TypeVar
@@ -110,6 +111,15 @@ def kernel_words(kernels: Collection[str], *pair: ToolKey) -> str:
         return ""
     own = {key.kernel for key in pair}
     return f", Linux {own.pop() or 'not known'}" if len(own) == 1 else ", each under a kernel of its own"
+
+
+def none_valid(what: str, left_out: Iterable[Mapping[str, int]]) -> str:
+    """Why there is nothing to compare: ``what`` no two platforms have, and which trials do not enter."""
+    codes: Counter[str] = Counter()
+    for each in left_out:
+        codes.update(each)
+    words = ", ".join(f"{times} {code}" for code, times in sorted(codes.items()))
+    return f"no two platforms with guests have valid trials of {what}" + (f"; left out: {words}" if words else "")
 
 
 def all_apart(pairs: Sequence[ToolPair]) -> Held:

@@ -276,7 +276,7 @@ def _curves(
         unit_s = alone_s if alone_s is not None else None if first is None else first.mean
         absent = FEW_BLOCKS if fit is None else fit.absent
         grown: Growth | None = absent if all_work or absent or fit is None else growth(fit, unit_s)
-        if absent is None and any(left_out_by_outcome(by_point[key]) for key in keys):
+        if any(left_out_by_outcome(by_point[key]) for key in keys):
             grown = LEFT_OUT
         # That it does not grow is no finding where the link sets the time; that it does all the same, is one.
         held = absent is None and any(held_by_link(entered[key]) for key in ordered)

@@ -199,6 +199,20 @@ def test_trials_that_took_too_long_are_no_growth_that_was_not_there(tmp_path: Pa
     assert words == {"host": "flat", "lxc": "flat", "uml": "trials left out by outcome"}
 
 
+def test_platforms_of_which_nothing_is_valid_are_told_with_what_was_left_out(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'jobs.sqlite'}"
+    with open_store(store) as opened:
+        for block in (1, 2):
+            for platform in ("lxc", "uml"):
+                codes = ("unseen_cpu",) if platform == "uml" else ()
+                made = taken([4.0], platform=platform, guests=1, working="one", block=block, codes=codes)
+                opened.save_experiment(JOB, made)
+    (row,) = rows(reported(store, tmp_path / "out", "--reference", "quetier"), "quetier-abstract-jobs")
+    assert row["word"] == "not decided"
+    why = "no two platforms with guests have valid trials of the same program; left out: 2 unseen_cpu"
+    assert row["finding"] == why
+
+
 def test_guests_that_send_confirm_or_not_what_is_said_of_xen(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'flows.sqlite'}"
     with open_store(store) as opened:

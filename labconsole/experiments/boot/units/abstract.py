@@ -10,7 +10,7 @@ from labconsole.measure.statistics.effects import SIGNIFICANCE
 from labconsole.measure.statistics.line_in_blocks import LineInBlocks, slope_p
 from labconsole.measure.trials_of_guests import adjusted
 from labconsole.model.record.boot import BootRecord
-from labconsole.report.abstracts import Concluded, ToolPair, abstract_unit, all_apart, kernel_words
+from labconsole.report.abstracts import Concluded, ToolPair, abstract_unit, all_apart, kernel_words, none_valid
 from labconsole.report.effect_words import interval_words
 from labconsole.report.material import Material
 
@@ -34,7 +34,8 @@ def _conclude(material: Material) -> Iterator[Concluded]:
         pair = ToolPair(summary.names[each.key], summary.names[each.than], _words(each.line), apart)
         groups.setdefault(about, []).append(pair)
     if summary.points and not groups:
-        yield Concluded(OCCUPATION, "memory of each guest", "no two platforms were started alike", "not decided")
+        why = none_valid("the same start", (point.left_out for point in summary.points))
+        yield Concluded(OCCUPATION, "memory of each guest", why, "not decided")
     for about, pairs in groups.items():
         yield Concluded(OCCUPATION, about, "; ".join(pair.words for pair in pairs), all_apart(pairs))
 

@@ -19,6 +19,7 @@ from labconsole.report.abstracts import (
     apart_in_something,
     judged,
     kernel_words,
+    none_valid,
     tool_pairs,
 )
 from labconsole.report.effect_words import effect_words
@@ -38,9 +39,8 @@ def _conclude(material: Material) -> Iterator[Concluded]:
         (ISOLATION, _isolated(summary)),
     ):
         if conclusion == OVERHEAD and summary.points and not groups:
-            yield Concluded(
-                conclusion, "one guest's job", "no two platforms with guests ran the same program", "not decided"
-            )
+            why = none_valid("the same program", (point.left_out for point in summary.points))
+            yield Concluded(conclusion, "one guest's job", why, "not decided")
         for about, pairs in groups.items():
             yield Concluded(conclusion, about, "; ".join(pair.words for pair in pairs), all_apart(pairs))
         whole = apart_in_something(conclusion, list(groups.values()))
