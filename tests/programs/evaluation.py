@@ -98,7 +98,7 @@ EVALUATIONS = {
         platforms="raw,container,lxc,uml",
         lab=("--link-speed", "100Mbit", "--jobs"),
         figures=("mattos-3", "mattos-4a", "adamczyk-5", "adamczyk-6", "adamczyk-7"),
-        tables=("flow-sharing", "flow-received"),
+        tables=("flow-sharing", "flow-received", "mattos-abstract-network"),
         references=(("mattos", None), ("adamczyk", None)),
     ),
     "isolation": Evaluation(
@@ -125,7 +125,7 @@ EVALUATIONS = {
         platforms="container,lxc",
         lab=("--jobs",),
         figures=("mattos-routes", "mattos-4b"),
-        tables=("routers", "route-changes"),
+        tables=("routers", "route-changes", "mattos-abstract-routers"),
         references=(("mattos", None),),
     ),
 }  # fmt: skip
