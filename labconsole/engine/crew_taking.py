@@ -28,7 +28,10 @@ _SWAPPED = re.compile(r"^pswp(?:in|out) (\d{1,20})$", re.MULTILINE)
 DID_NOT_COME = ("guest_silent", "guest_ended", "no_busybox")
 """The codes of a guest that was started and did not answer, or ended, or cannot send a mark."""
 
-NOT_SET_UP = frozenset({"guests_missing", "no_memory"})
+NO_SPACE = "no_space"
+"""The code of disks for which there is no room, the agent's and a verdict's."""
+
+NOT_SET_UP = frozenset({"guests_missing", "no_memory", NO_SPACE})
 """Codes of a trial whose guests were not there."""
 
 T = TypeVar("T")
@@ -65,6 +68,8 @@ async def crew_or_why(stage: Stage, standing: Awaitable[StandingCrew]) -> Standi
     except TooLittleMemory as exc:
         return reason("no_memory", exc.message)
     except AgentError as exc:
+        if exc.code == NO_SPACE:
+            return reason(NO_SPACE, exc.message)
         if exc.code not in DID_NOT_COME:
             raise
         return reason("guests_missing", exc.message)

@@ -27,6 +27,7 @@ from labconsole.lab.prerequisites import check_tools
 from labconsole.lab.spec import LabSpec
 from labconsole.lab.starting import DOWN_S, MACHINE_UP_S, start_supervisor
 from labconsole.lab.state import LabFile, lab_directory, labs_directory, locked
+from labconsole.network import control_groups
 
 WIRE_S = 60.0
 _TAP_DEVICE = "/dev/net/tun"
@@ -159,6 +160,7 @@ def down(name: str = "local") -> bool:
             _bury(known)
             if "lxc" in known.spec.platforms:
                 remove_control_groups(name)
+            control_groups.sweep()
         _remove(directory)
         return was_there
 

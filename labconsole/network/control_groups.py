@@ -1,8 +1,14 @@
-"""Control groups of guests: no part of the network, but made, undone and told as its changes are."""
+"""Control groups of guests: no part of the network, but made, undone and told as its changes are.
+
+The agent removes them, or its keeper; and should both be killed at once, the next agent that makes some. A group is in
+use as long as the directory of its name that lies directly below the root (of version 1: of a controller's hierarchy)
+is locked: the agent makes that one first, and it is removed last.
+"""
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import re
 import signal
@@ -28,6 +34,10 @@ EMPTY_S = 1.0
 """How long to wait for processes that were killed, and still are in their group."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
+_OURS = re.compile(r"labconsole-[0-9a-f]{8}\Z")
+DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_held: Dict[str, int] = {}
+"""Group to the descriptor that holds its lock, of those that this process made."""
 
 
 def _group(value: Any, where: str) -> str:
@@ -95,19 +105,23 @@ class ControlGroups(NetworkChange, do="control_groups"):
         second = os.path.exists(SECOND_VERSION)
         enabled = self._to_be_enabled() if second else []
         node.promise(self.kind, name=self.name, enabled=enabled, beside=_directly_below() if enabled else [])
+        sweep()
+        above = _above()
+        if above is not None:
+            _held[self.name] = hold(os.path.join(above, self.name))
         for limits in self.groups:
             for controller in CONTROLLERS:
                 files = limits.files(controller, second=second)
                 if not files:
                     continue
-                above = [ROOT, self.name] if second else [ROOT, controller, self.name]
+                top = [ROOT, self.name] if second else [ROOT, controller, self.name]
                 if second:
                     _tell(ROOT, "+" + controller)
-                os.makedirs(os.path.join(*above, limits.group), exist_ok=True)
+                os.makedirs(os.path.join(*top, limits.group), exist_ok=True)
                 if second:
-                    _tell(os.path.join(*above), "+" + controller)
+                    _tell(os.path.join(*top), "+" + controller)
                 for file, value in files.items():
-                    with open(os.path.join(*above, limits.group, file), "w", encoding="ascii") as setting:
+                    with open(os.path.join(*top, limits.group, file), "w", encoding="ascii") as setting:
                         setting.write(value)
 
     def _to_be_enabled(self) -> List[str]:
@@ -123,9 +137,10 @@ class ControlGroups(NetworkChange, do="control_groups"):
     @staticmethod
     def undo(entry: Entry) -> None:
         deadline = time.monotonic() + EMPTY_S
-        for top in list(_all_of(entry["name"])):
-            for directory, _, _ in os.walk(top, topdown=False):
-                _remove(directory, deadline)
+        for directory in _below(entry["name"]):
+            _remove(directory, deadline)
+        if entry["name"] in _held:
+            os.close(_held.pop(entry["name"]))
         enabled = entry["enabled"]
         if enabled and set(_directly_below()) <= set(entry["beside"]):  # groups that came since may have limits by it
             for controller in enabled:
@@ -149,6 +164,47 @@ def _all_of(name: str) -> Any:
         if name in names:
             names.remove(name)
             yield os.path.join(above, name)
+
+
+def _above() -> Optional[str]:
+    """Where every group of ours has a directory, which tells whether it is in use. None: there are none here."""
+    tops = [ROOT] if os.path.exists(SECOND_VERSION) else [os.path.join(ROOT, each) for each in CONTROLLERS]
+    return next((os.path.realpath(top) for top in tops if os.path.isdir(top)), None)
+
+
+def _below(name: str) -> List[str]:
+    """The directories of every group of this name, each after those in it; the one that is locked comes last."""
+    above = _above()
+    tops = sorted(_all_of(name), key=lambda top: os.path.realpath(os.path.dirname(top)) == above)
+    return [directory for top in tops for directory, _, _ in os.walk(top, topdown=False)]
+
+
+def hold(path: str) -> int:
+    """Make this directory and lock it. Returns the descriptor that does."""
+    while True:
+        os.mkdir(path, 0o700)
+        with suppress(FileNotFoundError):  # a sweep took it for a dead agent's
+            descriptor = os.open(path, DIRECTORY)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)  # a sweep that has it lets go of it at once
+            if os.path.exists(path):
+                return descriptor
+            os.close(descriptor)
+
+
+def sweep() -> None:
+    """Remove the groups that dead agents left: of our name, in use by nobody, and without any process."""
+    above = _above()
+    if above is None:
+        return
+    for name in filter(_OURS.match, os.listdir(above)):
+        with suppress(OSError):  # its agent lives, or a process is in it: the kernel removes no such group
+            descriptor = os.open(os.path.join(above, name), DIRECTORY)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                for directory in _below(name):
+                    os.rmdir(directory)
+            finally:
+                os.close(descriptor)
 
 
 def _directly_below() -> List[str]:

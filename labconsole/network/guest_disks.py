@@ -16,7 +16,7 @@ import time
 from typing import Annotated, Any, ClassVar, Dict, List
 
 from labconsole.network.change import ChangedNode, Entry, NetworkChange, line
-from labconsole.network.control_groups import Group
+from labconsole.network.control_groups import DIRECTORY, Group, hold
 from labconsole.wire.codec import WireError
 from labconsole.wire.message import Message
 from labconsole.wire.rules import Most, Rule, bad, whole
@@ -31,7 +31,6 @@ EMPTY_S = 1.0
 
 _PLACE = re.compile(r"/[A-Za-z0-9_.+@/-]{0,199}\Z")
 _NAME = re.compile(r"labconsole-disks-[0-9a-f]{8}\Z")
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _held: Dict[str, int] = {}
 """Directory to the descriptor that holds its lock, of those that this process made."""
 
@@ -76,9 +75,7 @@ class GuestDisks(NetworkChange, do="guest_disks"):
         if os.path.lexists(path):
             raise WireError("exists", "%s already exists and does not belong to this session" % path)
         node.promise(self.kind, path=path)
-        os.mkdir(path, 0o700)
-        _held[path] = os.open(path, _DIRECTORY)
-        fcntl.flock(_held[path], fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _held[path] = hold(path)
         try:
             for disk in self.disks:
                 self._make(os.path.join(path, disk.guest), disk.mib)
@@ -132,7 +129,7 @@ def sweep(place: str) -> None:
     for name in filter(_NAME.match, os.listdir(place)):
         path = os.path.join(place, name)
         try:
-            descriptor = os.open(path, _DIRECTORY)
+            descriptor = os.open(path, DIRECTORY)
             try:
                 if os.fstat(descriptor).st_uid == os.geteuid():
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # OSError: its agent lives

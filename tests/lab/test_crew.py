@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,10 +16,12 @@ from labconsole.lab import commands as lab
 from labconsole.lab.guests import uml
 from labconsole.lab.spec import LabSpec
 from labconsole.measure.outside_clock import Nonce
+from labconsole.network.control_groups import ControlGroups, Limits
 from labconsole.platforms.base.inside import DONE
+from labconsole.wire.changes import ApplyChanges, UndoChanges
 from labconsole.wire.execution import Execute
 from labconsole.wire.guests import AskGuests, GuestLine
-from support.crew_lab import OUTSIDE, Nodes, on_lab, on_uut
+from support.crew_lab import OUTSIDE, Nodes, nodes, on_lab, on_uut
 from support.live_lab import lab_state, processes
 from support.requirements import missing, require
 
@@ -104,6 +107,53 @@ def test_nothing_of_a_crew_is_left_by_an_agent_that_is_killed(guests, platform: 
         await there.uut.wait_lost()
 
     on_lab(guests, work)
+
+
+def groups(name: str) -> list[str]:
+    """Where on the machine there is a control group of this name."""
+    return [above for above, names, _ in os.walk("/sys/fs/cgroup") if name in names]
+
+
+def test_groups_of_an_agent_killed_with_its_keeper_are_removed_by_the_next_one_and_with_the_lab(guests) -> None:
+    name = f"gone{os.getpid()}"
+
+    async def killed() -> str:
+        """The UUT goes away as a whole while guests stand. Returns the control group that they were in."""
+        async with asyncio.timeout(120), nodes(status) as there:
+            crew = await there.driver("lxc").prepare_crew(there.uut, there.wanted(5))
+            (group,) = set(
+                re.findall("labconsole-[0-9a-f]{8}", on_uut(status, f"cat /proc/{crew.members[0].pid}/cgroup"))
+            )
+            lab.kill_node(name, "uut")
+            await there.uut.wait_lost()
+        return group
+
+    async def next_one(there: Nodes) -> None:
+        """On another lab of the same machine. Nobody is in its own group yet when a third one comes."""
+        limits = [Limits(group="g1", cpu_shares=512)]
+        await there.uut.ask(ApplyChanges(token="t", changes=[ControlGroups(name="labconsole-00c0ffee", groups=limits)]))
+        assert not groups(left)
+        async with nodes(status) as third:
+            driver = third.driver("lxc")
+            await driver.prepare_crew(third.uut, third.wanted(2))
+            await driver.restore(third.uut)
+        assert on_uut(guests, "cat /sys/fs/cgroup/cpu/labconsole-00c0ffee/g1/cpu.shares") == "512\n"
+        await there.uut.ask(UndoChanges(token="t"))
+        assert not groups("labconsole-00c0ffee")
+
+    if not os.path.isdir("/sys/fs/cgroup/cpu"):
+        pytest.skip("no control groups here")
+    status = lab.up(LabSpec(name=name, sources=1, link_speed_bps=None, platforms=("lxc",)))
+    try:
+        left = asyncio.run(killed())
+        assert groups(left), "nobody was there to remove them"
+        lab.revive_node(name, "uut")
+        on_lab(guests, next_one)
+        left = asyncio.run(killed())
+        assert groups(left)
+    finally:
+        lab.down(name)
+    assert not groups(left)
 
 
 @pytest.mark.parametrize(("platform", "shown"), [("lxc", "lxc-start"), ("uml", "umid=g")])

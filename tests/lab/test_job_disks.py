@@ -191,24 +191,29 @@ platforms: [raw]
 settle_s: 0
 order: as-listed
 job:
-  jobs: [{job: disk-read, size: 8}]
+  jobs: [{job: disk-read, size: 8}, {job: wait, size: 1}]
   guests: [200, 1]
   disk_mib: DISK_MIB
 """
 
 
-def test_guests_without_room_on_disk_are_refused_and_the_plan_goes_on(hosts: Path, tmp_path: Path):
-    """For two hundred there is not enough, for one there is."""
+def test_guests_without_room_on_disk_have_a_record_that_says_so_and_the_plan_goes_on(hosts: Path, tmp_path: Path):
+    """For two hundred there is not enough, whatever their jobs, for one there is."""
     free = os.statvfs(hosts.parent)
     share_mib = free.f_bavail * free.f_frsize // MIB // 100
     (tmp_path / "plan.yaml").write_text(PLAN.replace("DISK_MIB", str(share_mib)))
     store = tmp_path / "jobs.sqlite"
     done = labconsole("replay", str(tmp_path / "plan.yaml"), "--json", hosts=hosts, store=store)
     assert done.returncode != 0
-    assert "no room on disk" in done.stdout + done.stderr
     told = [json.loads(line) for line in done.stdout.splitlines()]
-    (record,) = [each["job"] for each in told if each["event"] == "job_finished"]
-    assert (record["status"], record["requested"]["guests"]) == ("done", 1)
+    taken = [each["job"] for each in told if each["event"] == "job_finished"]
+    assert sorted((each["requested"]["guests"], each["requested"]["job"]) for each in taken) == [
+        (guests, job) for guests in (1, 200) for job in ("disk-read", "wait")
+    ]
+    for record in taken:
+        codes = [each["code"] for each in record["verdict"]["reasons"]]
+        assert ("no_space" in codes, record["status"] == "failed") == ((record["requested"]["guests"] == 200,) * 2)
+        assert "no_space" not in codes or "no room on disk" in record["failure"]
 
 
 def test_a_disk_that_is_too_small_for_the_job_is_refused_before_anything_is_touched(hosts: Path, tmp_path: Path):

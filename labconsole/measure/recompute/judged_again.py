@@ -11,7 +11,7 @@ from labconsole.model.record.run import InForce, Reason, Verdict
 from labconsole.model.record.verdict_codes import WEIGHT
 from labconsole.model.tolerances import Tolerances
 
-CAME_TO_NOTHING = frozenset({"guests_missing", "not_measured", "no_memory"})
+CAME_TO_NOTHING = frozenset({"guests_missing", "not_measured", "no_memory", "no_space"})
 """Codes of a trial whose guests did not come, or of which no attempt came to anything."""
 
 INVALID_CODES = frozenset(code for code, weight in WEIGHT.items() if weight == "invalid")

@@ -19,8 +19,9 @@ CLOCK_FORMS = ("%H:%M", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M")
 INVALID_CODES = (
     "aborted", "link_lost", "lease_taken", "failed", "not_measured", "no_packets", "generator_failed",
     "counter_decreased", "interface_gone", "carrier_changed", "mtu_changed", "guest_changed", "background_missed",
-    "negative_loss", "witnesses_disagree", "guests_missing", "no_memory", "job_failed", "mark_lost", "mark_forged",
-    "swapped", "not_cold", "limiter_missing", "limiter_unasked", "weights_missing", "reader_missing", "routes_missing",
+    "negative_loss", "witnesses_disagree", "guests_missing", "no_memory", "no_space", "job_failed", "mark_lost",
+    "mark_forged", "swapped", "not_cold", "limiter_missing", "limiter_unasked", "weights_missing", "reader_missing",
+    "routes_missing",
 )  # fmt: skip
 """The codes that make a run invalid (model/record/verdict_codes.py, which a test holds this to)."""
 

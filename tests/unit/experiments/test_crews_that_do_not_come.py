@@ -84,6 +84,7 @@ def taken(tmp_path: Path, kind: Kind, problem: LabError) -> tuple[Bench, Any]:
     ("problem", "code", "attempts"),
     [
         (TOO_LITTLE, "no_memory", 0),
+        (AgentError("uut", "no room on disk: /var/tmp has 300 MiB left", code="no_space"), "no_space", 0),
         (SILENT, "guests_missing", 0),
         (MeasurementError("guest g1 of platform lxc has no disk"), "not_measured", 3),
     ],
@@ -142,5 +143,5 @@ def test_it_is_left_out_of_the_point_that_the_others_are_of(
 
 def test_what_no_guest_can_help_is_no_record(tmp_path: Path) -> None:
     for name in ("flow", "route"):
-        with pytest.raises(AgentError, match="no room"):
-            taken(tmp_path, KINDS[name], AgentError("uut", "there is no room", code="no_space"))
+        with pytest.raises(AgentError, match="no bridge"):
+            taken(tmp_path, KINDS[name], AgentError("uut", "there is no bridge", code="not_supported"))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from labconsole.errors import AgentError, MeasurementError, TooLittleMemory
+from labconsole.errors import AgentError, LabError, MeasurementError, TooLittleMemory
 from labconsole.experiments.job.steps import Jobs
 from labconsole.experiments.job.summary import summarize_jobs
 from labconsole.experiments.job.verify import recompute_job
@@ -48,13 +48,20 @@ def test_it_is_stored_with_its_reason_and_not_tried_again_for_each_trial(invento
     assert [each.where for each in recompute_job(forged)][:1] == ["set_up"]
 
 
-def test_too_little_memory_has_a_code_and_a_record(inventory: Inventory, tmp_path: Path) -> None:
-    bench = Bench(
-        inventory, Stage(TooLittleMemory("uut", "2 guests are given 256 MiB of memory, and 100 are there")), JOB
-    )
+@pytest.mark.parametrize(
+    ("problem", "code"),
+    [
+        (TooLittleMemory("uut", "2 guests are given 256 MiB of memory, and 100 are there"), "no_memory"),
+        (AgentError("uut", "no room on disk: /var/tmp has 300 MiB left", code="no_space"), "no_space"),
+    ],
+)
+def test_what_guests_lack_on_the_node_has_a_code_and_a_record(
+    inventory: Inventory, tmp_path: Path, problem: LabError, code: str
+) -> None:
+    bench = Bench(inventory, Stage(problem), JOB)
     record = asyncio.run(step(tmp_path, bench).take(bench))
     assert bench.saved == [record] and bench.over_words == [] and bench.stage.asked == 1
-    assert [each.code for each in record.verdict.reasons] == ["no_memory"]
+    assert [each.code for each in record.verdict.reasons] == [code]
     assert record.set_up is None and recompute_job(record) == []
 
 
@@ -70,8 +77,8 @@ def test_attempts_that_come_to_nothing_are_made_again_and_the_last_leaves_a_reco
 
 
 def test_what_no_guest_can_help_is_no_record(inventory: Inventory, tmp_path: Path) -> None:
-    bench = Bench(inventory, Stage(AgentError("uut", "there is no room", code="no_space")), JOB)
-    with pytest.raises(AgentError, match="no room"):
+    bench = Bench(inventory, Stage(AgentError("uut", "there is no bridge", code="not_supported")), JOB)
+    with pytest.raises(AgentError, match="no bridge"):
         asyncio.run(step(tmp_path, bench).take(bench))
     assert bench.saved == []
 
