@@ -68,14 +68,14 @@ class TrialOfGuests(Protocol):
     def attestation(self) -> Mapping[str, Any]: ...
 
 
-class Judged(Protocol):
+class WithVerdict(Protocol):
     """A record with a verdict."""
 
     @property
     def verdict(self) -> Verdict: ...
 
 
-def left_out_by(codes: Collection[str], trials: Iterable[Judged]) -> str | None:
+def left_out_by(codes: Collection[str], trials: Iterable[WithVerdict]) -> str | None:
     """The first of these codes that one of these trials, which do not enter, has among its reasons; None: none has."""
     seen = {each.code for trial in trials for each in trial.verdict.reasons}
     return next((code for code in codes if code in seen), None)
