@@ -246,6 +246,7 @@ class PlanExecution(InBlocks):
 
     def say_again(self) -> None:
         """It goes on after a lost node came back."""
+        self.steps.back()
         self._watch.go_on()
         self.waits_until_s = None
         self.say(ExecutionStatus.RUNNING if self._resumed.is_set() else ExecutionStatus.PAUSING)

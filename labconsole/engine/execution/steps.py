@@ -62,6 +62,7 @@ class Steps:
         """Where crews stand, once a step has asked for it."""
         self._on_step = on_step
         self._asked: list[StepSeen] = []
+        self._broke, self._broken = "", list[StepSeen]()
 
     # What is left
 
@@ -216,19 +217,22 @@ class Steps:
         return seen is not None
 
     def lost(self, reason: str) -> bool:
-        """A node was lost: the step under way, where there is one, is to be taken again, and those that were made with
-        the guests that went with the node.
-        """
-        outcome, again, current = self.execution.outcome.steps, self._with_it, self.current
+        """A node was lost: the step under way, where there is one, is to be taken again."""
+        self._broke, self._broken = reason, self._with_it
+        self.execution.outcome.steps.redone += self.current is not None
+        return self.interrupted(reason)
+
+    def back(self) -> None:
+        """It is there again: what was made with the guests that went with it is to be taken again as well."""
+        outcome, again, self._broken = self.execution.outcome.steps, self._broken, []
         for seen in again:
             outcome.made[:] = [record for record in outcome.made if record is not seen.record]
             self.trials -= trials_of(seen.step, seen.record)
-            seen.record, seen.took_s, seen.begun_s, seen.why = None, None, None, reason
+            seen.record, seen.took_s, seen.begun_s, seen.why = None, None, None, self._broke
             self._say(seen, StepState.PENDING)
-        outcome.redone += len(again) + (current is not None)
-        if again and current is not None:
-            self.tell(current, broke=reason)
-        return self.interrupted(reason)
+        outcome.redone += len(again)
+        if again:
+            self.tell(again[0], broke=self._broke)
 
     @property
     def _with_it(self) -> list[StepSeen]:
