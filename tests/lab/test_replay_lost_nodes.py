@@ -17,6 +17,8 @@ from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
 from support.live_lab import COMMAND, labconsole, wait_until
 
+pytestmark = pytest.mark.slow
+
 PLAN = "plan: lost\nplatforms: [container]\nset_ups: 1\nrepetitions: 2\nsettle_s: 0\nmax_redo: {max_redo}\n{kind}\n"
 
 KINDS = {
@@ -112,7 +114,6 @@ def test_a_node_that_comes_back_is_waited_for_and_the_plan_finished(
         assert "/18 " not in lab.execute(name, other, ["ip", "-4", "-o", "address"]).stdout
 
 
-@pytest.mark.slow
 def test_a_node_that_stays_away_ends_the_plan_which_keeps_what_it_has_and_says_why(
     testbed: lab.LabStatus, tmp_path: Path
 ) -> None:
