@@ -115,7 +115,7 @@ class PlanRunner:
                 place = sum(each.place for each in self.executions)
                 setbacks = setbacks + 1 if stuck_at == place else 1
                 stuck_at = place
-                if setbacks > max(1, execution.plan.max_redo):  # what a node's absence cut short was never judged
+                if setbacks > max(1, execution.plan.max_redo):  # it is waited for once in any case
                     raise
                 execution.lost(str(exc), within_s=BACK_WITHIN_S)
                 await session.wait_connected(nodes, within_s=BACK_WITHIN_S)
