@@ -18,7 +18,7 @@ from labconsole.store.writing import RunStore
 
 
 def tell_trial(kind: KindShown, progress: StepProgress, *, as_json: bool) -> None:
-    """A trial begins, has ended, or is taken again."""
+    """A trial begins, has ended, or is taken again, by itself or with all that its guests did."""
     plan, record = progress.plan, progress.record
     made: Any = record
     head = {"at": now(), "plan": plan.name, f"{kind.name}_number": progress.number, kind.plural: progress.total}
@@ -27,6 +27,11 @@ def tell_trial(kind: KindShown, progress: StepProgress, *, as_json: bool) -> Non
             json_line({"event": f"{kind.name}_finished", **head, kind.name: made.to_json()})
         else:
             plain_lines(*kind.lines(made))
+    elif progress.broke:
+        if as_json:
+            json_line({"event": "set_up_broke", **head, "why": progress.broke})
+        else:
+            sys.stderr.write(f"  the guests broke off, so all their trials are taken again: {progress.broke}\n")
     elif progress.again:
         if as_json:
             json_line({"event": f"{kind.name}_taken_again", **head, "why": progress.again})
@@ -57,7 +62,7 @@ def tell_trials(kind: KindShown, plan: Plan, outcome: Outcome, *, as_json: bool)
                 "skipped": steps.skipped,
                 "to_retake": steps.to_retake,
                 "refused": steps.refused,
-                "stopped": outcome.stopped,
+                "stopped": outcome.cut_short,
                 "ended_by": outcome.ended_by or None,
                 "exit_status": status,
             }

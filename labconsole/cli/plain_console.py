@@ -17,7 +17,7 @@ from pathlib import Path
 
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import ExecutionStatus
-from labconsole.engine.execution.steps import StepState
+from labconsole.engine.execution.step_seen import StepState
 from labconsole.engine.live.events import Event, NodeState, PhaseChanged, TrialFinished
 from labconsole.engine.protocol import SessionLike
 from labconsole.errors import LabError, LeaseHeld

@@ -65,9 +65,11 @@ def left_of(
 
 def exit_status(outcome: Outcome) -> int:
     """What goes with how a plan's steps ended."""
+    if outcome.problem is not None:
+        return outcome.problem.exit_code
     return Aborted.exit_code if outcome.stopped else 0 if outcome.steps_complete else 1
 
 
 def how_ended(outcome: Outcome) -> str:
     """In a word, or a few."""
-    return "stopped" if outcome.stopped else f"ended because {outcome.ended_by}" if outcome.ended_by else "done"
+    return "stopped" if outcome.cut_short else f"ended because {outcome.ended_by}" if outcome.ended_by else "done"

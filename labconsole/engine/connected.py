@@ -151,9 +151,10 @@ class ConnectedTestbed(ABC, Generic[StoreT]):
             try:
                 self._pool.require(names)
                 return
-            except NodeUnreachable:
+            except NodeUnreachable as exc:
                 if time.monotonic() > deadline:
-                    raise
+                    why = f"was not back within {within_s:g} s: {exc.message}"
+                    raise NodeUnreachable(exc.node, why, operation=exc.operation) from exc
             with suppress(TimeoutError):
                 async with asyncio.timeout(POLL_S):
                     await self.wait_stopping()

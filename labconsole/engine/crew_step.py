@@ -273,9 +273,19 @@ def _refuse_outgrown(steps: Sequence[CrewStep[Any, Any]], tried: Mapping[str, in
 
 def in_broken_blocks(taken: Iterable[Step], lacking: Iterable[Step]) -> int:
     """How many of those taken share their guests with one that was not, so that they will be taken again."""
+    return len(of_broken_blocks(taken, lacking))
+
+
+def of_broken_blocks(taken: Iterable[Step], lacking: Iterable[Step]) -> list[Step]:
+    """Which those are."""
     broken = {(each.trial.point.crew, each.trial.block) for each in lacking if isinstance(each, CrewStep)}
     held = [each for each in taken if isinstance(each, CrewStep) and each.set_up_shared]
-    return sum((each.trial.point.crew, each.trial.block) in broken for each in held)
+    return [each for each in held if (each.trial.point.crew, each.trial.block) in broken]
+
+
+def trials_of(step: Step, record: StepRecord | None) -> int:
+    """How many trials a crew's step counted as: one, unless its guests did not come."""
+    return int(isinstance(step, CrewStep) and record is not None and step.stood(record))
 
 
 def in_whole_blocks(steps: Sequence[Step], stored: Mapping[str, StepRecord]) -> dict[str, StepRecord]:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class NoCrews:
     """Has nothing to undo."""
+
+    def refuse(self, platform: str, members: Any) -> None:
+        """Whatever would stand could."""
 
     async def restore(self) -> None:
         """Nothing stands."""

@@ -197,7 +197,7 @@ def outcome_json(execution: PlanExecution, exit_status: int) -> dict[str, Any]:
         "invalid_before": outcome.invalid_before,
         "to_retake": outcome.to_retake,
         "refused": [{"why": why, "trials": trials} for why, trials in outcome.refused],
-        "stopped": outcome.stopped and not outcome.steps.cut,
+        "stopped": outcome.cut_short and not outcome.steps.cut,
         "ended_by": None if outcome.steps.cut else outcome.ended_by or None,
         "exit_status": exit_status,
     }

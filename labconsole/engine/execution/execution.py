@@ -136,8 +136,8 @@ class PlanExecution(InBlocks):
 
     @property
     def place(self) -> int:
-        """How many trials that were left to take are dealt with, in the grid and in steps."""
-        return self._todo.done + self.steps.trials
+        """How many trials that were left to take are dealt with, in the grid and in steps, also if a node is lost."""
+        return self._todo.done + self.steps.lasting
 
     @property
     def open_requests(self) -> list[DesignPoint]:
@@ -221,7 +221,9 @@ class PlanExecution(InBlocks):
             status = ExecutionStatus.FAILED if isinstance(problem, LabError) else ExecutionStatus.STOPPED
         if self.current is not None and self.grid[self.current].state is TrialState.RUNNING:
             self.grid.give_up(self.current, detail or "stopped before it had ended")
-        steps.cut = self._over and self._todo.exhausted and bool(self.steps.rest)
+        if isinstance(problem, LabError) and problem is not self.first_refusal:
+            self.outcome.problem = problem
+        steps.cut = (self._over or self.outcome.problem is not None) and self._todo.exhausted and bool(self.steps.rest)
         self.steps.interrupted(detail)
         self.current, self.outcome.to_retake, steps.to_retake = None, self._to_retake(), self.steps.to_retake
         self._watch.stop()
@@ -244,6 +246,7 @@ class PlanExecution(InBlocks):
 
     def say_again(self) -> None:
         """It goes on after a lost node came back."""
+        self.steps.back()
         self._watch.go_on()
         self.waits_until_s = None
         self.say(ExecutionStatus.RUNNING if self._resumed.is_set() else ExecutionStatus.PAUSING)
@@ -253,9 +256,7 @@ class PlanExecution(InBlocks):
         measuring: its time does not count."""
         self._watch.hold()
         self.waits_until_s = time.monotonic() + within_s
-        if self.steps.interrupted(reason):
-            self.outcome.steps.redone += 1
-        elif not self._todo.exhausted:
+        if not self.steps.lost(reason) and not self._todo.exhausted:
             self.outcome.redone += 1
         if self.current is not None:
             self.grid.redo(self.current)

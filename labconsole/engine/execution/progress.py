@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from labconsole.contracts.experiment import Step, StepRecord
+from labconsole.errors import LabError
 from labconsole.model.plan.plan import Plan, PlannedPoint
 from labconsole.model.record.run import RunRecord
 
@@ -57,7 +58,7 @@ class Progress:
 class StepProgress:
     """A step of a plan begins (neither ``last`` nor ``record``), an attempt of one of its trials has ended (``last``),
     or it has ended itself (``record``), or has come out invalid and is taken ``again``, for that reason. ``number``
-    from 1 of the ``total`` that were left.
+    from 1 of the ``total`` that were left. ``broke``: why its guests broke off, all of whose trials are taken again.
     """
 
     plan: Plan
@@ -68,6 +69,7 @@ class StepProgress:
     record: StepRecord | None = None
     warm_up: bool = False
     again: str = ""
+    broke: str = ""
 
 
 @dataclass(slots=True)
@@ -113,7 +115,8 @@ class Outcome:
     ``left_out``: trials that the plan's stop conditions made needless. ``refused``: what could not be measured at all,
     in a sentence each, with how many trials that are. ``stopped``: by the operator; ``ended_by``: by which condition.
     ``to_retake``: of those taken, how many are of a set-up that the end broke off, which is taken again whole.
-    ``invalid_before``: trials that stayed invalid in stored set-ups, which are over.
+    ``invalid_before``: trials that stayed invalid in stored set-ups, which are over. ``problem``: what ended it, where
+    it could not go on.
     """
 
     taken: int = 0
@@ -129,6 +132,12 @@ class Outcome:
     invalid_before: int = 0
     to_retake: int = 0
     steps: StepsOutcome = field(default_factory=StepsOutcome)
+    problem: LabError | None = None
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether it ended before its end, and no condition of the plan's was why."""
+        return self.stopped or self.problem is not None
 
     @property
     def doubtful(self) -> int:
@@ -143,10 +152,10 @@ class Outcome:
     @property
     def grid_complete(self) -> bool:
         """Whether every trial of the grid is there, or was needless."""
-        over = (self.stopped or self.ended_by) and not self.steps.cut
+        over = (self.cut_short or self.ended_by) and not self.steps.cut
         return not (over or self.refused or self.invalid or self.invalid_before)
 
     @property
     def steps_complete(self) -> bool:
         """Whether every step that was asked for is there."""
-        return not (self.stopped or self.ended_by or self.steps.refused or self.steps.failed)
+        return not (self.cut_short or self.ended_by or self.steps.refused or self.steps.failed)

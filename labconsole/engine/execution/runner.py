@@ -43,9 +43,10 @@ class PlanRunner:
     async def run(self) -> list[Outcome]:
         """Take what is left of every plan, holding the testbed meanwhile.
 
-        A node that is lost is waited for and the trial taken again, max_redo times at most. What cannot be measured (a
-        guest that does not boot) is left out and told in the plan's outcome. Ends early, with ``stopped`` set, when the
-        session is aborted. Raises LabError when a plan cannot go on: then none after it is begun.
+        A node that is lost is waited for and the trial taken again, max_redo times at most, and once at least. What
+        cannot be measured (a guest that does not boot) is left out and told in the plan's outcome. Ends early, with
+        ``stopped`` set, when the session is aborted.
+        Raises LabError when a plan cannot go on: then none after it is begun.
         """
         problem: BaseException | None = None
         try:
@@ -114,7 +115,7 @@ class PlanRunner:
                 place = sum(each.place for each in self.executions)
                 setbacks = setbacks + 1 if stuck_at == place else 1
                 stuck_at = place
-                if setbacks > execution.plan.max_redo:
+                if setbacks > max(1, execution.plan.max_redo):  # it is waited for once in any case
                     raise
                 execution.lost(str(exc), within_s=BACK_WITHIN_S)
                 await session.wait_connected(nodes, within_s=BACK_WITHIN_S)

@@ -8,18 +8,17 @@ node, is taken again, and goes on from its stored trials.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Protocol
 
-from labconsole.contracts.experiment import Stage, Step, StepRecord, TrialPlace
+from labconsole.contracts.experiment import Stage, StepRecord, TrialPlace
 from labconsole.contracts.picture import StepPicture
 from labconsole.contracts.ports import StoredMaximum
-from labconsole.engine.crew_step import in_broken_blocks, in_whole_blocks, refusal_words
+from labconsole.engine.crew_step import in_broken_blocks, in_whole_blocks, of_broken_blocks, refusal_words, trials_of
 from labconsole.engine.execution.attempts import ENDS_ALL, Attempts, Running
 from labconsole.engine.execution.conditions import StopConditions
 from labconsole.engine.execution.pending import ExecutionSession
 from labconsole.engine.execution.progress import StepProgress
+from labconsole.engine.execution.step_seen import StepSeen, StepState
 from labconsole.engine.execution.steps_estimate import estimate_steps
 from labconsole.engine.trial.order import Take
 from labconsole.errors import Aborted, ConfigError, LabError
@@ -27,45 +26,6 @@ from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.order import configuration
 from labconsole.model.record.run import PlanRef, Role, RunRecord, Status
-
-
-class StepState(StrEnum):
-    """Where a step stands. STORED: carried out before, so not again. FAILED: not to its end, or not at all."""
-
-    PENDING = "to do"
-    RUNNING = "running"
-    DONE = "done"
-    FAILED = "failed"
-    STORED = "stored before"
-
-
-@dataclass(slots=True)
-class StepSeen:
-    """A step as it is seen. ``shown``: how far it says that it has come; ``why``: what went wrong; ``refusal``: why
-    this testbed cannot be asked it; ``estimate_s``: what it takes on a unit that behaves; ``begun_s``: what the
-    execution had spent when it was first begun; ``took_s``: once it is done, what it spent on it.
-    """
-
-    step: Step
-    state: StepState = StepState.PENDING
-    record: StepRecord | None = None
-    shown: StepPicture = field(default_factory=StepPicture)
-    why: str = ""
-    estimate_s: float = 0.0
-    begun_s: float | None = None
-    took_s: float | None = None
-    refusal: ConfigError | None = None
-    _drawn: tuple[StepRecord, StepPicture] | None = None
-
-    @property
-    def picture(self) -> StepPicture:
-        """How far it has come, out of its record once there is one."""
-        return self.shown if self.record is None else self._recorded(self.record)
-
-    def _recorded(self, record: StepRecord) -> StepPicture:
-        if self._drawn is None or self._drawn[0] is not record:
-            self._drawn = record, self.step.picture(record)
-        return self._drawn[1]
 
 
 class HasExperiments(Running, Protocol):
@@ -102,6 +62,7 @@ class Steps:
         """Where crews stand, once a step has asked for it."""
         self._on_step = on_step
         self._asked: list[StepSeen] = []
+        self._broke, self._broken = "", list[StepSeen]()
 
     # What is left
 
@@ -255,6 +216,37 @@ class Steps:
             self._say(seen, StepState.PENDING)
         return seen is not None
 
+    def lost(self, reason: str) -> bool:
+        """A node was lost: the step under way, where there is one, is to be taken again."""
+        self._broke, self._broken = reason, self._with_it
+        self.execution.outcome.steps.redone += self.current is not None
+        return self.interrupted(reason)
+
+    def back(self) -> None:
+        """It is there again: what was made with the guests that went with it is to be taken again as well."""
+        outcome, again, self._broken = self.execution.outcome.steps, self._broken, []
+        for seen in again:
+            outcome.made[:] = [record for record in outcome.made if record is not seen.record]
+            self.trials -= trials_of(seen.step, seen.record)
+            seen.record, seen.took_s, seen.begun_s, seen.why = None, None, None, self._broke
+            self._say(seen, StepState.PENDING)
+        outcome.redone += len(again)
+        if again:
+            self.tell(again[0], broke=self._broke)
+
+    @property
+    def _with_it(self) -> list[StepSeen]:
+        """Those that were made with the guests of the one under way."""
+        made = [each for each in self._asked if each.record is not None]
+        lacking = [] if self.current is None else [self.current.step]
+        broken = {each.hash for each in of_broken_blocks((each.step for each in made), lacking)}
+        return [each for each in made if each.step.hash in broken]
+
+    @property
+    def lasting(self) -> int:
+        """How many of ``trials`` a node that is lost now leaves as they are."""
+        return self.trials - sum(trials_of(each.step, each.record) for each in self._with_it)
+
     @property
     def to_retake(self) -> int:
         """How many of those that were made are of guests that broke off, if nothing follows."""
@@ -263,13 +255,13 @@ class Steps:
 
     def tell(
         self, seen: StepSeen, *, last: RunRecord | None = None, record: StepRecord | None = None, warm_up: bool = False,
-        again: str = "",
+        again: str = "", broke: str = "",
     ) -> None:  # fmt: skip
         """Tell whoever listens."""
         self._on_step(
             StepProgress(
                 plan=self.execution.plan, number=self.number_of(seen), total=self.asked, step=seen.step, last=last,
-                record=record, warm_up=warm_up, again=again,
+                record=record, warm_up=warm_up, again=again, broke=broke,
             )
         )  # fmt: skip
 

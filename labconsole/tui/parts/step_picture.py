@@ -11,7 +11,7 @@ from textual import events
 
 from labconsole.contracts.experiment import StepRecord
 from labconsole.contracts.picture import Between, PicturePart, PictureTrial, StepPicture
-from labconsole.engine.execution.steps import StepSeen, StepState
+from labconsole.engine.execution.step_seen import StepSeen, StepState
 from labconsole.model.record.run import Verdict
 from labconsole.text.axis import Axis, fit_axis
 from labconsole.text.cells import count, percent, safe

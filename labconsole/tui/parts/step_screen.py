@@ -12,7 +12,7 @@ from textual.screen import ModalScreen
 from labconsole.contracts.picture import StepPicture
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import ExecutionStatus
-from labconsole.engine.execution.steps import StepSeen
+from labconsole.engine.execution.step_seen import StepSeen
 from labconsole.tui.parts.action import Action, HasActions
 from labconsole.tui.parts.guests_table import GuestsTable
 from labconsole.tui.parts.key_bar import KeyBar

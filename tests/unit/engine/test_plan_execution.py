@@ -234,6 +234,8 @@ def test_a_node_that_is_lost_at_every_attempt_ends_the_execution(plan):
         with pytest.raises(NodeLost):
             await execute(execution, script)
         assert (execution.status, script.batches, execution.outcome.taken) == (ExecutionStatus.FAILED, 2, 1)
+        assert isinstance(execution.outcome.problem, NodeLost)
+        assert (execution.outcome.complete, execution.outcome.stopped) == (False, False)
 
     run(body)
 

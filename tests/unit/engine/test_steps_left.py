@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from labconsole.contracts.picture import PictureTrial, StepPicture
-from labconsole.engine.execution.steps import Steps, StepSeen, StepState
+from labconsole.engine.execution.step_seen import StepSeen, StepState
+from labconsole.engine.execution.steps import Steps
 
 
 def left_s(*seen: StepSeen, spent_s: float) -> float:

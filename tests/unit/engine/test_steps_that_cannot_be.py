@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from labconsole.engine.execution.progress import Outcome
-from labconsole.engine.execution.steps import Steps, StepState
+from labconsole.engine.execution.step_seen import StepState
+from labconsole.engine.execution.steps import Steps
 from labconsole.errors import ConfigError
 from labconsole.experiments.job.steps import Jobs
 from labconsole.model.inventory import load_inventory

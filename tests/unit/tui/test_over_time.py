@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from labconsole.contracts.picture import CopyState, OverTime, PictureCurve, PictureGuest, StepPicture
-from labconsole.engine.execution.steps import StepSeen
+from labconsole.engine.execution.step_seen import StepSeen
 from labconsole.tui.app import ConsoleApp
 from labconsole.tui.parts import over_time_chart
 from labconsole.tui.parts.lines import Span

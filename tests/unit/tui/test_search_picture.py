@@ -15,7 +15,7 @@ from textual.pilot import Pilot
 
 from labconsole.contracts.picture import PicturePart, PictureTrial, StepPicture
 from labconsole.engine.execution.progress import ExecutionStatus
-from labconsole.engine.execution.steps import StepState
+from labconsole.engine.execution.step_seen import StepState
 from labconsole.tui.app import ConsoleApp
 from labconsole.tui.parts.confirm import Confirm
 from labconsole.tui.parts.step_picture import StepTrials

@@ -127,6 +127,8 @@ def _take_into(
         record: Any = progress.record
         if kind.has(record):
             answer({kind.name: record.to_json()}, kind.lines(record), as_json=args.json)
+        elif progress.broke:
+            sys.stderr.write(f"  the guests broke off, so all their trials are taken again: {progress.broke}\n")
         elif progress.again:
             sys.stderr.write(f"  invalid, so it is taken again: {progress.again}\n")
         else:

@@ -115,17 +115,17 @@ def _replay(
             with screen.over(executions):
                 await runner.run()
         except LabError as exc:
-            if not any(execution.first_refusal is exc for execution in executions):
+            if not any(each.first_refusal is exc or each.spent_s > 0 for each in executions):
                 raise
-            problem = exc  # nothing of a plan could be measured: told as every end, then raised
+            problem = exc  # nothing of a plan could be measured, or it could not go on: told as every end, then raised
         status = 0
         for execution in executions:
             outcome = execution.outcome
             if execution.plan.grid:
                 status = max(status, _tell(screen, execution, outcome, as_json=args.json))
-            if execution.plan.search is not None and (outcome.steps.cut or not outcome.stopped):
+            if execution.plan.search is not None and (outcome.steps.cut or not outcome.cut_short):
                 status = max(status, tell_searches(execution.plan, outcome, as_json=args.json))
-            if execution.plan.experiments and (outcome.steps.cut or not outcome.stopped):
+            if execution.plan.experiments and (outcome.steps.cut or not outcome.cut_short):
                 status = max(status, tell_all_outside(execution.plan, outcome, as_json=args.json))
             kind = kind_of(execution.plan)
             if kind is not None:
@@ -173,8 +173,9 @@ class _Told:
 
 def _tell(screen: ReplayScreen, execution: PlanExecution, outcome: Outcome, *, as_json: bool) -> int:
     """How one plan ended, and the exit status that goes with it."""
-    stopped, ended_by = (False, "") if outcome.steps.cut else (outcome.stopped, outcome.ended_by)
-    status = Aborted.exit_code if stopped else 0 if outcome.grid_complete else 1
+    stopped, ended_by = (False, "") if outcome.steps.cut else (outcome.cut_short, outcome.ended_by)
+    early = Aborted.exit_code if outcome.problem is None else outcome.problem.exit_code
+    status = early if stopped else 0 if outcome.grid_complete else 1
     if as_json:
         screen.finished(execution, status)
         return status

@@ -48,7 +48,7 @@ def tell_all_outside(plan: Plan, outcome: Outcome, *, as_json: bool) -> int:
     steps, status = outcome.steps, exit_status(outcome)
     if as_json:
         ended = {"made": len(steps.made), "failed": len(steps.failed), "skipped": steps.skipped}
-        more = {"refused": steps.refused, "stopped": outcome.stopped, "ended_by": outcome.ended_by or None}
+        more = {"refused": steps.refused, "stopped": outcome.cut_short, "ended_by": outcome.ended_by or None}
         json_line({"event": "steps_finished", "at": now(), "plan": plan.name, **ended, **more, "exit_status": status})
         return status
     unfinished = f", {len(steps.failed)} of them not to their end" if steps.failed else ""

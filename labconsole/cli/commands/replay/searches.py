@@ -62,7 +62,7 @@ def tell_searches(plan: Plan, outcome: Outcome, *, as_json: bool) -> int:
                 "trials": steps.trials,
                 "redone": steps.redone,
                 "refused": steps.refused,
-                "stopped": outcome.stopped,
+                "stopped": outcome.cut_short,
                 "ended_by": outcome.ended_by or None,
                 "exit_status": status,
             }

@@ -7,7 +7,7 @@ import asyncio
 from textual import work
 
 from labconsole.engine.execution.execution import PlanExecution
-from labconsole.engine.execution.steps import StepSeen, StepState
+from labconsole.engine.execution.step_seen import StepSeen, StepState
 from labconsole.errors import LabError
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.plan.plan import Plan

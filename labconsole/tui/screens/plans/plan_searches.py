@@ -6,7 +6,7 @@ from pydantic import BaseModel
 from textual.widget import Widget
 
 from labconsole.engine.execution.execution import PlanExecution
-from labconsole.engine.execution.steps import StepState
+from labconsole.engine.execution.step_seen import StepState
 from labconsole.model.jobs import JOBS
 from labconsole.model.plan.boots import PlannedBoots
 from labconsole.model.plan.flows import PlannedFlows

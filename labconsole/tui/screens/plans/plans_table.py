@@ -9,7 +9,7 @@ from typing import ClassVar
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.grid import TrialState
 from labconsole.engine.execution.progress import ExecutionStatus
-from labconsole.engine.execution.steps import StepState
+from labconsole.engine.execution.step_seen import StepState
 from labconsole.text.cells import UNKNOWN, count, safe, span
 from labconsole.tui.parts.lines import Span
 from labconsole.tui.parts.plan_files import PlanEntry

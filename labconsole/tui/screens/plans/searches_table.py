@@ -8,7 +8,7 @@ from typing import ClassVar
 from textual.message import Message
 
 from labconsole.engine.execution.execution import PlanExecution
-from labconsole.engine.execution.steps import StepSeen, StepState
+from labconsole.engine.execution.step_seen import StepSeen, StepState
 from labconsole.model.record.run import Verdict
 from labconsole.model.record.verdict_codes import TITLES as TITLES_OF_CODES
 from labconsole.text.cells import count, safe
