@@ -5,15 +5,16 @@ leave first where there is no room.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from rich.cells import cell_len
 
 from labconsole.text.cells import safe
 from labconsole.tui.parts.lines import Span
-from labconsole.tui.parts.table import Column, LineTable
+from labconsole.tui.parts.table import GUTTER, Column, LineTable, fit_columns
 
-MOST_CELLS = 24
+MOST_CELLS, TIGHT = 24, 10
 DIFFERING, SHARED = 1, 3
 """Ranks of columns: what tells rows apart stays as long as anything that can leave."""
 
@@ -37,11 +38,24 @@ def factor_columns(rows: Sequence[Mapping[str, str]]) -> tuple[Column, ...]:
 
 
 class FactorTable(LineTable):
-    """``factors``: of every row, by headings."""
+    """``factors``: of every row, by headings. ``wide``: its columns; one that grows gives way, down to TIGHT, to those
+    that tell rows apart.
+    """
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
         self.factors: Mapping[Any, Mapping[str, str]] = {}
+        self.wide: tuple[Column, ...] = ()
+        self._tight: tuple[Column, ...] = ()
+
+    def take_columns(self, columns: Sequence[Column]) -> None:
+        """Take these columns, those of factors among them."""
+        self.wide = tuple(columns)
+        self._tight = tuple(replace(each, width=min(each.width, TIGHT)) if each.grow_to else each for each in columns)
+
+    def columns(self) -> tuple[Column, ...]:
+        kept = {column.name for column, _ in fit_columns(self.wide, self._room_for(len(self.keys())) - GUTTER)}
+        return self.wide if all(each.name in kept for each in self.wide if each.rank == DIFFERING) else self._tight
 
     def cell_of(self, column: Column, key: Any, width: int) -> Span:
         if column.name.startswith(PREFIX):

@@ -67,7 +67,7 @@ class KindOfTrials(Protocol):
 class _StoredTable(FactorTable):
     BEFORE: ClassVar[tuple[Column, ...]] = (
         Column("verdict", "", 1, right=False),
-        Column("started", "started UTC", 16, right=False, rank=1),
+        Column("started", "started UTC", 16, right=False, rank=2),
     )
     AFTER: ClassVar[tuple[Column, ...]] = (Column("found", "came to", 20, right=False, grow_to=60),)
 
@@ -78,10 +78,7 @@ class _StoredTable(FactorTable):
         self._words: dict[str, tuple[str, str]] = {}
         self._found: list[str] = []
         self._wanted: tuple[str, ...] = ()
-        self._columns_now = (*self.BEFORE, *self.AFTER)
-
-    def columns(self) -> tuple[Column, ...]:
-        return self._columns_now
+        self.take_columns((*self.BEFORE, *self.AFTER))
 
     @property
     def nothing_words(self) -> str:
@@ -106,7 +103,7 @@ class _StoredTable(FactorTable):
         told = factor_columns([self.factors[key] for key in self._found])
         plan = min(MOST_CELLS, max((len(self.records[key].plan.name or "") for key in self._found), default=0))
         named = [Column("plan", "plan", max(4, plan), right=False, rank=2)] if plan else []
-        self._columns_now = (*self.BEFORE, *told, *self.AFTER, *named)
+        self.take_columns((*self.BEFORE, *told, *self.AFTER, *named))
         self.paint()
 
     def keys(self) -> list[str]:

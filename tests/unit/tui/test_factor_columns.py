@@ -11,8 +11,10 @@ from textual.app import App
 
 from labconsole.cli.text.of_guests import ALL_SHOWN
 from labconsole.engine.execution.steps import StepSeen, StepState
+from labconsole.experiments.flow.steps import Flows
 from labconsole.experiments.job.steps import Jobs
 from labconsole.model.plan.loader import load_plan
+from labconsole.model.plan.plan import Plan
 from labconsole.tui.parts.factor_table import factor_columns
 from labconsole.tui.parts.stored_trials import StoredTrials
 from labconsole.tui.parts.table import fit_columns
@@ -22,6 +24,19 @@ from support.fake_session import FakeSession, make_inventory
 from support.flow_records import flow_record
 from support.job_records import taken
 from support.route_records import route_record
+
+FLOWS = """
+plan: flows
+platforms: [raw, container]
+set_ups: 2
+repetitions: 1
+flow:
+  guests: [1, 2]
+  offered: [line, 10Mbit]
+  limits: [none, 25Mbit, [30Mbit, 40Mbit]]
+  duration_s: 15.0
+  bin_s: 0.5
+"""
 
 PLAN = """
 plan: small
@@ -49,6 +64,32 @@ def test_a_column_is_as_wide_as_what_it_says_and_what_all_share_leaves_first() -
     assert [column.title for column, _ in fit_columns(columns, 16)] == ["guests", "working"]
 
 
+async def lines_of(plan: Plan, steps: list[StepSeen], width: int) -> list[str]:
+    class Alone(App[None]):
+        def compose(self) -> Any:
+            yield SearchesTable()
+
+    async with Alone().run_test(size=(width, len(steps) + 4)) as pilot:
+        table = pilot.app.query_one(SearchesTable)
+        execution: Any = SimpleNamespace(plan=plan, steps=SimpleNamespace(seen=steps, current=None), refusal=None)
+        table.show(execution)
+        await pilot.pause()
+        return [table.render_line(y).text.rstrip() for y in range(len(steps) + 1)]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("width", [64, 78, 114])
+async def test_no_two_flows_of_a_plan_look_the_same(tmp_path: Path, width: int) -> None:
+    """Here what they came to gives way."""
+    path = tmp_path / "flows.yaml"
+    path.write_text(FLOWS)
+    plan = load_plan(path, make_inventory())
+    store: Any = None
+    lines = await lines_of(plan, [StepSeen(step) for step in Flows(store).steps(plan)], width)
+    assert "limits" in lines[0] and "set-up" in lines[0] and "payload" in lines[0]
+    assert len({tuple(line[2:].split()) for line in lines[1:]}) == len(lines) - 1
+
+
 @pytest.mark.asyncio
 @pytest.mark.parametrize("width", [66, 80, 114])
 async def test_no_two_jobs_of_a_plan_look_the_same(tmp_path: Path, width: int) -> None:
@@ -59,19 +100,7 @@ async def test_no_two_jobs_of_a_plan_look_the_same(tmp_path: Path, width: int) -
     steps = [StepSeen(step) for step in Jobs(store).steps(plan)]
     record = taken([2.0, 3.0, 3.2], platform="raw", working="one-two")
     steps[0].record, steps[0].state = record, StepState.DONE
-
-    class Alone(App[None]):
-        def compose(self) -> Any:
-            yield SearchesTable()
-
-    async with Alone().run_test(size=(width, 12)) as pilot:
-        table = pilot.app.query_one(SearchesTable)
-        execution: Any = SimpleNamespace(
-            plan=plan, steps=SimpleNamespace(seen=steps, current=None), refusal=None
-        )  # fmt: skip
-        table.show(execution)
-        await pilot.pause()
-        lines = [table.render_line(y).text.rstrip() for y in range(len(steps) + 1)]
+    lines = await lines_of(plan, steps, width)
     assert "working" in lines[0] and "set-up" in lines[0] and "time" in lines[0]
     told = {tuple(line[2:].split()) for line in lines[2:]}
     assert len(told) == len(steps) - 1

@@ -87,7 +87,6 @@ class SearchesTable(FactorTable):
         super().__init__(id="searches")
         self._execution: PlanExecution | None = None
         self._of: list[StepSeen] | None = None
-        self._of_guests: tuple[Column, ...] = ()
         self.border_title = "Searches"
 
     def show(self, execution: PlanExecution | None) -> None:
@@ -106,18 +105,18 @@ class SearchesTable(FactorTable):
         return "search" if self._execution is None else step_noun(self._execution.plan)
 
     def columns(self) -> tuple[Column, ...]:
-        if self._noun in FOUND and self._of_guests:
-            return self._of_guests
+        if self._noun in FOUND and self.factors:
+            return super().columns()
         return self.COLUMNS if self._noun == "search" else self.OF_OTHERS
 
     def _tell_apart(self, steps: list[StepSeen]) -> None:
         """Columns of what guests are asked, for all of a plan's trials once."""
         told = [each.step.in_columns() for each in steps if isinstance(each.step, CrewStep)]
-        self.factors, self._of_guests = {}, ()
+        self.factors = {}
         if told and len(told) == len(steps):
             self.factors = dict(enumerate(told))
             found = Column("found", FOUND.get(self._noun, "found"), 21, right=False, grow_to=90)
-            self._of_guests = (Column("state", "", 1, right=False), *factor_columns(told), found)
+            self.take_columns((Column("state", "", 1, right=False), *factor_columns(told), found))
 
     @property
     def nothing_words(self) -> str:
