@@ -109,15 +109,16 @@ class OverTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepPicture:
-    """A step as it stands. ``found``: what is known, in words, a part each. ``coming``: what follows the trial that is
-    under way, in words. ``left_trials``: how many that takes about, on a unit that behaves; ``most_left_trials``: at
-    most.
+    """A step as it stands. ``found``: what is known, in words, a part each; ``brief``: the same where there is little
+    room, empty: ``found``. ``coming``: what follows the trial that is under way, in words. ``left_trials``: how many
+    that takes about, on a unit that behaves; ``most_left_trials``: at most.
     """
 
     parts: tuple[PicturePart, ...] = ()
     trials: tuple[PictureTrial, ...] = ()
     under_way: PictureTrial | None = None
     found: tuple[str, ...] = ()
+    brief: str = ""
     coming: tuple[str, ...] = ()
     left_trials: int | None = None
     most_left_trials: int | None = None

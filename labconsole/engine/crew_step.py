@@ -65,6 +65,12 @@ class CrewStep(ABC, Generic[P, R]):
         repetition = f", repetition {self.trial.repetition}" if self.repetitions > 1 else ""
         return f"{self.trial.point.words()}{block}{repetition}"
 
+    def in_columns(self) -> dict[str, str]:
+        """What tells it from the plan's others, by the headings of a table's columns."""
+        return {
+            **self.trial.point.in_columns(), "set-up": str(self.trial.block), "repetition": str(self.trial.repetition),
+        }  # fmt: skip
+
     async def take(self, bench: Bench) -> R:
         """Take it, again while it comes out invalid; returns the last attempt's record.
 

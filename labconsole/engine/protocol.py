@@ -54,6 +54,10 @@ class RunsStore(Protocol):
         """How many there are."""
         ...
 
+    def amount(self) -> tuple[int, int]:
+        """How many runs and how many experiments there are."""
+        ...
+
     def find(
         self, query: Query, sorting: Sorting, *, after: RunSummary | None = None, skip: int = 0, limit: int
     ) -> Sequence[RunSummary]:

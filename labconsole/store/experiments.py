@@ -124,6 +124,12 @@ class StoredExperiments:
         number, text = (exact or found)[0]
         return parse_experiment(kind, text, f"{kind.name} {number}")
 
+    def count_experiments(self) -> int:
+        """How many there are, of all kinds."""
+        with self.backend.errors("count experiments"), self.backend.reading() as connection:
+            table = experiments_in(connection, self.version)
+            return 0 if table is None else int(connection.execute(select(func.count()).select_from(table)).scalar_one())
+
     def unknown_experiments(self) -> builtins.list[StoreError]:
         """Of each kind that this program does not know, and so leaves out, how many there are."""
         with self.backend.errors("read experiments"), self.backend.reading() as connection:

@@ -160,6 +160,10 @@ class StoredRuns(StoredExperiments):
         """How many runs match."""
         return int(self.rows(matching(select(func.count()).select_from(runs), where), "count runs")[0][0])
 
+    def amount(self) -> tuple[int, int]:
+        """How many runs and how many experiments there are: quick, and moves with all that is saved."""
+        return self.count(), self.count_experiments()
+
     def iterate(
         self, where: RunFilter = EVERYTHING, *, unreadable: Callable[[StoreError], None] | None = None
     ) -> Iterator[RunRecord]:

@@ -218,6 +218,9 @@ class FakeStore:
         self._check()
         return len(self.records)
 
+    def amount(self) -> tuple[int, int]:
+        return self.count(), 0
+
     def find(
         self, query: Query, sorting: Sorting, *, after: RunSummary | None = None, skip: int = 0, limit: int
     ) -> abc.Sequence[RunSummary]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import statistics
-
 from labconsole.cli.text.runs import DASH, reason_lines
 from labconsole.experiments.job.disk_verdict import mib_words
-from labconsole.experiments.job.points import PointKey, PointTimes, of_both_guests, uneven
+from labconsole.experiments.job.live import time_words
+from labconsole.experiments.job.points import PointKey, PointTimes
 from labconsole.experiments.job.shown import held, memory_of
 from labconsole.experiments.job.summary import GuestsCurve, JobsSummary
 from labconsole.measure.statistics.effects import Effect
@@ -28,27 +27,11 @@ def job_words(record: JobRecord) -> str:
     return f"{asked.platform}: {size}, {guests}, {working}, cpu {asked.cpu}"
 
 
-def seconds_words(record: JobRecord) -> str:
-    """``3.214 s``, or of several copies mean, standard deviation and the slowest; of one and two copies each."""
-    times = [copy.seconds for copy in record.copies if copy.seconds is not None]
-    if not times:
-        return DASH
-    if any(copy.exit_status for copy in record.copies):
-        return f"failed after {max(times):.3f} s"
-    if uneven(record):
-        first, second = (" and ".join(f"{each:.3f} s" for each in of) for of in of_both_guests(record))
-        return f"first guest {first or DASH}; second guest {second or DASH}"
-    if len(times) == 1:
-        return f"{times[0]:.3f} s"
-    spread = f", sd {statistics.stdev(times):.3f} s, slowest {max(times):.3f} s"
-    return f"{statistics.fmean(times):.3f} s mean of {len(times)}{spread}"
-
-
 def job_lines(record: JobRecord) -> list[str]:
     """One trial for people."""
     emulated = " (emulated)" if record.emulated else ""
     lines = [f"{record.job_id}  {record.testbed}{emulated}  {job_words(record)}"]
-    lines.append(f"  time by the clock outside: {seconds_words(record)}")
+    lines.append(f"  time by the clock outside: {time_words(record)}")
     lines += [f"  {_copy_line(copy)}" for copy in record.copies[:MAX_COPIES]]
     if len(record.copies) > MAX_COPIES:
         lines.append(f"  and {len(record.copies) - MAX_COPIES} more copies")
@@ -91,7 +74,7 @@ def _copy_line(copy: CopySeen) -> str:
     name = copy.guest + (f", copy {copy.copy_number}" if copy.copy_number > 1 else "")
     ratio = "" if copy.clock_ratio is None else f" (clock ratio {copy.clock_ratio:.3f})"
     around = f"between its marks {told(copy.outside_s)}, by the guest's own clock {told(copy.inside_s)}{ratio}"
-    return f"{name:<12} {told(copy.seconds)}; {around}, host {told(copy.host_s)}"
+    return f"{name:<12} {told(copy.time_s)}; {around}, host {told(copy.host_s)}"
 
 
 def summary_lines(summary: JobsSummary) -> list[str]:
@@ -130,8 +113,9 @@ def summary_lines(summary: JobsSummary) -> list[str]:
     if summary.isolation:
         lines.append("isolation: the first guest with one copy, the second with two, beside one that works alone")
         for found in summary.isolation:
-            ratios = f"{_ratio_words(found.first)} and {_ratio_words(found.second)} times"
-            lines.append(f"  {_key_words(summary, found.key)}: {found.word}; {ratios}")
+            ratios = [_ratio_words(each) for each in (found.first, found.second)]
+            told = "" if ratios == [DASH, DASH] else f"; {' and '.join(ratios)} times"
+            lines.append(f"  {_key_words(summary, found.key)}: {found.word}{told}")
     return lines
 
 

@@ -14,12 +14,17 @@ from labconsole.experiments.boot.steps import Boots
 from labconsole.experiments.boot.summary import summarize_boots
 from labconsole.experiments.flow.comparing import summarize_compared
 from labconsole.experiments.flow.steps import Flows
+from labconsole.experiments.job.live import time_words
 from labconsole.experiments.job.steps import Jobs
 from labconsole.experiments.job.summary import summarize_jobs
 from labconsole.experiments.route.steps import Routes
 from labconsole.experiments.route.summary import summarize_routes
 from labconsole.experiments.units import report_units
+from labconsole.model.plan.boots import BootPoint
+from labconsole.model.plan.flows import FlowPoint
+from labconsole.model.plan.jobs import JobPoint
 from labconsole.model.plan.plan import Plan
+from labconsole.model.plan.routes import RoutePoint, Target
 from labconsole.model.record.boot import BootRecord
 from labconsole.model.record.flow import FlowRecord
 from labconsole.model.record.job import JobRecord
@@ -35,8 +40,8 @@ from labconsole.report.assembly import figures_of
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindShown:
     """One kind. ``plural``: how its trials are counted; ``purpose``: what they are, in words; ``guess``: by what a dry
-    run reckons; the functions give a record's id, what it was asked and what it came to in words, its lines, and those
-    of what many come to.
+    run reckons; the functions give a record's id, what it was asked and what it came to in words, what it was asked by
+    the headings of a table's columns, its lines, and those of what many come to.
     """
 
     name: str
@@ -47,6 +52,7 @@ class KindShown:
     experiment: Callable[[Any], Any]
     id_of: Callable[[Any], str]
     words: Callable[[Any], str]
+    in_columns: Callable[[Any], dict[str, str]]
     lines: Callable[[Any], list[str]]
     found: Callable[[Any], str]
     summarize: Callable[[Sequence[Any]], Any]
@@ -58,11 +64,10 @@ class KindShown:
 
     def table(self, records: Sequence[Any]) -> list[str]:
         """Trials, one a line."""
-        rows = [
+        return [
             f"{self.id_of(each)}  {self.words(each)}: {self.found(each)}, {verdict_words(each.verdict)}"
             for each in records
         ]
-        return rows or [f"no {self.plural} are stored"]
 
     def has(self, record: StepRecord | None) -> bool:
         """Whether a record is of this kind."""
@@ -85,6 +90,33 @@ def _route_id(record: RouteRecord) -> str:
     return record.route_id
 
 
+def _job_in_columns(record: JobRecord) -> dict[str, str]:
+    asked = record.requested
+    return JobPoint(0, asked.platform, asked.job, asked.size, asked.guests, asked.working, asked.cpu).in_columns()
+
+
+def _boot_in_columns(record: BootRecord) -> dict[str, str]:
+    asked = record.requested
+    return BootPoint(0, asked.platform, asked.guests, asked.start).in_columns()
+
+
+def _flow_in_columns(record: FlowRecord) -> dict[str, str]:
+    asked = record.requested
+    return FlowPoint(
+        0, asked.platform, asked.guests, asked.cpu, asked.offered_bps, asked.limits_bps, asked.greedy,
+        asked.second_after_s, asked.payload_bytes, asked.pattern, asked.weights, asked.disk,
+    ).in_columns()  # fmt: skip
+
+
+def _route_in_columns(record: RouteRecord) -> dict[str, str]:
+    asked = record.requested
+    target: Target = "max" if asked.target_pps is None else asked.target_pps
+    return RoutePoint(
+        0, asked.platform, asked.guests, asked.cpu, asked.routes, asked.destinations, asked.filters, target,
+        asked.frame_bytes,
+    ).in_columns()  # fmt: skip
+
+
 JOBS_SHOWN = KindShown(
     name="job",
     plural="jobs",
@@ -94,8 +126,9 @@ JOBS_SHOWN = KindShown(
     experiment=Jobs,
     id_of=_job_id,
     words=jobs.job_words,
+    in_columns=_job_in_columns,
     lines=jobs.job_lines,
-    found=jobs.seconds_words,
+    found=time_words,
     summarize=summarize_jobs,
     summary_lines=jobs.summary_lines,
 )
@@ -108,6 +141,7 @@ BOOTS_SHOWN = KindShown(
     experiment=Boots,
     id_of=_boot_id,
     words=boots.boot_words,
+    in_columns=_boot_in_columns,
     lines=boots.boot_lines,
     found=boots.found_words,
     summarize=summarize_boots,
@@ -124,6 +158,7 @@ FLOWS_SHOWN = KindShown(
     experiment=Flows,
     id_of=_flow_id,
     words=flows.flow_words,
+    in_columns=_flow_in_columns,
     lines=flows.flow_lines,
     found=flows.sum_words,
     summarize=summarize_compared,
@@ -138,6 +173,7 @@ ROUTES_SHOWN = KindShown(
     experiment=Routes,
     id_of=_route_id,
     words=routes.route_words,
+    in_columns=_route_in_columns,
     lines=routes.route_lines,
     found=routes.sum_words,
     summarize=summarize_routes,

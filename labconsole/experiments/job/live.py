@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
 from labconsole.contracts.picture import CopyState, PictureGuest
+from labconsole.experiments.job.points import of_both_guests, uneven
 from labconsole.measure.outside_clock import Marks
-from labconsole.model.record.job import CopySeen
+from labconsole.model.record.job import CopySeen, JobRecord
 from labconsole.model.record.run import Figures
+from labconsole.report.words import UNKNOWN
 from labconsole.wire.guests import AskedGuests
 
 MOST_NAMED = 12
@@ -45,6 +48,22 @@ def live_words(found: Mapping[str, Marks]) -> list[str]:
         )
         words_of.append(f"{name.removesuffix('/1')}: {state}")
     return words_of
+
+
+def time_words(record: JobRecord) -> str:
+    """``3.214 s``, or of several copies mean, standard deviation and the slowest; of one and two copies each."""
+    times = [copy.time_s for copy in record.copies if copy.time_s is not None]
+    if any(copy.exit_status for copy in record.copies):
+        return f"failed after {max(times):.3f} s" if times else f"{UNKNOWN}, failed"
+    if not times:
+        return UNKNOWN
+    if uneven(record):
+        first, second = (" and ".join(f"{each:.3f} s" for each in of) for of in of_both_guests(record))
+        return f"first guest {first or UNKNOWN}; second guest {second or UNKNOWN}"
+    if len(times) == 1:
+        return f"{times[0]:.3f} s"
+    spread = f", sd {statistics.stdev(times):.3f} s, slowest {max(times):.3f} s"
+    return f"{statistics.fmean(times):.3f} s mean of {len(times)}{spread}"
 
 
 def guests_standing(names: Sequence[str], state: CopyState) -> tuple[PictureGuest, ...]:
@@ -94,7 +113,7 @@ def guests_of(copies: Iterable[CopySeen]) -> tuple[PictureGuest, ...]:
             else CopyState.DONE,
             begun_s=_since(first_ns, copy.start_reply_ns),
             ended_s=_since(first_ns, copy.end_request_ns),
-            seconds=copy.seconds,
+            seconds=copy.time_s,
         )
         for copy in seen
     )

@@ -21,7 +21,7 @@ from labconsole.engine.crew_taking import crew_or_why, guests_stood, nothing_see
 from labconsole.errors import Aborted, LabError, MeasurementError, NodeLost
 from labconsole.experiments.job.disk_verdict import disk_notes
 from labconsole.experiments.job.link import link_notes, sends, slowest_link_bps
-from labconsole.experiments.job.live import guests_of, guests_standing
+from labconsole.experiments.job.live import guests_of, guests_standing, time_words
 from labconsole.experiments.job.taking import JobSeen, JobTaking
 from labconsole.experiments.job.verdict import clock_notes, judge
 from labconsole.model.identity import utc_now
@@ -183,14 +183,14 @@ class JobStep(CrewStep[JobPoint, JobRecord]):
         """What it came to, in words."""
         if not isinstance(record, JobRecord):
             return StepPicture()
-        return StepPicture(found=tuple(result_words(record)), guests=guests_of(record.copies))
+        return StepPicture(found=tuple(result_words(record)), brief=time_words(record), guests=guests_of(record.copies))
 
 
 def result_words(record: JobRecord) -> list[str]:
     """What a trial came to: a line a copy, the slowest first where there are many."""
     words = []
-    for copy in sorted(record.copies, key=lambda each: -(each.seconds or 0.0))[:10]:
-        took = "not known" if copy.seconds is None else f"{copy.seconds:.3f} s"
+    for copy in sorted(record.copies, key=lambda each: -(each.time_s or 0.0))[:10]:
+        took = "not known" if copy.time_s is None else f"{copy.time_s:.3f} s"
         ratio = "" if copy.clock_ratio is None else f", clock ratio {copy.clock_ratio:.3f}"
         words.append(f"{copy.guest}{f' copy {copy.copy_number}' if copy.copy_number > 1 else ''}: {took}{ratio}")
     more = len(record.copies) - len(words)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from labconsole.experiments.job.disk_verdict import disk_reasons
@@ -36,6 +37,7 @@ UPTIME_ERROR_S = 0.02
 """A guest's uptime has two digits, and is read twice."""
 
 NOT_FOUND, NOT_RUNNABLE = 127, 126
+SAID_NOT_FOUND = re.compile(r"\bsh: (?:line )?(?:\d+: )?[^ :]+: (?:command )?not found\b")
 
 
 def judge(
@@ -100,9 +102,9 @@ def _copy(copy: CopySeen) -> Iterator[Reason]:
     if copy.outside_s is not None and copy.outside_s < 0:
         yield reason("mark_forged", f"{copy.guest}: the end mark came before the start mark", guest=copy.guest)
     if copy.exit_status is not None and copy.exit_status != 0:
-        why = {NOT_FOUND: "its program does not exist there", NOT_RUNNABLE: "its program cannot be run"}.get(
-            copy.exit_status
-        )
+        # The status is that of a pipe's end: of a program before it the shell says that it is not there.
+        status = NOT_FOUND if SAID_NOT_FOUND.search(copy.output) else copy.exit_status
+        why = {NOT_FOUND: "its program does not exist there", NOT_RUNNABLE: "its program cannot be run"}.get(status)
         said = f": {copy.output}" if copy.output else ""
         yield reason(
             "job_failed",

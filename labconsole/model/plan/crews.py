@@ -42,6 +42,9 @@ class CrewPoint(Protocol):
     @property
     def crew(self) -> Hashable: ...
     def words(self) -> str: ...
+    def in_columns(self) -> dict[str, str]:
+        """What a table has columns of, by their headings: the first tell most."""
+        ...
 
 
 F = TypeVar("F")

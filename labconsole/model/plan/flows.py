@@ -248,6 +248,22 @@ class FlowPoint:
         words += f", all but the first {self.second_after_s:g} s later" if self.second_after_s else ""
         return words + where + self._payload_words()
 
+    def in_columns(self) -> dict[str, str]:
+        """See CrewPoint."""
+        return {
+            "platform": self.platform,
+            "guests": str(self.guests),
+            "offered": self.offered if self.offered == "line" else format_target(self.offered),
+            "limits": ", ".join(map(format_target, self.limits)),
+            "flows": str(self.greedy),
+            "later": f"{self.second_after_s:g} s" if self.second_after_s else "",
+            "cpu": self.cpu,
+            "pattern": self.pattern,
+            "weights": self.weights.words().removeprefix("weights ") if self.weights else "",
+            "disk": self.disk.words() if self.disk else "",
+            "payload": f"{self.payload_bytes} B",
+        }
+
     def _payload_words(self) -> str:
         return "" if self.payload_bytes == MOST_PAYLOAD_BYTES else f", payload {self.payload_bytes} B"
 

@@ -168,6 +168,14 @@ class JobPoint:
         guests = "guest" if self.guests == 1 else "guests"
         return f"{self.platform}: {JOBS[self.job].words(self.size)} in {working} {guests}{where}"
 
+    def in_columns(self) -> dict[str, str]:
+        """See CrewPoint."""
+        unit = f" {JOBS[self.job].unit}" if self.job in JOBS else ""
+        return {
+            "platform": self.platform, "job": self.job, "guests": str(self.guests), "working": self.working,
+            "cpu": self.cpu, "size": f"{self.size}{unit}",
+        }  # fmt: skip
+
     def copies(self) -> tuple[tuple[int, int], ...]:
         """(guest from 0, copy from 1) of every copy of the job."""
         if self.working == "all":

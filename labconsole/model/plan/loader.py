@@ -13,14 +13,14 @@ from labconsole.errors import ConfigError, LackingHere, OtherTestbed
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory
 from labconsole.model.limits_check import check_request
-from labconsole.model.plan.file import MATRIX_KEYS, MATRIX_NEEDS, RULE_KEYS, PlanFile
+from labconsole.model.plan.file import MATRIX_KEYS, MATRIX_NEEDS, OF_GUESTS, RULE_KEYS, PlanFile
 from labconsole.model.plan.order import Configuration, configuration, set_up_key
 from labconsole.model.plan.outside import asked_of_outside
 from labconsole.model.plan.plan import FactorsOfGuests, Plan, PlannedPoint, planned
 from labconsole.model.plan.points import FACTORS, Listed, distinct, factors
 from labconsole.model.plan.rules import RULE_FACTORS, exclusion_words, has_rules, location, unfold
 from labconsole.model.plan.searched import as_matrix_file, of_guests, searches_only, without_grid
-from labconsole.model.yaml_file import key_text, line_of, load_yaml, validate
+from labconsole.model.yaml_file import KNOWN_KEYS, key_text, line_of, load_yaml, validate
 from labconsole.units import counted, format_rate_bps, format_target
 
 AlsoCheck = Callable[[DesignPoint], None]
@@ -37,6 +37,7 @@ def load_plan(path: Path, inventory: Inventory | None = None, *, also: AlsoCheck
     """
     data = load_yaml(path)
     written = validate(PlanFile, data, path)
+    _refuse_empty(data, path)
     try:
         file = as_matrix_file(written)
     except ConfigError as exc:
@@ -299,13 +300,22 @@ def _location(plan: Plan, point: PlannedPoint, key: str, file: PlanFile | None) 
     return (RULE_FACTORS[factor], distinct(of(each.request) for each in plan.points).index(of(point.request)))
 
 
+def _refuse_empty(data: Any, path: Path) -> None:
+    """A key that says what is measured, and has nothing under it: it would count as not written."""
+    for key in OF_GUESTS:
+        if key in data and data[key] is None:
+            known = KNOWN_KEYS[(PlanFile.__name__, (key,))]
+            raise ConfigError("is empty", file=str(path), line=line_of(data, (key,)), key=key, allowed=", ".join(known))
+
+
 def _refuse_half_and_half(file: PlanFile, data: Any, path: Path) -> None:
     """Either the factors of a matrix or points, and whichever it is, whole."""
     if file.points is None:
         for key in MATRIX_NEEDS:
             if getattr(file, key) is None:
                 instead = "" if key == "duration_s" or file.platforms else " (or points, instead of a matrix)"
-                raise ConfigError("is required" + instead, file=str(path), key=key)
+                words = ("is empty" if key in data else "is required") + instead
+                raise ConfigError(words, file=str(path), line=line_of(data, (key,)), key=key)
         return
     for key in (*MATRIX_KEYS, *RULE_KEYS):
         if key in file.model_fields_set:

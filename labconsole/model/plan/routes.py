@@ -144,6 +144,14 @@ class RoutePoint:
         words += f", {self.filters} filter rules" if self.filters else ""
         return f"{words}, {rate}, {self.frame_bytes} B{where}"
 
+    def in_columns(self) -> dict[str, str]:
+        """See CrewPoint."""
+        return {
+            "platform": self.platform, "guests": str(self.guests), "routes": str(self.routes),
+            "target": target_words(self.target), "frame": f"{self.frame_bytes} B", "filters": str(self.filters),
+            "destinations": str(self.destinations), "cpu": self.cpu,
+        }  # fmt: skip
+
 
 RouteTrial = CrewTrial[RoutePoint]
 

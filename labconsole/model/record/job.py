@@ -65,6 +65,11 @@ class CopySeen(StrictModel):
     clock_ratio: Seconds | None
     seconds: Seconds | None
 
+    @property
+    def time_s(self) -> float | None:
+        """``seconds`` as they are shown: a job that failed sooner than an empty one ends took no time that is known."""
+        return self.seconds if self.seconds is not None and self.seconds > 0 else None
+
 
 class EmptyJobs(StrictModel):
     """Jobs that do nothing, in the same crew before its first trial: what sending marks and the shell take."""

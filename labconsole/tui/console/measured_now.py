@@ -14,7 +14,7 @@ from labconsole.engine.live.observed import ObservedTrial
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.plan.one_search import is_one_search
 from labconsole.text.cells import time_left
-from labconsole.tui.console.plan_words import step_noun
+from labconsole.tui.console.plan_words import ending_guests, step_noun
 from labconsole.tui.console.state import PHASE_WORDS, ConsoleState
 from labconsole.units import format_target
 
@@ -63,6 +63,8 @@ def measured_now(state: ConsoleState, now_s: float, wall_s: float) -> MeasuredNo
     left_s = execution.left_s if execution is not None else state.all_left_s(now_s)
     if calibration is not None:
         left_s = calibration.left_s
+    if execution is not None and ending_guests(execution):
+        left_s = None
     return MeasuredNow(
         what=what,
         place=place,
@@ -113,6 +115,8 @@ def _done_ratio(state: ConsoleState, execution: PlanExecution | None) -> float |
     if execution is not None:
         if execution.plan.of_guests is not None and execution.steps.current is not None:
             return (execution.steps.number_of(execution.steps.current) - 1) / execution.steps.asked
+        if execution.steps.current is None and not execution.plan.grid and execution.steps.asked:
+            return 1 - len(execution.steps.rest) / execution.steps.asked
         done, asked = execution.outcome.taken + execution.outcome.skipped, execution.total
         return done / asked if asked and execution.steps.current is None else None
     trial = state.trial
@@ -157,6 +161,13 @@ def _plan(execution: PlanExecution) -> Wordings:
     if execution.salt and steps.current is not None:
         trial = len(steps.current.picture.trials) + 1
         return f"search, trial {trial}", f"search {trial}"
+    if steps.current is None and not execution.plan.grid:
+        if not steps.asked:
+            return f"plan {name}", name  # what the store holds is not known yet
+        begun, kind = steps.asked - len(steps.rest), step_noun(execution.plan)
+        long, short = f"{kind} {begun} of {steps.asked}", f"{kind} {begun}/{steps.asked}"
+        if ending_guests(execution):
+            return f"plan {name}, {long}, ending the guests", f"{name} {short}, ending", short
     if steps.current is not None:
         number, kind = steps.number_of(steps.current), step_noun(execution.plan)
         long, short = f"{kind} {number} of {steps.asked}", f"{kind} {number}/{steps.asked}"

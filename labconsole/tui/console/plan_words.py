@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import Outcome
 from labconsole.model.plan.plan import Plan
 from labconsole.units import counted
@@ -10,6 +11,12 @@ from labconsole.units import counted
 def step_noun(plan: Plan) -> str:
     """What one of the experiments is called that it asks for beside its grid: of another package's a step."""
     return plan.of_guests.noun if plan.of_guests is not None else "step" if plan.experiments else "search"
+
+
+def ending_guests(execution: PlanExecution) -> bool:
+    """Whether the last of its trials is over, and what still stands of its guests comes to an end."""
+    steps = execution.steps
+    return execution.plan.of_guests is not None and steps.asked > 0 and not steps.rest
 
 
 def extent(plan: Plan) -> str:

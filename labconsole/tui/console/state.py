@@ -30,6 +30,7 @@ from labconsole.text.cells import span, time_left
 from labconsole.tui.console import clock
 from labconsole.tui.console.away import Watch
 from labconsole.tui.console.journal import EventLog
+from labconsole.tui.console.plan_words import ending_guests
 from labconsole.tui.console.repetition_figures import RepetitionFigures
 from labconsole.units import format_target
 
@@ -265,6 +266,8 @@ class ConsoleState:
         step = execution.steps.current if execution is not None and execution.running else None
         if trial is None and not self.stopping and step is not None and step.picture.guests:
             return ("under way",)
+        if trial is None and execution is not None and execution.running and ending_guests(execution):
+            return ("ending the guests",)
         if trial is None:
             return ("stopping" if self.stopping else "starting" if self.asked else "ready",)
         words = "stopping traffic" if self.stopping else PHASE_WORDS[trial.phase] if trial.phase else "starting"

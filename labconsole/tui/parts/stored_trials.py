@@ -24,6 +24,7 @@ from labconsole.report.tables import labelled
 from labconsole.text.cells import count, safe
 from labconsole.tui.parts import new_file
 from labconsole.tui.parts.action import Action, HasActions
+from labconsole.tui.parts.factor_table import MOST_CELLS, FactorTable, factor_columns
 from labconsole.tui.parts.figure_chart import FigureChart
 from labconsole.tui.parts.key_bar import KeyBar
 from labconsole.tui.parts.lines import Span, entitle
@@ -53,6 +54,8 @@ class KindOfTrials(Protocol):
     @property
     def words(self) -> Callable[[Any], str]: ...
     @property
+    def in_columns(self) -> Callable[[Any], dict[str, str]]: ...
+    @property
     def found(self) -> Callable[[Any], str]: ...
     @property
     def summarize(self) -> Callable[[Sequence[Any]], Any]: ...
@@ -61,14 +64,12 @@ class KindOfTrials(Protocol):
     def figures(self, records: Sequence[Any]) -> Sequence[Figure]: ...
 
 
-class _StoredTable(LineTable):
-    COLUMNS: ClassVar[tuple[Column, ...]] = (
+class _StoredTable(FactorTable):
+    BEFORE: ClassVar[tuple[Column, ...]] = (
         Column("verdict", "", 1, right=False),
-        Column("started", "started UTC", 16, right=False),
-        Column("asked", "asked", 30, right=False, grow_to=90),
-        Column("found", "came to", 22, right=False, grow_to=60),
-        Column("plan", "plan", 12, right=False, rank=1, grow_to=24),
+        Column("started", "started UTC", 16, right=False, rank=2),
     )
+    AFTER: ClassVar[tuple[Column, ...]] = (Column("found", "came to", 20, right=False, grow_to=60),)
 
     def __init__(self) -> None:
         super().__init__(id="stored-trials")
@@ -77,14 +78,17 @@ class _StoredTable(LineTable):
         self._words: dict[str, tuple[str, str]] = {}
         self._found: list[str] = []
         self._wanted: tuple[str, ...] = ()
+        self.take_columns((*self.BEFORE, *self.AFTER))
 
     @property
     def nothing_words(self) -> str:
         """Why there is nothing to see."""
         return self.nothing
 
-    def show(self, records: Mapping[str, Any], words: dict[str, tuple[str, str]]) -> None:
-        self.records, self._words = records, words
+    def show(
+        self, records: Mapping[str, Any], words: dict[str, tuple[str, str]], factors: Mapping[str, dict[str, str]]
+    ) -> None:
+        self.records, self._words, self.factors = records, words, factors
         self._cells.clear()
         self._find()
 
@@ -96,6 +100,10 @@ class _StoredTable(LineTable):
         """Those that are listed, found once; another list is another object."""
         wanted = self._wanted
         self._found = [key for key in self.records if not wanted or all(word in self._text(key) for word in wanted)]
+        told = factor_columns([self.factors[key] for key in self._found])
+        plan = min(MOST_CELLS, max((len(self.records[key].plan.name or "") for key in self._found), default=0))
+        named = [Column("plan", "plan", max(4, plan), right=False, rank=2)] if plan else []
+        self.take_columns((*self.BEFORE, *told, *self.AFTER, *named))
         self.paint()
 
     def keys(self) -> list[str]:
@@ -111,9 +119,6 @@ class _StoredTable(LineTable):
 
     def cell_started(self, key: str, width: int) -> Span:
         return safe(self.records[key].started_at[:16].replace("T", " "), width), "muted"
-
-    def cell_asked(self, key: str, width: int) -> Span:
-        return safe(self._words[key][0], width), ""
 
     def cell_found(self, key: str, width: int) -> Span:
         return safe(self._words[key][1], width), ""
@@ -191,18 +196,19 @@ class StoredTrials(HasActions, ModalScreen[None]):
     async def action_reload(self) -> None:
         kind, table = self._kind, self.query_one(_StoredTable)
 
-        def read() -> tuple[dict[str, Any], dict[str, tuple[str, str]]]:
+        def read() -> tuple[dict[str, Any], dict[str, tuple[str, str]], dict[str, dict[str, str]]]:
             records = {kind.id_of(each): each for each in self._store.experiments(kind.of, RunFilter())}
-            return records, {key: (kind.words(each), kind.found(each)) for key, each in records.items()}
+            words = {key: (kind.words(each), kind.found(each)) for key, each in records.items()}
+            return records, words, {key: kind.in_columns(each) for key, each in records.items()}
 
         try:
-            records, words = await asyncio.to_thread(read)
+            records, words, factors = await asyncio.to_thread(read)
         except LabError as exc:
             table.nothing = str(exc)
-            records, words = {}, {}
+            records, words, factors = {}, {}, {}
         else:
             table.nothing = f"No {kind.plural} are stored yet: run a plan that asks for them (Plans)."
-        table.show(records, words)
+        table.show(records, words, factors)
         self._tell()
 
     @on(LineTable.Chosen, "#stored-trials")

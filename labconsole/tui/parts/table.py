@@ -205,10 +205,15 @@ class LineTable(HasActions, ScrollView, Tones, can_focus=True):
         index = y - 1 + self.scroll_offset.y
         return self._keys[index] if 0 <= index < len(self._keys) else None
 
+    def cell_of(self, column: Column, key: Any, width: int) -> Span:
+        """One cell; subclasses may have columns that no method is named after."""
+        span: Span = getattr(self, "cell_" + column.name)(key, width)
+        return span
+
     def _row(self, key: Any) -> list[Span]:
         row: list[Span] = []
         for column, width in self._layout:
-            text, tone = getattr(self, "cell_" + column.name)(key, width)
+            text, tone = self.cell_of(column, key, width)
             room = width - (len(text) if text.isascii() else cell_len(text))
             if room < 0:
                 text, room = safe(text, width), 0

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from labconsole.experiments.job.live import MOST_NAMED, driving_note, guests_at_work, guests_of, live_words
+from labconsole.cli.text.jobs import job_lines
+from labconsole.experiments.job.live import MOST_NAMED, driving_note, guests_at_work, guests_of, live_words, time_words
+from labconsole.experiments.job.procedure import result_words
 from labconsole.measure.outside_clock import Marks
 from labconsole.wire.guests import AskedGuests
 from support.job_records import job_data, job_record
@@ -54,3 +56,19 @@ def test_a_trial_that_is_over_has_rows_by_its_record():
     assert [(row.name, row.state.value) for row in rows] == [("g1", "done"), ("g2", "done")]
     assert [row.seconds for row in rows] == pytest.approx([2.995, 2.9949995])
     assert rows[1].begun_s == pytest.approx(5e-7)
+
+
+def test_a_job_that_failed_sooner_than_an_empty_one_ends_took_no_time():
+    """The record keeps what was measured."""
+    data = job_data()
+    copies = [{**copy, "exit_status": 127, "outside_s": 0.004, "seconds": -0.001} for copy in data["copies"]]
+    record = job_record({**data, "copies": tuple(copies)})
+    assert record.copies[0].seconds == -0.001
+    assert time_words(record) == "–, failed"
+    assert result_words(record) == ["g1: not known, clock ratio 1.003", "g2: not known, clock ratio 1.003"]
+    assert [guest.seconds for guest in guests_of(record.copies)] == [None, None]
+    lines = job_lines(record)
+    assert lines[1] == "  time by the clock outside: –, failed"
+    assert lines[2].split("; ")[0] == "  g1           –"
+    copies[1]["seconds"] = 0.25
+    assert time_words(job_record({**data, "copies": tuple(copies)})) == "failed after 0.250 s"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from labconsole.experiments.job.verdict import clock_notes, judge
+from labconsole.experiments.job.verdict import clock_notes, judge, shown_reasons
 from labconsole.model.record.crew_trial import ProgramSeen, TimekeeperSeen
 from labconsole.model.record.job import CopySeen, EmptyJobs
 from labconsole.model.tolerances import Tolerances
@@ -73,6 +73,27 @@ def test_the_reason_of_a_job_that_does_not_exist_says_so():
         inventory=make_inventory(),
     )  # fmt: skip
     assert "its program does not exist there" in verdict.reasons[0].detail
+
+
+@pytest.mark.parametrize("said", ["sh: iperf: not found", "sh: 1: iperf: not found", "sh: fio: command not found | 5"])
+def test_so_does_that_of_one_whose_program_stands_before_a_pipe(said: str):
+    """Whose status is that of the pipe's end."""
+    verdict = judge(
+        TrialObservations(run_id="r", started_at="2026-11-23T09:09:05.000Z"), [copy(exit_status=1, output=said)],
+        empty=EMPTY, timekeeper=None, start_skew_s=None, swapped_pages=0, guest_problems=(), limits=Tolerances(),
+        inventory=make_inventory(),
+    )  # fmt: skip
+    told = f"g1: the job ended with status 1, its program does not exist there: {said}"
+    assert verdict.reasons[0].detail == told
+
+
+def test_what_was_not_found_by_a_program_is_not_said_of_the_program():
+    seen = copy(exit_status=1, output="wget: server returned error: HTTP/1.1 404 Not Found")
+    (why,) = shown_reasons(
+        [seen], empty=EMPTY, timekeeper=None, start_skew_s=None, swapped_pages=0, disk=None, program=None,
+        limits=Tolerances(),
+    )  # fmt: skip
+    assert "exist" not in why.detail
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,6 @@ def test_what_is_known_is_told_in_lines() -> None:
     assert any("a guest, of 6 blocks" in line for line in lines)
     record = boot_record(boot_data())
     assert "all up after 1.500 s ± 0.5 ms by the clock outside" in boot_lines(record)[1]
-    assert BOOTS_SHOWN.table([]) == ["no boots are stored"]
     missing = boot_record(boot_data((1.0, None)))
     assert "–" in BOOTS_SHOWN.table([missing])[0]
 

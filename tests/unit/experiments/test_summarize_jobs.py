@@ -8,7 +8,8 @@ from functools import partial
 
 import pytest
 
-from labconsole.cli.text.jobs import seconds_words, summary_lines
+from labconsole.cli.text.jobs import summary_lines
+from labconsole.experiments.job.live import time_words
 from labconsole.experiments.job.summary import summarize_jobs
 from labconsole.model.record.job import JobRecord
 from support.job_records import taken
@@ -92,6 +93,8 @@ def test_isolation_of_few_blocks_or_on_several_processors_is_not_claimed():
         *trials(draw, lambda: [2.0, 3.0, 3.0], working="one-two", blocks=2, cpu="same"),
     ]
     assert summarize_jobs(few).isolation[0].word == "too few blocks"
+    unpaired = [taken([1.0], working="one", cpu="same"), taken([2.0, 3.0, 3.0], working="one-two", cpu="same", block=2)]
+    assert summary_lines(summarize_jobs(unpaired))[-1].endswith("cpu same: too few blocks")
 
 
 def test_set_ups_are_the_replicates_and_doubtful_trials_do_not_enter():
@@ -261,9 +264,9 @@ def test_two_guests_with_one_and_two_copies_have_no_mean_and_no_overhead():
 
 def test_a_trial_of_one_and_two_copies_tells_both_guests_and_no_mean_of_them():
     record = taken([2.0, 3.0, 3.2], working="one-two")
-    assert seconds_words(record) == "first guest 2.000 s; second guest 3.000 s and 3.200 s"
+    assert time_words(record) == "first guest 2.000 s; second guest 3.000 s and 3.200 s"
     copies = (record.copies[0].model_copy(update={"seconds": None}), *record.copies[1:])
-    assert seconds_words(record.model_copy(update={"copies": copies})) == (
+    assert time_words(record.model_copy(update={"copies": copies})) == (
         "first guest –; second guest 3.000 s and 3.200 s"
     )
 

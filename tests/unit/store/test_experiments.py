@@ -14,11 +14,13 @@ from labconsole.cli.main import main
 from labconsole.errors import StoreError
 from labconsole.experiments.search.steps import LoadSearches
 from labconsole.model.record.kinds import record_kinds
+from labconsole.model.record.kinds.job import KIND as JOB
 from labconsole.model.record.kinds.search import KIND as SEARCH
 from labconsole.model.record.search import SearchRecord
 from labconsole.model.record.summary import RunFilter
 from labconsole.store.experiments import parse_experiment
 from labconsole.store.open import open_store
+from support.job_records import taken
 from support.plugged_in import plugged_in
 from support.search_script import Script
 from support.search_script import made as searched
@@ -109,9 +111,9 @@ def test_searches_leave_with_the_runs_and_come_back_once(
     file = tmp_path / "all.jsonl"
     assert main(["runs", "export", "--store", str(tmp_path / "a.sqlite"), "--out", str(file)]) == 0
     assert json.loads(file.read_text())["search"]["search_id"] == record.search_id
-    for taken in (1, 0):
+    for many in (1, 0):
         assert main(["runs", "import", str(file), "--store", str(tmp_path / "b.sqlite"), "--json"]) == 0
-        assert json.loads(capsys.readouterr().out)["searches"] == taken
+        assert json.loads(capsys.readouterr().out)["searches"] == many
     with open_store(str(tmp_path / "b.sqlite")) as store:
         assert store.experiments(SEARCH) == [record]
     assert main(["runs", "import", str(tmp_path / "a.sqlite"), "--store", str(tmp_path / "c.sqlite")]) == 0
@@ -206,3 +208,21 @@ def test_a_kind_that_cannot_be_used_is_named(tmp_path: Path, source: str) -> Non
         pytest.raises(StoreError, match="plug-in lap .*cannot be"),
     ):
         record_kinds()
+
+
+def test_of_a_plan_without_any_it_is_said_whether_others_have_some(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = str(tmp_path / "store.sqlite")
+
+    def told(*words: str) -> str:
+        assert main(["experiment", "job", "--store", place, *words]) == 0
+        return capsys.readouterr().out
+
+    with open_store(place) as store:
+        store.count()
+    assert told("--list") == told("--list", "--plan", "p") == told("--summary") == "no jobs are stored\n"
+    with open_store(place) as store:
+        store.save_experiment(JOB, taken([2.0], guests=1, working="one"))
+    assert told("--list", "--plan", "minee") == told("--summary", "--plan", "minee") == "none of plan minee\n"
+    assert "lxc: wait (3 s)" in told("--list", "--plan", "p")

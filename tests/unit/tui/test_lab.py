@@ -15,12 +15,14 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 from textual.worker import WorkerCancelled
 
+from labconsole.contracts.ports import StoredTrial
 from labconsole.engine.execution.grid import TrialState
 from labconsole.engine.execution.progress import ExecutionStatus
 from labconsole.engine.leases import LeaseHolder
 from labconsole.engine.live.events import NodeChanged, NodeState, Notice
 from labconsole.errors import LeaseHeld
 from labconsole.model.plan.loader import load_plan
+from labconsole.model.record.run import RunRecord
 from labconsole.tui.app import ConsoleApp
 from labconsole.tui.console import clock
 from labconsole.tui.console.journal import KEPT
@@ -34,6 +36,7 @@ from labconsole.tui.screens.log.journal_table import JournalTable
 from labconsole.tui.screens.log.screen import LogScreen
 from labconsole.tui.screens.nodes.node_list import NodeList
 from labconsole.tui.screens.nodes.screen import NodesScreen
+from labconsole.tui.screens.plans import store_watch
 from labconsole.tui.screens.plans.grid import GridTable
 from labconsole.tui.screens.plans.plans_table import PlansTable
 from labconsole.tui.screens.plans.screen import PlansScreen
@@ -124,6 +127,69 @@ async def test_a_plan_is_previewed_run_to_its_end_and_its_failures_found(size):
         assert grid.trial == (0, 2)
         assert any("plan pair: done; 6 trials taken" in note.text for note in app.state.notes)
         assert session.store.records[0].plan is not None
+
+
+async def measured_elsewhere(plans: Path, trials: int) -> list[RunRecord]:
+    """The newest first, of a plan that another console ran."""
+    other = LabSession()
+    await other.execute(other.execution(load_plan(plans / "pair.yaml", other.inventory)))
+    return other.store.records[-trials:]
+
+
+async def test_what_another_console_measured_of_a_plan_is_seen_when_plans_are_shown_again_and_now_and_then(
+    plans, monkeypatch
+):
+    async with console(screen="4") as (app, session, pilot):
+        await shown(app, pilot, "pair.yaml", "ready")
+        await rescanned(app)
+        session.store.records[:] = await measured_elsewhere(plans, 2)
+        await rescanned(app)
+        assert "begun" not in text(app)  # asked seldom
+        await pilot.press("1")
+        await until(pilot, lambda: isinstance(app.screen, BenchScreen))
+        await pilot.press("4")
+        await shown(app, pilot, "begun", "[■] ■  ·")
+        monkeypatch.setattr(store_watch, "EVERY_S", 0.0)
+        monkeypatch.setattr(store_watch, "REST_RATIO", 0.0)
+        await pilot.press("1", "4")
+        session.store.records[:] = await measured_elsewhere(plans, 6)
+        await shown(app, pilot, "✓ stored", "[■] ■  ■")
+
+
+async def test_plans_are_asked_for_again_only_when_the_store_has_moved(monkeypatch):
+    monkeypatch.setattr(store_watch, "EVERY_S", 0.0)
+    monkeypatch.setattr(store_watch, "REST_RATIO", 0)
+    async with console(screen="4") as (app, session, pilot):
+        await shown(app, pilot, "pair.yaml", "ready")
+        await rescanned(app)
+        asked = []
+
+        def plan_runs(*words: str) -> list[StoredTrial]:
+            asked.append(words)
+            return []
+
+        monkeypatch.setattr(session.store, "plan_runs", plan_runs)
+        for _ in range(3):
+            await rescanned(app)
+        assert not asked
+        session.store.records[:] = await measured_elsewhere(Path("plans"), 1)
+        await rescanned(app)
+        assert asked
+
+
+async def test_a_plan_that_ended_here_says_so_also_after_it_was_left(monkeypatch):
+    monkeypatch.setattr(store_watch, "EVERY_S", 0.0)
+    monkeypatch.setattr(store_watch, "REST_RATIO", 0)
+    async with console(screen="4") as (app, session, pilot):
+        await shown(app, pilot, "pair.yaml", "ready")
+        await rescanned(app)
+        await pilot.press("r", "1")
+        await until(pilot, lambda: state(app) is ExecutionStatus.DONE and not app.state.asked)
+        await pilot.press("4")
+        await until(pilot, lambda: isinstance(app.screen, PlansScreen))
+        for _ in range(2):
+            await rescanned(app)
+        await shown(app, pilot, "✓ done")
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from labconsole.engine.execution.progress import ExecutionStatus
 from labconsole.engine.execution.stopwatch import Stopwatch
 from labconsole.engine.live.events import NodeChanged, NodeState, Phase, PhaseChanged, TrialStarted
 from labconsole.model.design_point import DesignPoint, FrameSize
@@ -158,3 +161,28 @@ async def test_numbers_of_the_trial_before_are_not_called_live() -> None:
         await until(pilot, lambda: "Streams · live" in text(app))
         session.release.set()
         await until(pilot, lambda: not app.state.asked)
+
+
+def test_between_the_trials_of_guests_and_after_the_last_it_is_said_which_of_how_many() -> None:
+    guests: Any = SimpleNamespace(noun="job")
+    plan: Any = SimpleNamespace(name="twenty", grid=False, of_guests=guests, experiments=())
+    steps: Any = SimpleNamespace(current=None, asked=2, rest=[1])
+    outcome = SimpleNamespace(taken=0, skipped=0)
+    state = ConsoleState(wait_per_trial_s=2.0)
+    state.asked = True
+    execution: Any = SimpleNamespace(
+        plan=plan, steps=steps, running=True, salt="", outcome=outcome, total=0, current=None, left_s=0.0,
+        status=ExecutionStatus.RUNNING,
+    )  # fmt: skip
+    state.execution = execution
+    between = measured_now(state, 100.0, 0.0)
+    assert between is not None
+    assert (between.plan[0], between.done_ratio, between.left_s) == ("plan twenty, job 1 of 2", 0.5, 0.0)
+    steps.rest = []
+    over = measured_now(state, 100.0, 0.0)
+    assert over is not None
+    assert over.plan == ("plan twenty, job 2 of 2, ending the guests", "twenty job 2/2, ending", "job 2/2")
+    assert (over.step, over.left_s, over.done_ratio) == (("ending the guests",), None, 1.0)
+    steps.asked = 0
+    unknown = measured_now(state, 100.0, 0.0)
+    assert unknown is not None and unknown.plan[0] == "plan twenty"

@@ -158,8 +158,9 @@ def show_stored(args: argparse.Namespace, kind: KindShown) -> int:
     with open_store(args.store, write=False) as store:
         where = RunFilter(plan_name=[args.plan]) if args.plan else RunFilter()
         records = [store.experiment(kind.of, args.show)] if args.show else store.experiments(kind.of, where)
-    if args.summary and not records and not args.json:
-        plain_lines(f"no {kind.plural} are stored{f' of plan {args.plan}' if args.plan else ''}")
+        others = bool(args.plan and not records and store.experiment_texts(kind.of))
+    if not records and not args.json:
+        plain_lines(f"none of plan {args.plan}" if others else f"no {kind.plural} are stored")
     elif args.summary:
         summary = kind.summarize(records)
         answer({f"{kind.plural}_summary": asdict(summary)}, kind.summary_lines(summary), as_json=args.json)

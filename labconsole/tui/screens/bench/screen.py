@@ -10,6 +10,7 @@ from textual.app import ComposeResult
 from textual.containers import Container
 from textual.widgets import Button
 
+from labconsole.engine.execution.steps import StepState
 from labconsole.engine.live.events import Event, NodeState, TrialStarted
 from labconsole.engine.protocol import SessionLike
 from labconsole.errors import LabError
@@ -179,8 +180,13 @@ class BenchScreen(Searching):
         execution = self.state.execution
         running = execution is not None and execution.running
         step = execution.steps.current if execution is not None and running else None
-        if running and step is None and self.has_class("-crew"):
-            return  # from one step to the next
+        if execution is not None and running and step is None and self.has_class("-crew"):
+            # From one step to the next, or while the guests end: as the last one came out.
+            taken = (StepState.DONE, StepState.FAILED)
+            ended = (each for each in reversed(execution.steps.seen) if each.record and each.state in taken)
+            if (last := next(ended, None)) is not None and last.picture.guests:
+                self.query_one(GuestsTable).show(last.picture)
+            return
         picture = step.picture if step is not None else None
         has_crew = picture is not None and bool(picture.guests)
         crew, streams = self.query_one(GuestsTable), self.query_one(StreamsTable)

@@ -44,9 +44,11 @@ from labconsole.tui.screens.plans.plan_searches import make_room
 from labconsole.tui.screens.plans.plans_table import PlansTable
 from labconsole.tui.screens.plans.searches_table import SearchesTable
 from labconsole.tui.screens.plans.session_plan import ask_and_save
+from labconsole.tui.screens.plans.store_watch import StoreWatch
 from labconsole.tui.screens.plans.telemetry import ShownPlans
 
 RESCAN_S = 2.0
+SCAN = "plan-files"
 
 
 class PlansScreen(ConsoleScreen):
@@ -83,6 +85,9 @@ class PlansScreen(ConsoleScreen):
         self._executions: dict[Path, PlanExecution] = {}
         self._notes = PlanNotes(session)
         self._shown = ShownPlans()
+        self._watch = StoreWatch(session.store)
+        self._old: set[Path] = set()
+        """Plans of which the store may hold more by now."""
         self._painted: tuple[object, ...] = ()
         self._complaint = ""
 
@@ -111,35 +116,37 @@ class PlansScreen(ConsoleScreen):
         self.rescan()
 
     def come_to_front(self) -> None:
+        self._watch.hurry()
         self.rescan()
 
     # Files
 
     def _rescan_in_sight(self) -> None:
-        if self.in_sight:
+        if self.in_sight and not any(each.group == SCAN and each.is_running for each in self.workers):
             self.rescan()
 
     def action_rescan(self) -> None:
         self._notes.forget()
-        for path, execution in list(self._executions.items()):
-            if not self._in_use(execution):
-                del self._executions[path]
+        self._old.update(self._executions)
         self.rescan()
 
     def _in_use(self, execution: PlanExecution) -> bool:
         """It runs, or was just asked to."""
         return execution.running or (self.state.asked and execution is self.state.execution)
 
-    @work(exclusive=True, group="plan-files")
+    @work(exclusive=True, group=SCAN)
     async def rescan(self) -> None:
-        """Look at the directory, and ask the store about plans that are new or changed."""
+        """Look at the directory, and ask the store about plans that are new or changed, or all once it has moved."""
+        begun_s = clock.monotonic_s()
         try:
+            if await self._watch.moved() and not self.state.asked:
+                self._old = set(self._executions)
             also = self.session.check_background
             found = await asyncio.to_thread(plan_files.scan, self.session.inventory, self._entries, also)
         except LabError as exc:
             self._complain(str(exc))
             return
-        changed = [e for e in found if e.plan is not None and self._is_new(e)]
+        changed = [e for e in found if e.plan is not None and self._to_look_at(e)]
         self._entries = {entry.path: entry for entry in found}
         for path in [p for p, c in self._executions.items() if p not in self._entries and not self._in_use(c)]:
             del self._executions[path]
@@ -153,16 +160,21 @@ class PlansScreen(ConsoleScreen):
                 self._complain(str(exc))
                 break
             self._notes.forget(entry.path)
-            if self._is_new(entry):  # still: it may have been started while the store was asked
+            if self._to_look_at(entry):  # still: it may have been started while the store was asked
                 self._executions[entry.path] = execution
+            self._old.discard(entry.path)
         else:
+            if changed:
+                self._watch.looked(clock.monotonic_s() - begun_s)
             await self._notes.read(found)
             self._complaint = ""
         self._painted = ()
         self._paint_plans()
 
-    def _is_new(self, entry: PlanEntry) -> bool:
+    def _to_look_at(self, entry: PlanEntry) -> bool:
         execution = self._executions.get(entry.path)
+        if execution is not None and entry.path in self._old:
+            return not self._in_use(execution)
         # A plan that runs is shown as it was when it began, whatever happens to its file.
         return execution is None or (execution.plan != self._shown.of(entry) and not self._in_use(execution))
 
@@ -175,8 +187,7 @@ class PlansScreen(ConsoleScreen):
     def show_runs(self, runs: Sequence[RunSummary]) -> None:
         """Runs were saved: what plans have stored may have changed, unless a plan runs and tells it itself."""
         if self.state.execution is None or not self._in_use(self.state.execution):
-            for path in [p for p, c in self._executions.items() if c.status is ExecutionStatus.READY]:
-                del self._executions[path]
+            self._old.update(p for p, c in self._executions.items() if c.status is ExecutionStatus.READY)
             self.rescan()
 
     # Painting
@@ -292,6 +303,7 @@ class PlansScreen(ConsoleScreen):
             self._over(PlanOver(clock.wall_s(), severity, f"plan {name}: {ending(execution.plan, outcome)}"))
         finally:
             self.state.run_ended()
+            self._watch.forget()
         if held:
             self._ask_take_over(path, execution, held)
 

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from textual.message import Message
 
+from labconsole.engine.crew_step import CrewStep
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.step_seen import StepSeen, StepState
 from labconsole.model.record.run import Verdict
@@ -14,8 +15,9 @@ from labconsole.model.record.verdict_codes import TITLES as TITLES_OF_CODES
 from labconsole.text.cells import count, safe
 from labconsole.tui.console.plan_words import step_noun
 from labconsole.tui.parts.action import Action
+from labconsole.tui.parts.factor_table import FactorTable, factor_columns
 from labconsole.tui.parts.lines import Span
-from labconsole.tui.parts.table import Column, LineTable
+from labconsole.tui.parts.table import Column
 
 LOOKS = {
     StepState.PENDING: ("·", "muted"),
@@ -29,6 +31,14 @@ LOOKS = {
 DOUBTED = {"suspect": ("?", "warn"), "invalid": ("✗", "bad")}
 """By a trial's verdict: it is stored, and enters no mean."""
 
+FOUND = {
+    "job": "time",
+    "boot": "all up after, memory",
+    "flow": "payload at the sink",
+    "route": "packets/s at the sink",
+}
+"""Of guests: what stands over that which a trial came to."""
+
 TITLES = {
     "search": "Searches", "step": "Steps", "job": "Jobs",
     "boot": "Starts of guests", "flow": "Flows out of guests", "route": "Routers",
@@ -41,7 +51,7 @@ def _verdict(seen: StepSeen) -> Verdict | None:
     return verdict if isinstance(verdict, Verdict) else None
 
 
-class SearchesTable(LineTable):
+class SearchesTable(FactorTable):
     """Rows are places in the plan's order."""
 
     EMPTY = "reading the store …"
@@ -53,27 +63,6 @@ class SearchesTable(LineTable):
         Column("background", "backgr.", 8, right=False, rank=2),
         Column("trials", "trials", 6),
         Column("found", "bounds in packets/s per source", 30, right=False, grow_to=90),
-    )
-
-    OF_JOBS: ClassVar[tuple[Column, ...]] = (
-        Column("state", "", 1, right=False),
-        Column("asked", "job", 30, right=False, grow_to=100),
-        Column("found", "seconds by the clock outside", 20, right=False, grow_to=60),
-    )
-    OF_BOOTS: ClassVar[tuple[Column, ...]] = (
-        Column("state", "", 1, right=False),
-        Column("asked", "start", 30, right=False, grow_to=100),
-        Column("found", "until all are up, and their memory", 20, right=False, grow_to=60),
-    )
-    OF_FLOWS: ClassVar[tuple[Column, ...]] = (
-        Column("state", "", 1, right=False),
-        Column("asked", "guests that send", 30, right=False, grow_to=100),
-        Column("found", "payload that came to the sink", 20, right=False, grow_to=90),
-    )
-    OF_ROUTES: ClassVar[tuple[Column, ...]] = (
-        Column("state", "", 1, right=False),
-        Column("asked", "routers", 30, right=False, grow_to=100),
-        Column("found", "packets/s that came to the sink", 20, right=False, grow_to=90),
     )
 
     OF_OTHERS: ClassVar[tuple[Column, ...]] = (
@@ -97,11 +86,16 @@ class SearchesTable(LineTable):
     def __init__(self) -> None:
         super().__init__(id="searches")
         self._execution: PlanExecution | None = None
+        self._of: list[StepSeen] | None = None
         self.border_title = "Searches"
 
     def show(self, execution: PlanExecution | None) -> None:
         """Take a plan's execution, begun or not."""
         self._execution = execution
+        steps = execution.steps.seen if execution is not None else None
+        if steps is not self._of:
+            self._of = steps
+            self._tell_apart(steps or [])
         self._cells.clear()
         self.border_title = TITLES[self._noun]
         self.paint()
@@ -111,14 +105,18 @@ class SearchesTable(LineTable):
         return "search" if self._execution is None else step_noun(self._execution.plan)
 
     def columns(self) -> tuple[Column, ...]:
-        of = {
-            "step": self.OF_OTHERS,
-            "job": self.OF_JOBS,
-            "boot": self.OF_BOOTS,
-            "flow": self.OF_FLOWS,
-            "route": self.OF_ROUTES,
-        }
-        return of.get(self._noun, self.COLUMNS)
+        if self._noun in FOUND and self.factors:
+            return super().columns()
+        return self.COLUMNS if self._noun == "search" else self.OF_OTHERS
+
+    def _tell_apart(self, steps: list[StepSeen]) -> None:
+        """Columns of what guests are asked, for all of a plan's trials once."""
+        told = [each.step.in_columns() for each in steps if isinstance(each.step, CrewStep)]
+        self.factors = {}
+        if told and len(told) == len(steps):
+            self.factors = dict(enumerate(told))
+            found = Column("found", FOUND.get(self._noun, "found"), 21, right=False, grow_to=90)
+            self.take_columns((Column("state", "", 1, right=False), *factor_columns(told), found))
 
     @property
     def nothing_words(self) -> str:
@@ -158,7 +156,7 @@ class SearchesTable(LineTable):
         seen = self._seen(key)
         if seen.why:
             return safe(seen.why, width), "bad" if seen.state is StepState.FAILED else "warn"
-        words, verdict = "; ".join(seen.picture.found), _verdict(seen)
+        words, verdict = seen.picture.brief or "; ".join(seen.picture.found), _verdict(seen)
         if verdict is not None and verdict.reasons and verdict.status in DOUBTED:
             # Its glyph says that there is a doubt: where not all fits, what it came to stands first.
             return safe("; ".join(filter(None, (words, TITLES_OF_CODES[verdict.reasons[0].code]))), width), "warn"

@@ -1,0 +1,63 @@
+"""A table whose rows are told apart by factors: a column each, as wide as what it says, and those that all rows share
+leave first where there is no room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from rich.cells import cell_len
+
+from labconsole.text.cells import safe
+from labconsole.tui.parts.lines import Span
+from labconsole.tui.parts.table import GUTTER, Column, LineTable, fit_columns
+
+MOST_CELLS, TIGHT = 24, 10
+DIFFERING, SHARED = 1, 3
+"""Ranks of columns: what tells rows apart stays as long as anything that can leave."""
+
+PREFIX = "factor "
+
+
+def factor_columns(rows: Sequence[Mapping[str, str]]) -> tuple[Column, ...]:
+    """A column for each factor that any row has a word of, in their order."""
+    columns = []
+    for heading in dict.fromkeys(heading for row in rows for heading in row):
+        words = {row.get(heading, "") for row in rows}
+        if words != {""}:
+            width = min(MOST_CELLS, max(map(cell_len, (heading, *words))))
+            columns.append(
+                Column(
+                    PREFIX + heading, heading, width, right=all(word.isdigit() for word in words),
+                    rank=DIFFERING if len(words) > 1 else SHARED,
+                )
+            )  # fmt: skip
+    return tuple(columns)
+
+
+class FactorTable(LineTable):
+    """``factors``: of every row, by headings. ``wide``: its columns; one that grows gives way, down to TIGHT, to those
+    that tell rows apart.
+    """
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self.factors: Mapping[Any, Mapping[str, str]] = {}
+        self.wide: tuple[Column, ...] = ()
+        self._tight: tuple[Column, ...] = ()
+
+    def take_columns(self, columns: Sequence[Column]) -> None:
+        """Take these columns, those of factors among them."""
+        self.wide = tuple(columns)
+        self._tight = tuple(replace(each, width=min(each.width, TIGHT)) if each.grow_to else each for each in columns)
+
+    def columns(self) -> tuple[Column, ...]:
+        kept = {column.name for column, _ in fit_columns(self.wide, self._room_for(len(self.keys())) - GUTTER)}
+        return self.wide if all(each.name in kept for each in self.wide if each.rank == DIFFERING) else self._tight
+
+    def cell_of(self, column: Column, key: Any, width: int) -> Span:
+        if column.name.startswith(PREFIX):
+            return safe(self.factors[key].get(column.title, ""), width), ""
+        return super().cell_of(column, key, width)
