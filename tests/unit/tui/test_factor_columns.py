@@ -10,7 +10,7 @@ import pytest
 from textual.app import App
 
 from labconsole.cli.text.of_guests import ALL_SHOWN
-from labconsole.engine.execution.steps import StepSeen, StepState
+from labconsole.engine.execution.step_seen import StepSeen, StepState
 from labconsole.experiments.flow.steps import Flows
 from labconsole.experiments.job.steps import Jobs
 from labconsole.model.plan.loader import load_plan

@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.containers import Container
 from textual.widgets import Button
 
-from labconsole.engine.execution.steps import StepState
+from labconsole.engine.execution.step_seen import StepState
 from labconsole.engine.live.events import Event, NodeState, TrialStarted
 from labconsole.engine.protocol import SessionLike
 from labconsole.errors import LabError
