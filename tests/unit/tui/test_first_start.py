@@ -115,7 +115,8 @@ async def test_every_page_fits_and_names_the_keys_that_work_on_it(tmp_path: Path
         assert "On the First start screen" in text(first.app)
         await first.pilot.press("escape", "enter")
         await first.shown("Name of testbed", "Discover")
-        assert picture(first.app)[-1].split() == ["^r", "Discover", "esc", "Back", "?", "Help"]  # q is typed
+        keys = ["^r", "Discover", "esc", "Back", "?", "Help"]  # q is typed
+        await until(first.pilot, lambda: picture(first.app)[-1].split() == keys)
         await first.type("a-b+c")
         await first.shown("a-b+c")
         for key in ("f3", "f10"):  # of other screens, which there are none of yet
