@@ -11,7 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from itertools import combinations
-from typing import Final, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeVar, cast
 
 from labconsole.contracts.report import ReportUnit, Table
 from labconsole.measure.statistics.effects import Effect, equivalence_p, word
@@ -27,12 +27,14 @@ ADJUSTED = "Differences are taken in pairs of blocks, or over three boots a side
 
 
 class ToolKey(Protocol):
-    """A point, a named tuple, of a platform under a kernel of the unit under test."""
+    """A point, a named tuple, of a platform under a kernel of the unit under test and a hypervisor."""
 
     @property
     def platform(self) -> str: ...
     @property
     def kernel(self) -> str: ...
+    @property
+    def hypervisor(self) -> str: ...
 
 
 K = TypeVar("K", bound=ToolKey)
@@ -82,7 +84,12 @@ def judged(effects: Sequence[Effect], margins: Sequence[float | None]) -> list[b
     ]
 
 
-def tool_pairs(keys: Iterable[K], asked: Callable[[K], Hashable]) -> list[tuple[K, K]]:
+def asked_of(key: K) -> Hashable:
+    """What was asked at a point, whichever tool it was asked of."""
+    return cast("Any", key)._replace(platform="", kernel="", hypervisor="")  # type: ignore[no-any-return]
+
+
+def tool_pairs(keys: Iterable[K]) -> list[tuple[K, K]]:
     """Every two points of different platforms that were asked the same, the later named first.
 
     Of two platforms that were both measured under one kernel of the unit under test those of one; only what shares no
@@ -90,7 +97,7 @@ def tool_pairs(keys: Iterable[K], asked: Callable[[K], Hashable]) -> list[tuple[
     """
     alike: dict[Hashable, list[K]] = {}
     for key in sorted(keys, key=in_order):
-        alike.setdefault(asked(key), []).append(key)
+        alike.setdefault(asked_of(key), []).append(key)
     found = []
     for group in alike.values():
         kernels = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from labconsole.experiments.boot.summary import SeriesKey, series_key
@@ -32,15 +32,9 @@ def compare_memory(records: Iterable[BootRecord]) -> list[MemoryCompared]:
             entered.setdefault(key, {}).setdefault(record.requested.guests, []).append(record)
     blocks = Blocks(every)
     return [
-        MemoryCompared(key=key, than=than, line=_line(blocks, entered[key], entered[than]))
-        for key, than in tool_pairs(entered, lambda key: key._replace(platform="", kernel="", hypervisor=""))
+        MemoryCompared(key=key, than=than, line=blocks.line_apart(entered[key], entered[than], taken_bytes))
+        for key, than in tool_pairs(entered)
     ]
-
-
-def _line(
-    blocks: Blocks[BootRecord], ours: Mapping[int, Sequence[BootRecord]], theirs: Mapping[int, Sequence[BootRecord]]
-) -> LineInBlocks | None:
-    return blocks.line_apart(ours, theirs, taken_bytes)
 
 
 def taken_bytes(record: BootRecord) -> float | None:

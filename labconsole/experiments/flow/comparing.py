@@ -49,11 +49,7 @@ def compare_flows(records: Iterable[FlowRecord], family: Sequence[float] = ()) -
         (key, than) for key in sorted(guests, key=in_order)
         if (than := _bare_of(key, bare, entered[key][0].line_bps)) is not None
     ]  # fmt: skip
-    blocks = Blocks(every)
-    effects = [
-        blocks.effect(entered[key], entered[than], _sum_bps, packets=_fewest(entered[key] + entered[than]))
-        for key, than in pairs
-    ]
+    effects = compare_with(every, [(entered[key], entered[than]) for key, than in pairs])
     different = adjusted([effect.p for effect in effects], family)
     equal = adjusted([None if margin_ratio is None else equivalence_p(each, margin_ratio) for each in effects])
     return tuple(

@@ -20,7 +20,7 @@ from labconsole.experiments.job.summary import (
 from labconsole.measure.statistics.effects import Effect
 from labconsole.measure.trials_of_guests import Blocks, newest_trials
 from labconsole.model.record.job import JobRecord
-from labconsole.report.abstracts import tool_pairs
+from labconsole.report.abstracts import asked_of, tool_pairs
 
 Trials = Mapping[PointKey, Sequence[JobRecord]]
 
@@ -53,21 +53,17 @@ def compare_tools(records: Iterable[JobRecord], bare_platforms: Sequence[str]) -
     for key in entered:
         if key.working == "one" and key.platform not in bare_platforms and entered[key]:
             numbers.setdefault(key._replace(guests=0), set()).add(key.guests)
-    pairs = tool_pairs(numbers, _asked)
+    pairs = tool_pairs(numbers)
     blocks = Blocks(every)
     found: list[ToolsCompared] = []
     for one, other in pairs:
-        group = {key for pair in pairs for key in pair if _asked(key) == _asked(one)}
+        group = {key for pair in pairs for key in pair if asked_of(key) == asked_of(one)}
         common = sorted(set.intersection(*(numbers[key] for key in group)) or numbers[one] & numbers[other])
         for least, most in ((common[0], None), (common[0], common[-1])) if common else ():
             if most != least:
                 sides = [[key._replace(guests=n) for n in (most or least, least)] for key in (one, other)]
                 found.append(_compared(sides[0], sides[1], most, by_point, entered, blocks))
     return found
-
-
-def _asked(key: PointKey) -> PointKey:
-    return key._replace(platform="", guests=0, kernel="", hypervisor="")
 
 
 def _compared(

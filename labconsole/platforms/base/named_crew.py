@@ -43,6 +43,9 @@ SETTLED_TRIES = 5
 REMOVE_S = 300.0
 """For what jobs have written to a guest's disk."""
 
+GONE = "LABCONSOLE-GONE"
+"""What a guest says that has removed it; quoted apart, for a console may echo what it is given."""
+
 LAST_S = 3.0
 """For the same where the console is gone: everything else that is to be undone waits for that."""
 
@@ -367,7 +370,9 @@ class NamedCrew(NamedNics):
     async def _alone(self, shell: Shell, undo: InsideUndo) -> bool:
         lead = self._way_in(undo.each.guest)
         assert lead is not None
-        return (await shell.run(alone(lead, undo.line), limit_s=REMOVE_S)).exit_status == 0
+        # The status may be a console's, which says nothing of the line.
+        told = f"{{ {undo.line}; }} && echo {GONE[:4]}''{GONE[4:]}"
+        return GONE in (await shell.run(alone(lead, told), limit_s=REMOVE_S)).stdout
 
     async def _runs(self, shell: Shell, guest: str) -> bool:
         try:

@@ -60,13 +60,12 @@ def test_the_whole_conclusion_holds_where_every_two_differ_in_something() -> Non
 class Key(NamedTuple):
     platform: str
     kernel: str
+    hypervisor: str = ""
 
 
 def test_tools_are_held_against_each_other_under_one_kernel_where_they_have_one_in_common() -> None:
     def pairs(*keys: Key) -> list[str]:
-        return sorted(
-            f"{one.platform}{one.kernel} {other.platform}{other.kernel}" for one, other in tool_pairs(keys, len)
-        )
+        return sorted(f"{one.platform}{one.kernel} {other.platform}{other.kernel}" for one, other in tool_pairs(keys))
 
     old, new = "1", "2"
     both = [Key("lxc", old), Key("uml", old), Key("lxc", new), Key("uml", new)]
@@ -250,6 +249,9 @@ def test_sharing_is_fair_or_not_where_a_link_is_full(tmp_path: Path, share: int,
             )  # fmt: skip
             line = {"line_ratio": 0.99 * draw.gauss(1, 0.0002)}
             opened.save_experiment(FLOW, made.model_copy(update=line))
+            asked = made.requested.model_copy(update={"platform": "host"})
+            bare = {**line, "requested": asked, "attestation": {"driver": "raw"}, "flow_id": f"{made.flow_id}b"}
+            opened.save_experiment(FLOW, made.model_copy(update=bare))
     found = rows(reported(store, tmp_path / "out", "--reference", "mattos"), "mattos-abstract-network")
     (row,) = [row for row in found if row["conclusion"].endswith("is fair")]
     assert (row["about"], row["word"]) == ("xen: 2 guests that send", word)

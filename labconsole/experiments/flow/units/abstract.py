@@ -76,9 +76,9 @@ def _conclude(material: Material) -> Iterator[Concluded]:
             "not confirmed" if any(less[at] for at in of)
             else "confirmed" if all(more[at] for at in of) else NOT_BY_LINK if full else "not decided",
         )  # fmt: skip
-    summary = summary_of(material)
+    summary, bare = summary_of(material), _bare(records_of(material))
     for point in plain(summary.points):
-        if point.key.guests > 1:
+        if point.key.guests > 1 and (point.key.testbed_fingerprint, point.key.platform) not in bare:
             name = f"{summary.name_of(point.key)}{not_xens(point.key.platform, names)}"
             about = f"{name}: {point.key.guests} guests that send"
             yield Concluded("sharing the network among guests is fair", about, *_fair(point))
@@ -87,16 +87,15 @@ def _conclude(material: Material) -> Iterator[Concluded]:
 def _beside(records: Sequence[FlowRecord], names: Mapping[str, str], way: str) -> list[Beside]:
     """With each other platform that was asked the same of one guest, the bare host apart."""
     summary, of = summarize_flows(records), {each.flow_id: each for each in records}
-    bare = {(each.testbed_fingerprint, each.requested.platform) for each in records if is_bare(each)}
+    bare = _bare(records)
     points = [
         point for point in plain(summary.points)
         if point.key.guests == 1 and point.flow_ids and (point.key.testbed_fingerprint, point.key.platform) not in bare
     ]  # fmt: skip
     by_key = {point.key: point for point in points}
-    asked = tool_pairs(by_key, lambda key: key._replace(platform="", kernel="", hypervisor=""))
     pairs = [
         (by_key[best], by_key[other])
-        for pair in asked
+        for pair in tool_pairs(by_key)
         for best, other in (pair, pair[::-1])
         if names.get(best.platform) == BEST
     ]
@@ -108,6 +107,11 @@ def _beside(records: Sequence[FlowRecord], names: Mapping[str, str], way: str) -
         )
         for (best, other), effect in zip(pairs, compare_with(records, trials), strict=True)
     ]  # fmt: skip
+
+
+def _bare(records: Sequence[FlowRecord]) -> set[tuple[str, str]]:
+    """Testbeds with their platforms whose guests are processes of the bare host: no guests."""
+    return {(each.testbed_fingerprint, each.requested.platform) for each in records if is_bare(each)}
 
 
 def _rise_p(effect: Effect) -> float | None:

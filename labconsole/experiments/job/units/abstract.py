@@ -68,7 +68,7 @@ def _overheads(summary: JobsSummary, compared: Sequence[ToolsCompared]) -> dict[
 def _isolated(summary: JobsSummary) -> dict[str, list[ToolPair]]:
     groups: dict[str, list[ToolPair]] = {}
     found = {each.key: each for each in summary.isolation if each.key.platform not in summary.bare_platforms}
-    for one, other in tool_pairs(found, lambda key: key._replace(platform="", kernel="", hypervisor="")):
+    for one, other in tool_pairs(found):
         about = _about(summary, one, other, guests=True)
         groups.setdefault(about, []).append(_isolation(summary, found[one], found[other]))
     return groups
