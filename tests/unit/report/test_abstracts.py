@@ -249,9 +249,10 @@ def test_sharing_is_fair_or_not_where_a_link_is_full(tmp_path: Path, share: int,
             )  # fmt: skip
             line = {"line_ratio": 0.99 * draw.gauss(1, 0.0002)}
             opened.save_experiment(FLOW, made.model_copy(update=line))
-            asked = made.requested.model_copy(update={"platform": "host"})
-            bare = {**line, "requested": asked, "attestation": {"driver": "raw"}, "flow_id": f"{made.flow_id}b"}
-            opened.save_experiment(FLOW, made.model_copy(update=bare))
+            bare = flow_record(
+                [[2000] * 4, [2000] * 4], platform="host", block=block, flow_id=f"20260101T000000000000Z-1000{block}"
+            )
+            opened.save_experiment(FLOW, bare.model_copy(update={**line, "attestation": {"driver": "raw"}}))
     found = rows(reported(store, tmp_path / "out", "--reference", "mattos"), "mattos-abstract-network")
     (row,) = [row for row in found if row["conclusion"].endswith("is fair")]
     assert (row["about"], row["word"]) == ("xen: 2 guests that send", word)
