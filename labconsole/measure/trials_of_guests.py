@@ -293,8 +293,6 @@ class Blocks(Generic[T]):
     ) -> Effect:  # fmt: skip
         """By what the effect of one pair differs from that of another: the ratio of their ratios, block by block."""
         effect = self._together([one, other], [one[0], other[1]], [one[1], other[0]], value, None)
-        if effect.mean_log is None or effect.error_log is None:
-            return effect
         # _together() gives the mean of both logarithms, and this is their difference.
         return replace(
             effect,
@@ -303,9 +301,9 @@ class Blocks(Generic[T]):
             ci_high=_squared(effect.ci_high),
             ci90_low=_squared(effect.ci90_low),
             ci90_high=_squared(effect.ci90_high),
-            mean_log=2 * effect.mean_log,
-            error_log=2 * effect.error_log,
-            sd_log=None if effect.sd_log is None else 2 * effect.sd_log,
+            mean_log=_twice(effect.mean_log),
+            error_log=_twice(effect.error_log),
+            sd_log=_twice(effect.sd_log),
         )
 
     def _together(
@@ -361,6 +359,10 @@ def _geometric(values: Sequence[float]) -> float:
     if min(values) <= 0:
         return min(values)
     return math.exp(math.fsum(map(math.log, values)) / len(values))
+
+
+def _twice(log: float | None) -> float | None:
+    return None if log is None else 2 * log
 
 
 def _squared(change: float | None) -> float | None:

@@ -8,7 +8,6 @@ paper's.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeVar, cast
@@ -50,10 +49,10 @@ class Concluded(NamedTuple):
 
 
 class ToolPair(NamedTuple):
-    """Two tools, and what they differ by at one thing that was measured (``said``).
+    """Two tools, by their platforms, and what they differ by at one thing that was measured.
 
-    ``apart`` True: they are shown to differ, False: shown not to, by more than matters; None: neither. ``by_link``:
-    because a link was full.
+    ``said``: that with their names, ``uml against lxc: +3.1 % (+2.0 % to +4.2 %)``. ``apart`` True: they are shown to
+    differ, False: shown not to, by more than matters; None: neither. ``by_link``: because a link was full.
     """
 
     one: str
@@ -61,11 +60,6 @@ class ToolPair(NamedTuple):
     said: str
     apart: bool | None
     by_link: bool = False
-
-    @property
-    def words(self) -> str:
-        """``uml against lxc: +3.1 % (+2.0 % to +4.2 %)``."""
-        return f"{self.one} against {self.other}: {self.said}"
 
 
 def judged(effects: Sequence[Effect], margins: Sequence[float | None]) -> list[bool | None]:
@@ -120,40 +114,50 @@ def kernel_words(kernels: Collection[str], *pair: ToolKey) -> str:
     return f", Linux {own.pop() or 'not known'}" if len(own) == 1 else ", each under a kernel of its own"
 
 
-def none_valid(what: str, left_out: Iterable[Mapping[str, int]]) -> str:
-    """Why there is nothing to compare: ``what`` no two platforms have, and which trials do not enter."""
-    codes: Counter[str] = Counter()
-    for each in left_out:
-        codes.update(each)
-    words = ", ".join(f"{times} {code}" for code, times in sorted(codes.items()))
-    return f"no two platforms with guests have valid trials of {what}" + (f"; left out: {words}" if words else "")
+def none_valid(platforms: Iterable[str]) -> str:
+    """Of which of two platforms no trials enter: what was asked of them stays open, and is not passed over."""
+    return f"without valid trials: {' and '.join(platforms)}"
+
+
+def one_only(what: str) -> str:
+    """Why there is nothing to compare."""
+    return f"no two platforms with guests were asked {what}"
 
 
 def all_apart(pairs: Sequence[ToolPair]) -> Held:
     """Whether all tools behave differently: every two of them do. One pair that does not is enough for the contrary."""
     if any(pair.apart is False for pair in pairs):
         return "not confirmed"
-    tools = {name for pair in pairs for name in (pair.one, pair.other)}
-    if pairs and len(pairs) == math.comb(len(tools), 2) and all(pair.apart for pair in pairs):
+    if _every_two(frozenset((pair.one, pair.other)) for pair in pairs) and all(pair.apart for pair in pairs):
         return "confirmed"
     return NOT_BY_LINK if any(pair.by_link for pair in pairs) else "not decided"
 
 
 def apart_in_something(conclusion: str, of: Sequence[Sequence[ToolPair]]) -> Concluded | None:
-    """The conclusion as a whole, over all that was measured: every two tools differ in something. None: there is one
-    thing only, or no two tools.
+    """The conclusion as a whole, over all that was measured: every two tools differ in something; two are alike only
+    where they are in everything. None: there is one thing only, or no two tools.
     """
-    found: dict[frozenset[str], list[bool | None]] = {}
-    for pairs in of:
+    found: dict[frozenset[str], list[tuple[int, bool | None]]] = {}
+    for thing, pairs in enumerate(of):
         for pair in pairs:
-            found.setdefault(frozenset((pair.one, pair.other)), []).append(pair.apart)
+            found.setdefault(frozenset((pair.one, pair.other)), []).append((thing, pair.apart))
     if len(of) < 2 or not found:
         return None
-    differ = [any(each) for each in found.values()]
-    alike = [all(each is False for each in known) for known in found.values()]
-    held: Held = "not confirmed" if any(alike) else "confirmed" if all(differ) else "not decided"
+    differ = [any(apart for _, apart in known) for known in found.values()]
+    alike = [
+        len({thing for thing, _ in known}) == len(of) and all(apart is False for _, apart in known)
+        for known in found.values()
+    ]
+    every = _every_two(found) and all(differ)
+    held: Held = "not confirmed" if any(alike) else "confirmed" if every else "not decided"
     words = f"{sum(differ)} of {len(differ)} pairs of tools are shown to differ in something"
     return Concluded(conclusion, "all of the above", words, held)
+
+
+def _every_two(pairs: Iterable[frozenset[str]]) -> bool:
+    """Whether each two of the tools that occur are among them."""
+    known = set(pairs)
+    return bool(known) and len(known) == math.comb(len(frozenset.union(*known)), 2)
 
 
 def not_xens(platform: str, names: Mapping[str, str], best: str = "xen") -> str:

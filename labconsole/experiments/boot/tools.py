@@ -4,37 +4,58 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from labconsole.experiments.boot.summary import SeriesKey, series_key
 from labconsole.measure.statistics.line_in_blocks import LineInBlocks
-from labconsole.measure.trials_of_guests import Blocks, newest_trials, with_points
+from labconsole.measure.trials_of_guests import Blocks, left_out_by, newest_trials, with_points
 from labconsole.model.record.boot import BootRecord
-from labconsole.report.abstracts import tool_pairs
+from labconsole.report.abstracts import none_valid, tool_pairs
+
+BY_OUTCOME: Final = ("guests_missing", "no_memory", "swapped")
+"""Codes of starts that took more than the machine has: those that are left at a number of guests are a choice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryCompared:
     """By what line the memory that is taken from the machine at one series (``key``) lies from another's (``than``),
-    over the number of guests. None: there is no block that has both.
+    over the number of guests. None: there is no block that has both. ``absent``: why nothing follows from that.
     """
 
     key: SeriesKey
     than: SeriesKey
     line: LineInBlocks | None
+    absent: str | None
 
 
 def compare_memory(records: Iterable[BootRecord]) -> list[MemoryCompared]:
-    """Every two platforms that were asked the same."""
+    """Every two platforms that were asked the same, also where no trial of one of them enters."""
     every = sorted(records, key=lambda each: (each.started_at, each.boot_id))
-    entered: dict[SeriesKey, dict[int, list[BootRecord]]] = {}
+    asked: dict[SeriesKey, dict[int, list[BootRecord]]] = {}
     for key, record in with_points(newest_trials(every), series_key):
-        if record.verdict.status == "valid":
-            entered.setdefault(key, {}).setdefault(record.requested.guests, []).append(record)
-    blocks = Blocks(every)
-    return [
-        MemoryCompared(key=key, than=than, line=blocks.line_apart(entered[key], entered[than], taken_bytes))
-        for key, than in tool_pairs(entered)
-    ]
+        asked.setdefault(key, {}).setdefault(record.requested.guests, []).append(record)
+    entered = {key: {n: valid for n, group in of.items() if (valid := _valid(group))} for key, of in asked.items()}
+    blocks, found = Blocks(every), list[MemoryCompared]()
+    for key, than in tool_pairs(asked):
+        none = [each.platform for each in (key, than) if not entered[each]]
+        both = entered[key].keys() & entered[than].keys()
+        failed = (
+            trial for each in (key, than) for n in both for trial in asked[each][n] if trial not in entered[each][n]
+        )
+        out = left_out_by(BY_OUTCOME, failed)
+        found.append(
+            MemoryCompared(
+                key=key,
+                than=than,
+                line=blocks.line_apart(entered[key], entered[than], taken_bytes),
+                absent=none_valid(none) if none else f"trials left out by {out}" if out else None,
+            )
+        )
+    return found
+
+
+def _valid(trials: Iterable[BootRecord]) -> list[BootRecord]:
+    return [each for each in trials if each.verdict.status == "valid"]
 
 
 def taken_bytes(record: BootRecord) -> float | None:

@@ -47,8 +47,8 @@ from labconsole.model.record.job import JobRecord
 TWICE, THRICE = (1.8, 2.2), (2.7, 3.3)
 """Of the time alone: between these bounds a copy took twice, or three times, as long (Quétier et al., 3.1.3)."""
 
-BY_OUTCOME: Final = ("job_failed", "job_short")
-"""Codes of trials that took too long, or too short a time."""
+BY_OUTCOME: Final = ("job_failed", "job_short", "guests_missing", "no_memory", "swapped")
+"""Codes of trials that took too long, or too short a time, or more than the guests' machine has."""
 
 FLAT_RATIO, FLAT_GUESTS = 0.05, 100
 """A job that grows by less than so much of its time alone, over so many guests more, does not grow."""
@@ -63,7 +63,7 @@ NotDecided = Literal["held by the link", "read from memory"]
 
 LeftOut = Literal["trials left out by outcome"]
 LEFT_OUT: Final[LeftOut] = "trials left out by outcome"
-"""Those that took too long, or too short: what is left of them is a choice, of which nothing is claimed."""
+"""By one of those codes: what is left of them is a choice, of which nothing is claimed."""
 
 Growth = Literal["flat", "grows", "grows faster than linear", "falls", "inconclusive"] | Absent | NotDecided | LeftOut
 
@@ -138,7 +138,7 @@ class JobsSummary:
         words = []
         if len({each.testbed_fingerprint for each in keys}) > 1:
             words.append(f"on {self.testbeds[key.testbed_fingerprint]}")
-        if len({each.program for each in keys if each.job == key.job}) > 1:
+        if len({each.program for each in keys if each.job == key.job and each.program}) > 1 and key.program:
             words.append(f"program {key.program}")
         if len({each.kernel for each in keys if each.testbed_fingerprint == key.testbed_fingerprint}) > 1:
             words.append(f"Linux {key.kernel or 'not known'}")

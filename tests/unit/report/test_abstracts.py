@@ -43,13 +43,19 @@ def test_all_tools_differ_where_every_two_are_shown_to_and_do_not_where_two_are_
     assert all_apart([ab, ac, bc._replace(apart=False)]) == "not confirmed"
     assert all_apart([ab, ac, bc._replace(by_link=True)]) == "not decided: held by the link"
     assert all_apart([]) == "not decided"
+    assert all_apart([ab, ab]) == "confirmed", "of two hypervisors of one platform, both"
 
 
 def test_the_whole_conclusion_holds_where_every_two_differ_in_something() -> None:
     ab, ac = pair("a", "b", True), pair("a", "c", True)
-    whole = apart_in_something("they differ", [[ab, pair("a", "c", None)], [pair("b", "a", False), ac]])
+    bc = pair("b", "c", True)
+    whole = apart_in_something("they differ", [[ab, pair("a", "c", None)], [pair("b", "a", False), ac, bc]])
     assert whole is not None
-    assert (whole.held, whole.found) == ("confirmed", "2 of 2 pairs of tools are shown to differ in something")
+    assert (whole.held, whole.found) == ("confirmed", "3 of 3 pairs of tools are shown to differ in something")
+    lacking = apart_in_something("they differ", [[ab, pair("a", "c", None)], [pair("b", "a", False), ac]])
+    assert lacking is not None and lacking.held == "not decided", "b and c were not compared"
+    part = apart_in_something("they differ", [[ab], [pair("a", "c", False)]])
+    assert part is not None and part.held == "not decided", "a and c are alike in one thing of two"
     one = apart_in_something("they differ", [[ab, pair("a", "c", None)], [ab, pair("a", "c", False)]])
     assert one is not None and one.held == "not decided"
     none = apart_in_something("they differ", [[pair("a", "c", False)], [pair("c", "a", False)]])
@@ -96,10 +102,11 @@ def reported(store: str, out: Path, *words: str) -> Path:
 
 def jobs(
     path: Path, growth_of: dict[str, float], *, level_of: dict[str, float] | None = None, margin: float | None = 0.02,
-    blocks_of: dict[str, range] | None = None, failed: tuple[str, int] | None = None,
+    blocks_of: dict[str, range] | None = None, failed: tuple[str, int] | None = None, never: str = "",
 ) -> str:  # fmt: skip
     """On each platform a job takes so many times as long, and so much longer with each guest that stands beside; all
-    keep guests apart. ``failed``: a platform and a number of guests where a trial took too long.
+    keep guests apart. ``failed``: a platform and a number of guests where a trial took too long; ``never``: one of
+    which no guest ever came.
     """
     draw, url = random.Random(2), f"sqlite:///{path}"
     with open_store(url) as opened:
@@ -111,6 +118,7 @@ def jobs(
                         level = 4.0 * (level_of or {}).get(platform, 1.0) * (1 + growth * guests)
                         took = [level * each * draw.gauss(1, 0.0002) for each in times]
                         codes = ("job_failed",) if (platform, guests) == failed and block == 3 else ()
+                        codes = ("guests_missing",) if platform == never else codes
                         record = taken(
                             took,
                             platform=platform,
@@ -122,7 +130,10 @@ def jobs(
                         )
                         asked = record.requested.model_copy(update={"job": "cpu-sqrt2", "size": 2000})
                         plan = record.plan.model_copy(update={"margin_ratio": margin})
-                        opened.save_experiment(JOB, record.model_copy(update={"requested": asked, "plan": plan}))
+                        more = {"program": None, "copies": ()} if platform == never else {}
+                        opened.save_experiment(
+                            JOB, record.model_copy(update={"requested": asked, "plan": plan, **more})
+                        )
     return url
 
 
@@ -208,8 +219,54 @@ def test_platforms_of_which_nothing_is_valid_are_told_with_what_was_left_out(tmp
                 opened.save_experiment(JOB, made)
     (row,) = rows(reported(store, tmp_path / "out", "--reference", "quetier"), "quetier-abstract-jobs")
     assert row["word"] == "not decided"
-    why = "no two platforms with guests have valid trials of the same program; left out: 2 unseen_cpu"
-    assert row["finding"] == why
+    assert row["finding"] == "uml against lxc: without valid trials: uml"
+
+
+def test_a_tool_of_which_nothing_is_valid_leaves_open_what_was_asked_of_it(tmp_path: Path) -> None:
+    """Where its guests never came, and so never showed the program that they would have run."""
+    tools = {"lxc": 0.0, "uml": 0.1, "xen": 0.0}
+    store = jobs(tmp_path / "jobs.sqlite", tools, level_of={"uml": 1.3}, never="xen")
+    found = concluded(store, tmp_path / "out")
+    assert [found[about]["word"] for about in (LEVEL, GROWTH, ALL)] == ["not decided"] * 3
+    assert found[LEVEL]["finding"].startswith("uml against lxc: +")
+    assert found[LEVEL]["finding"].endswith("; xen against uml: without valid trials: xen")
+    of_all = rows(tmp_path / "out", "quetier-abstract-jobs")
+    isolated = [row["finding"] for row in of_all if row["conclusion"].endswith("isolation") and ", 5 g" in row["about"]]
+    assert isolated and "xen against lxc: without valid trials: xen" in isolated[0]
+
+
+def test_growth_that_a_full_link_hides_is_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "labconsole.experiments.job.tools.held_by_link",
+        lambda trials: any((each.requested.platform, each.requested.guests) == ("lxc", 1) for each in trials),
+    )
+    found = concluded(jobs(tmp_path / "jobs.sqlite", {"lxc": 0.0, "uml": 0.1}), tmp_path / "out")
+    assert (found[GROWTH]["finding"], found[GROWTH]["word"]) == (
+        "uml against lxc: held by the link", "not decided: held by the link",
+    )  # fmt: skip
+    assert found[LEVEL]["word"] == "confirmed", "the link makes the faster one no faster"
+
+
+def test_margins_are_those_of_what_is_compared(tmp_path: Path) -> None:
+    store = jobs(tmp_path / "jobs.sqlite", {"lxc": 0.0, "uml": 0.0})
+    with open_store(store) as opened:
+        for block in range(1, 4):
+            other = taken([4.0], platform="lxc", guests=1, working="one", block=block)
+            asked = other.requested.model_copy(update={"job": "memory-read", "size": 8})
+            plan = other.plan.model_copy(update={"margin_ratio": 0.05, "name": "another"})
+            more = {"requested": asked, "plan": plan, "job_id": f"{other.job_id}-o"}
+            opened.save_experiment(JOB, other.model_copy(update=more))
+    assert concluded(store, tmp_path / "out")[LEVEL]["word"] == "not confirmed", "another plan has another margin"
+
+
+def test_two_blocks_tell_a_growth_as_it_is(tmp_path: Path) -> None:
+    store = jobs(
+        tmp_path / "jobs.sqlite", {"lxc": 0.0, "uml": 0.1}, blocks_of=dict.fromkeys(("host", "lxc", "uml"), range(1, 3))
+    )  # fmt: skip
+    finding = concluded(store, tmp_path / "out")[GROWTH]["finding"]
+    # 1.5 / 1.1, as uml's time grows from 1.1 to 1.5 of its own.
+    assert finding.startswith("uml against lxc: +36.")
+    assert finding.endswith(" % (fewer than 3 blocks)")
 
 
 def test_guests_that_send_confirm_or_not_what_is_said_of_xen(tmp_path: Path) -> None:
@@ -273,6 +330,51 @@ def test_a_best_that_delivered_nothing_now_and_then_is_not_the_best(tmp_path: Pa
     found = rows(reported(store, tmp_path / "out", "--reference", "mattos"), "mattos-abstract-network")
     (row,) = [row for row in found if row["conclusion"].startswith("Xen introduces")]
     assert (row["finding"], row["word"]) == ("beside lxc: trials left out by no_packets", "not decided")
+
+
+def senders(path: Path, packets_of: dict[str, int], *, void: str = "", line_ratio: float | None = None) -> str:
+    """Of one guest each; ``void``: a platform of which no trial is valid, for a reason that is not its outcome."""
+    store = f"sqlite:///{path}"
+    with open_store(store) as opened:
+        for block in range(1, 9):
+            for number, (platform, packets) in enumerate(packets_of.items()):
+                end = f"20260101T000000000000Z-0{number}0{block}"
+                made = flow_record([[packets + block] * 4], platform=platform, block=block, flow_id=end)
+                changes: dict[str, Any] = {"started_at": drawn_at(block, platform, 1)}
+                if platform == void:
+                    why = Reason(code="unseen_cpu", detail="so", evidence=None, follows=None)
+                    changes["verdict"] = made.verdict.model_copy(update={"status": "suspect", "reasons": (why,)})
+                if line_ratio is not None:
+                    changes["line_ratio"] = line_ratio
+                opened.save_experiment(FLOW, made.model_copy(update=changes))
+    return store
+
+
+def best(store: str, out: Path, *words: str) -> list[tuple[str, str, str]]:
+    found = rows(reported(store, out, "--reference", "mattos", *words), "mattos-abstract-network")
+    xens = (row for row in found if row["conclusion"].startswith("Xen introduces"))
+    return [(row["about"], row["finding"], row["word"]) for row in xens]
+
+
+def test_a_rival_of_which_nothing_is_valid_leaves_open_which_is_best(tmp_path: Path) -> None:
+    ((_, finding, word),) = best(
+        senders(tmp_path / "flows.sqlite", {"xen": 4000, "lxc": 3000, "uml": 5000}, void="uml"), tmp_path / "out"
+    )
+    assert word == "not decided"
+    assert "uml: without valid trials: uml" in finding
+
+
+def test_two_platforms_that_are_the_papers_best_are_not_beside_each_other(tmp_path: Path) -> None:
+    store = senders(tmp_path / "flows.sqlite", {"old": 3500, "new": 4000, "lxc": 3000})
+    found = best(store, tmp_path / "out", "--reference-map", "old=xen,new=xen")
+    assert {(about, word) for about, _, word in found} == {
+        ("old, from the guest", "confirmed"), ("new, from the guest", "confirmed"),
+    }  # fmt: skip
+
+
+def test_of_two_that_fill_the_link_neither_is_best(tmp_path: Path) -> None:
+    store = senders(tmp_path / "flows.sqlite", {"xen": 4000, "lxc": 3900}, line_ratio=0.96)
+    assert [word for *_, word in best(store, tmp_path / "out")] == ["not decided: held by the link"]
 
 
 def test_senders_of_other_nights_do_not_confirm_that_xen_is_best(tmp_path: Path) -> None:
@@ -348,6 +450,27 @@ def test_memory_of_two_blocks_decides_nothing_and_says_why(tmp_path: Path, boots
                 opened.save_experiment(BOOT, record)
     found = rows(reported(store, tmp_path / "out", "--reference", "quetier"), "quetier-abstract-memory")
     assert [(row["finding"], row["word"]) for row in found] == [("uml against lxc: too few blocks", "not decided")]
+
+
+def test_memory_of_a_tool_that_did_not_start_or_not_always_decides_nothing(tmp_path: Path, boots: Any) -> None:
+    def void(record: BootRecord, code: str) -> BootRecord:
+        why = Reason(code=code, detail="so", evidence=None, follows=None)
+        return record.model_copy(
+            update={"verdict": record.verdict.model_copy(update={"status": "invalid", "reasons": (why,)})}
+        )
+
+    for name, blocks, finding in (
+        ("all", 11, "xen against lxc: without valid trials: xen; xen against uml: without valid trials: xen"),
+        ("some", 4, "xen against lxc: trials left out by swapped; xen against uml: trials left out by swapped"),
+    ):
+        store = f"sqlite:///{tmp_path / name}.sqlite"
+        with open_store(store) as opened:
+            for record in boots({"lxc": 20, "uml": 60, "xen": 90}):
+                is_void = record.requested.platform == "xen" and record.plan.block < blocks
+                opened.save_experiment(BOOT, void(record, "swapped") if is_void else record)
+        (row,) = rows(reported(store, tmp_path / name, "--reference", "quetier"), "quetier-abstract-memory")
+        assert row["word"] == "not decided"
+        assert row["finding"].endswith(finding)
 
 
 @pytest.fixture

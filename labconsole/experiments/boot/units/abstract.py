@@ -10,7 +10,7 @@ from labconsole.measure.statistics.effects import SIGNIFICANCE
 from labconsole.measure.statistics.line_in_blocks import LineInBlocks, slope_p
 from labconsole.measure.trials_of_guests import adjusted
 from labconsole.model.record.boot import BootRecord
-from labconsole.report.abstracts import Concluded, ToolPair, abstract_unit, all_apart, kernel_words, none_valid
+from labconsole.report.abstracts import Concluded, ToolPair, abstract_unit, all_apart, kernel_words, one_only
 from labconsole.report.effect_words import interval_words
 from labconsole.report.material import Material
 
@@ -22,8 +22,8 @@ def _conclude(material: Material) -> Iterator[Concluded]:
     """For each way to start that several platforms were measured for."""
     summary = summary_of(material)
     compared = compare_memory(each for each in material.of("boot") if isinstance(each, BootRecord))
-    found = adjusted([None if each.line is None else slope_p(each.line) for each in compared])
-    groups: dict[str, list[ToolPair]] = {}
+    found = adjusted([None if each.line is None or each.absent else slope_p(each.line) for each in compared])
+    groups: dict[tuple[str, str], list[ToolPair]] = {}
     for each, p in zip(compared, found, strict=True):
         about = f"memory of each guest, {each.key.start} start"
         about += "".join(f", {mib} MiB given" for mib in each.key.crew)
@@ -31,13 +31,13 @@ def _conclude(material: Material) -> Iterator[Concluded]:
             about += f", on {summary.testbeds[each.key.testbed_fingerprint]}"
         about += kernel_words({point.key.kernel for point in summary.points}, each.key, each.than)
         apart = True if p is not None and p <= SIGNIFICANCE else None
-        pair = ToolPair(summary.names[each.key], summary.names[each.than], _words(each.line), apart)
-        groups.setdefault(about, []).append(pair)
+        said = f"{summary.names[each.key]} against {summary.names[each.than]}: {each.absent or _words(each.line)}"
+        pair = ToolPair(each.key.platform, each.than.platform, said, apart)
+        groups.setdefault((each.key.testbed_fingerprint, about), []).append(pair)
     if summary.points and not groups:
-        why = none_valid("the same start", (point.left_out for point in summary.points))
-        yield Concluded(OCCUPATION, "memory of each guest", why, "not decided")
-    for about, pairs in groups.items():
-        yield Concluded(OCCUPATION, about, "; ".join(pair.words for pair in pairs), all_apart(pairs))
+        yield Concluded(OCCUPATION, "memory of each guest", one_only("the same start"), "not decided")
+    for (_, about), pairs in groups.items():
+        yield Concluded(OCCUPATION, about, "; ".join(pair.said for pair in pairs), all_apart(pairs))
 
 
 def _words(line: LineInBlocks | None) -> str:
@@ -56,6 +56,7 @@ UNITS = (
         "Of every two platforms: by how much more memory each guest of the one takes, by what the machine has left "
         "(its hypervisor's word where that tells, else the kernel's), as lines over the number of guests. Confirmed "
         "where every two are shown to differ; that none do, this does not show. Guests have the memory that their "
-        "platform gives them. Differences are taken in pairs of blocks, adjusted by Holm over this table.",
+        "platform gives them. Nothing is decided where no start is valid, or some were left out by what they came to. "
+        "Differences are taken in pairs of blocks, adjusted by Holm over this table.",
     ),
 )  # fmt: skip

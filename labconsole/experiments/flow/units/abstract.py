@@ -12,7 +12,7 @@ from labconsole.measure.statistics.effects import SIGNIFICANCE, Effect, fall_p, 
 from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.measure.trials_of_guests import adjusted
 from labconsole.model.record.flow import FlowRecord
-from labconsole.report.abstracts import NOT_BY_LINK, Concluded, Held, abstract_unit, not_xens, tool_pairs
+from labconsole.report.abstracts import NOT_BY_LINK, Concluded, Held, abstract_unit, none_valid, not_xens, tool_pairs
 from labconsole.report.effect_words import effect_words
 from labconsole.report.material import Material
 
@@ -46,7 +46,16 @@ class Beside:
         return self.best.by_outcome or self.other.by_outcome
 
     @property
+    def by_link(self) -> bool:
+        """Whether both fill the link in every trial: it is what limits them then."""
+        ratios = [each.line_ratio for each in (self.best, self.other)]
+        return all(ratio is not None and ratio.minimum >= FULL_RATIO for ratio in ratios)
+
+    @property
     def said(self) -> str:
+        none = [each.key.platform for each in (self.best, self.other) if not each.flow_ids]
+        if none:
+            return none_valid(none)
         return f"trials left out by {self.out}" if self.out else effect_words(self.effect)
 
 
@@ -63,7 +72,7 @@ def _conclude(material: Material) -> Iterator[Concluded]:
     more, less = (
         [
             p is not None and p <= SIGNIFICANCE
-            for p in adjusted([None if each.out else tested(each.effect) for each in found])
+            for p in adjusted([None if each.out or each.by_link else tested(each.effect) for each in found])
         ]
         for tested in (_rise_p, _fall_p)
     )
@@ -85,19 +94,21 @@ def _conclude(material: Material) -> Iterator[Concluded]:
 
 
 def _beside(records: Sequence[FlowRecord], names: Mapping[str, str], way: str) -> list[Beside]:
-    """With each other platform that was asked the same of one guest, the bare host apart."""
+    """With each other platform that was asked the same of one guest, the bare host apart, and others that are the
+    paper's best as well.
+    """
     summary, of = summarize_flows(records), {each.flow_id: each for each in records}
     bare = _bare(records)
     points = [
         point for point in plain(summary.points)
-        if point.key.guests == 1 and point.flow_ids and (point.key.testbed_fingerprint, point.key.platform) not in bare
+        if point.key.guests == 1 and (point.key.testbed_fingerprint, point.key.platform) not in bare
     ]  # fmt: skip
     by_key = {point.key: point for point in points}
     pairs = [
         (by_key[best], by_key[other])
         for pair in tool_pairs(by_key)
         for best, other in (pair, pair[::-1])
-        if names.get(best.platform) == BEST
+        if names.get(best.platform) == BEST != names.get(other.platform)
     ]
     trials = [([of[each] for each in best.flow_ids], [of[each] for each in other.flow_ids]) for best, other in pairs]
     return [

@@ -9,7 +9,7 @@ from labconsole.contracts.measured import HELD
 from labconsole.experiments.job.points import PointKey
 from labconsole.experiments.job.shown import asked_words, job_words, resource_of, summary_of
 from labconsole.experiments.job.summary import LEFT_OUT, IsolationFound, JobsSummary
-from labconsole.experiments.job.tools import ToolsCompared, compare_tools
+from labconsole.experiments.job.tools import ToolsCompared, compare_tools, stand_for
 from labconsole.model.record.job import JobRecord
 from labconsole.report.abstracts import (
     Concluded,
@@ -20,12 +20,16 @@ from labconsole.report.abstracts import (
     judged,
     kernel_words,
     none_valid,
+    one_only,
     tool_pairs,
 )
 from labconsole.report.effect_words import effect_words
 from labconsole.report.material import Material
 
 OVERHEAD, ISOLATION = "the tools behave differently in overhead", "the tools behave differently in isolation"
+Groups = dict[tuple[str, str], list[ToolPair]]
+"""By testbed, and what was asked of it."""
+
 CLASSES: Final = ("between guests", "between processes")
 """Of isolation, those that exclude each other; "neither" is what is left, and two of that may be unlike."""
 
@@ -39,38 +43,47 @@ def _conclude(material: Material) -> Iterator[Concluded]:
         (ISOLATION, _isolated(summary)),
     ):
         if conclusion == OVERHEAD and summary.points and not groups:
-            why = none_valid("the same program", (point.left_out for point in summary.points))
-            yield Concluded(conclusion, "one guest's job", why, "not decided")
-        for about, pairs in groups.items():
-            yield Concluded(conclusion, about, "; ".join(pair.words for pair in pairs), all_apart(pairs))
+            yield Concluded(conclusion, "one guest's job", one_only("the same"), "not decided")
+        for (_, about), pairs in groups.items():
+            yield Concluded(conclusion, about, "; ".join(pair.said for pair in pairs), all_apart(pairs))
         whole = apart_in_something(conclusion, list(groups.values()))
         if whole is not None:
             yield whole
 
 
-def _overheads(summary: JobsSummary, compared: Sequence[ToolsCompared]) -> dict[str, list[ToolPair]]:
+def _overheads(summary: JobsSummary, compared: Sequence[ToolsCompared]) -> Groups:
     known = [each for each in compared if each.absent is None]
-    margins = [None if each.held else summary.margin_ratio for each in known]
-    apart = dict(zip(map(id, known), judged([each.effect for each in known], margins), strict=True))
-    groups: dict[str, list[ToolPair]] = {}
+    apart = dict(
+        zip(map(id, known), judged([x.effect for x in known], [x.margin_ratio for x in known]), strict=True)
+    )  # fmt: skip
+    groups: Groups = {}
     for each in compared:
         about = _about(summary, each.key, each.than, guests=each.most_guests is None)
         if each.most_guests is not None:
             about += f", growth from {each.key.guests} to {each.most_guests} guests"
-        pair = ToolPair(
-            _name(summary, each.key), _name(summary, each.than),
-            each.absent or effect_words(each.effect), apart.get(id(each)), by_link=each.absent == HELD,
-        )  # fmt: skip
-        groups.setdefault(about, []).append(pair)
+        said = each.absent or effect_words(each.effect)
+        pair = _pair(summary, each.key, each.than, said, apart.get(id(each)), by_link=each.absent == HELD)
+        groups.setdefault((each.key.testbed_fingerprint, about), []).append(pair)
     return groups
 
 
-def _isolated(summary: JobsSummary) -> dict[str, list[ToolPair]]:
-    groups: dict[str, list[ToolPair]] = {}
-    found = {each.key: each for each in summary.isolation if each.key.platform not in summary.bare_platforms}
-    for one, other in tool_pairs(found):
+def _isolated(summary: JobsSummary) -> Groups:
+    groups: Groups = {}
+    found = {each.key: each for each in summary.isolation}
+    asked = [
+        key
+        for key in stand_for({each.key: bool(each.job_ids) for each in summary.points})
+        if key.working == "one-two" and key.cpu == "same" and key.platform not in summary.bare_platforms
+    ]
+    for one, other in tool_pairs(asked):
         about = _about(summary, one, other, guests=True)
-        groups.setdefault(about, []).append(_isolation(summary, found[one], found[other]))
+        none = [key.platform for key in (one, other) if key not in found]
+        pair = (
+            _pair(summary, one, other, none_valid(none), None)
+            if none
+            else _isolation(summary, found[one], found[other])
+        )
+        groups.setdefault((one.testbed_fingerprint, about), []).append(pair)
     return groups
 
 
@@ -78,23 +91,23 @@ def _isolation(summary: JobsSummary, ours: IsolationFound, theirs: IsolationFoun
     held, out = ours.held or theirs.held, ours.left_out or theirs.left_out
     decided = not held and not out and ours.word in CLASSES and theirs.word in CLASSES
     said = LEFT_OUT if out else HELD if held else f"{ours.word} and {theirs.word}"
-    return ToolPair(
-        _name(summary, ours.key), _name(summary, theirs.key), said,
-        ours.word != theirs.word if decided else None, by_link=held,
-    )  # fmt: skip
+    return _pair(summary, ours.key, theirs.key, said, ours.word != theirs.word if decided else None, by_link=held)
+
+
+def _pair(
+    summary: JobsSummary, ours: PointKey, theirs: PointKey, said: str, apart: bool | None, *, by_link: bool = False
+) -> ToolPair:
+    names = [", ".join([key.platform, *summary.apart(key)]) for key in (ours, theirs)]
+    return ToolPair(ours.platform, theirs.platform, f"{names[0]} against {names[1]}: {said}", apart, by_link)
 
 
 def _about(summary: JobsSummary, key: PointKey, than: PointKey, *, guests: bool) -> str:
     """What was asked, however the tools are called."""
     testbed = [f"on {summary.testbeds[key.testbed_fingerprint]}"] if len(summary.testbeds) > 1 else []
-    programs = {each.key.program for each in summary.points if each.key.job == key.job}
+    programs = {each.key.program for each in summary.points if each.key.job == key.job and each.key.program}
     program = [f"program {key.program}"] if len(programs) > 1 else []
     words = [resource_of(key), job_words(key), asked_words(key, guests=guests), *program, *testbed]
     return ", ".join(words) + kernel_words({each.key.kernel for each in summary.points}, key, than)
-
-
-def _name(summary: JobsSummary, key: PointKey) -> str:
-    return ", ".join([key.platform, *summary.apart(key)])
 
 
 UNITS = (
@@ -104,8 +117,9 @@ UNITS = (
         "takes, and by how much more that grows while others stand. Isolation: who is kept apart (job-isolation). "
         "Confirmed where every two are shown to differ, not confirmed where two are shown not to, by more than the "
         "plan's margin, or to be of one class; what the link holds, or memory gave, or of which trials were left out "
-        "by what they came to, decides nothing. The last row of a conclusion is that as a whole: every two differ in "
-        "something. Times are compared in pairs of blocks, or over three boots a side, and growth in pairs of blocks, "
-        "adjusted by Holm over this table; classes of isolation are by their intervals of 95 %.",
+        "by what they came to, or no trial is valid, decides nothing. The last row of a conclusion is that as a whole: "
+        "every two differ in something, or two in nothing. Times are compared in pairs of blocks, or over three boots "
+        "a side, and growth in pairs of blocks, adjusted by Holm over this table; classes of isolation are by their "
+        "intervals of 95 %.",
     ),
 )  # fmt: skip
