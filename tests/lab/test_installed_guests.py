@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -87,6 +88,21 @@ def test_a_console_that_is_killed_leaves_nothing_on_a_guests_disk(hosts: Path, m
     wait_until(lambda: [*made.parent.glob(written)], timeout_s=60, what="the job")
     running.send_signal(signal.SIGKILL)
     running.wait()
+
+
+def test_what_a_guest_that_went_off_by_itself_left_is_told_and_removed_when_its_job_is_taken_again(
+    hosts: Path, made: Path, tmp_path: Path
+) -> None:
+    words = ["experiment", "job", "--platforms", "lxc", "--jobs", "disk-zero", "--size", "512"]
+    where = ["--hosts", str(hosts), "--store", str(tmp_path / "x.sqlite")]
+    running = subprocess.Popen([*COMMAND, *words, *where], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    written = "lxc/*/rootfs/var/labconsole-*/1/zero1"
+    wait_until(lambda: [*made.parent.glob(written)], timeout_s=60, what="the job")
+    guest = f"{made.parent.name}-first"
+    lxc(made, "lxc-stop", "-k", "-n", guest)
+    told, _ = running.communicate(timeout=120)
+    assert re.search(rf"guest {guest} went off before /var/labconsole-disk-[0-9a-f]{{8}}-g1 was removed", told), told
+    assert "invalid, so it is taken again: guests_missing" in told
 
 
 def test_what_a_crew_that_died_left_is_removed_by_the_next(hosts: Path, made: Path, tmp_path: Path):

@@ -137,6 +137,28 @@ def test_guests_that_it_has_started_are_asked_to_stop_before_another_has_the_nod
     assert log.read_text() == "shutdown\n"
 
 
+def test_a_started_guest_that_is_off_is_not_stopped_again_whatever_the_others_take(
+    start: Start, tmp_path: Path
+) -> None:
+    """The next holder may have started it: the keeper of the former stops those alone that it still has to."""
+    log, slow = tmp_path / "asked", tmp_path / "slow"
+    first, second = start(), start()
+    take(first)
+    for name, ask in (("fast", "true"), ("slow", f"mkdir {slow} && sleep 60")):
+        argv = ["sh", "-c", f"echo {name} >>{log}; {ask}"]
+        first.ok("guest.promise_stop", guest=name, ask=argv, kill=["true"], limit_s=90)
+    inside = ["sh", "-c", f"sleep 0.2; echo disk >>{log}"]
+    first.ok("guest.promise_stop", guest="the disk of slow", inside=True, kill=inside, limit_s=3)
+    take(second, "ben@b", take_over=True)
+    eventually(lambda: log.exists() and len(log.read_text().split()) == 3, "all were asked")
+    assert log.read_text().startswith("disk\n")
+    time.sleep(0.5)
+    first.ok("lease.read")
+    first.stdin.close()
+    first.popen.wait(10)
+    assert sorted(log.read_text().split()) == ["disk", "fast", "slow", "slow"]
+
+
 def test_a_frozen_holder_is_killed_and_its_keeper_undoes_what_it_did(net: Net, start: Start) -> None:
     net.pair("a0", "b0")
     first, second = start(), start()

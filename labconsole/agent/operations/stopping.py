@@ -9,7 +9,7 @@ import threading
 from typing import Any, Dict, List
 
 from labconsole.agent import undo
-from labconsole.agent.keeper import UndoJournal, undo_all
+from labconsole.agent.keeper import UndoJournal
 from labconsole.agent.operations.answering import answers
 from labconsole.wire.guests import PromiseStop, StopKept
 from labconsole.wire.message import Done
@@ -50,9 +50,17 @@ class Stopping:
     def _stop_all(self, entries: List[Dict[str, Any]]) -> None:
         """All at once, but first what is done inside them."""
         for inside in (True, False):
-            undo_all(entry for entry in entries if bool(entry.get("inside")) is inside)
-        for entry in entries:
-            self._journal.done(entry["number"])
+            now = [entry for entry in entries if bool(entry.get("inside")) is inside]
+            stopping = [threading.Thread(target=self._stop, args=(entry,), daemon=True) for entry in now]
+            for each in stopping:
+                each.start()
+            for each in stopping:
+                each.join()
+
+    def _stop(self, entry: Dict[str, Any]) -> None:
+        """Told as done at once: the next holder may start the same guest, and the keeper must not stop that."""
+        undo.run(entry, undo.no_namespace)
+        self._journal.done(entry["number"])
 
     def close(self) -> None:
         """The keeper keeps what stands. Should it be gone, all that can be done in time is to ask."""

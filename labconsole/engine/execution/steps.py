@@ -229,6 +229,7 @@ class Steps:
             outcome.made[:] = [record for record in outcome.made if record is not seen.record]
             self.trials -= trials_of(seen.step, seen.record)
             seen.record, seen.took_s, seen.begun_s, seen.why = None, None, None, self._broke
+            seen.shown = StepPicture()
             self._say(seen, StepState.PENDING)
         outcome.redone += len(again)
         if again:

@@ -47,7 +47,10 @@ case $1 in
   add)
     device=$(losetup --find --show --direct-io=on "$(xenstore-read "$XENBUS_PATH/params")")
     xenstore-write "$XENBUS_PATH/node" "$device" \
-      "$XENBUS_PATH/physical-device" "$(stat -c %t:%T "$device")" "$XENBUS_PATH/hotplug-status" connected;;
+      "$XENBUS_PATH/physical-device" "$(stat -c %t:%T "$device")" "$XENBUS_PATH/hotplug-status" connected || {
+      losetup --detach "$device"
+      exit 1
+    };;
   remove)
     losetup --detach "$(xenstore-read "$XENBUS_PATH/node")";;
 esac

@@ -22,7 +22,7 @@ _SAID_CHARACTERS = 200
 
 # What was made for the trial is on the device when its window begins, and out of the UUT's page cache.
 _SETTLE = """\
-sync -f "$0"
+if test -b "$0"; then sync "$0"; set -- "$0"; else sync -f "$0"; fi
 for file; do dd if="$file" iflag=nocache count=0 2>/dev/null; done
 :"""
 

@@ -54,11 +54,13 @@ _LINK = re.compile(r"^\d{1,6}: (\S{1,40}?)(?:@\S{1,40})?: <(\S{0,200})> .*\slink
 
 @dataclass(frozen=True, slots=True)
 class InsideUndo:
-    """A line that undoes what was done in a guest. ``kept``: it is on its disk, and there when it has been stopped."""
+    """A line that undoes what was done in a guest. ``kept``: the directory on its disk that it removes, there when the
+    guest has been stopped; ``lost``: with its agent, whose keeper may have removed that."""
 
     each: Named
     line: str
-    kept: bool = False
+    kept: str = ""
+    lost: bool = False
 
 
 class NamedCrew(NamedNics):
@@ -222,9 +224,7 @@ class NamedCrew(NamedNics):
 
     async def end_named_crew(self, uut: AgentLink) -> list[NodeError]:
         """Take addresses away from guests that go on running, and end the shells. All is tried; what failed is
-        returned.
-
-        What a lost node kept from being done is still to do.
+        returned, and what a lost node kept from being done is still to do.
         """
         failures: list[NodeError] = []
         shell = self.shell(uut)
@@ -246,7 +246,8 @@ class NamedCrew(NamedNics):
                     failures.append(exc)
                 self._shells.pop()
         except NodeLost as exc:
-            self._shells.clear()  # they went with their agent
+            self._shells.clear()  # they went with their agent, whose keeper does what was promised
+            self._inside_undo = [replace(undo, lost=True) for undo in self._inside_undo]
             failures.append(exc)
         return failures
 
@@ -338,21 +339,25 @@ class NamedCrew(NamedNics):
         line, lead = disks.removing(each.member), self._way_in(each.guest)
         assert lead is not None
         await uut.ask(PromiseStop(guest=_disk_of(each), inside=True, kill=alone(lead, line), limit_s=LAST_S))
-        self._inside_undo.append(InsideUndo(each, line, kept=True))
+        self._inside_undo.append(InsideUndo(each, line, kept=disks.path(each.member)))
         ask = ask_on_console(each.member.name)
         await disks.make(uut, ask, f"platform {self.name}: guest {each.guest}", each.member)
 
     async def _undo_inside(self, shell: Shell, undo: InsideUndo) -> None:
         """What ends with a guest that is stopped need not be undone. What was promised stands until it is done, or the
-        guest is off: its keeper has done it then, or can no more.
-        """
+        guest is off: then only the keeper of a lost agent may have done it."""
         each = undo.each
         if each.guest in self._started:
             if not undo.kept:
                 return
             if not await self._runs(shell, each.guest):
                 await shell.uut.ask(StopKept(guest=_disk_of(each)))
-                return
+                if undo.lost:
+                    return
+                raise shell.error(
+                    f"guest {each.guest} went off before {undo.kept} was removed from its disk, with what its jobs "
+                    "wrote; the next jobs of the disk in this guest remove it"
+                )
         try:
             # By another shell: the one that was open may be gone, or still have a job to do, which ends with it.
             await close_shell(shell.uut, each.member.name)

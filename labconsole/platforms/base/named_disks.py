@@ -52,8 +52,8 @@ def disks_refusal(platform: str, options: ManagedOptions) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class NamedDisks:
-    """The directories of one crew, below ``place`` in each guest, which guests may share; ``crew``: a word that no
-    other crew has.
+    """The directories of one crew, below ``place`` in each guest, which guests of one UUT may share; ``crew``: a word
+    that no other crew has.
     """
 
     place: str

@@ -12,6 +12,7 @@ import pytest
 
 from labconsole.cli.guests import tell_trial, tell_trials
 from labconsole.cli.text.of_guests import kind_of
+from labconsole.contracts.picture import StepPicture
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import Outcome, StepProgress
 from labconsole.engine.execution.runner import PlanRunner
@@ -52,15 +53,23 @@ class Conduct:
         self.plan: Plan = load_plan(path, self.script.inventory)
         self.script.experiments = (Jobs(self.script.store),)  # type: ignore[assignment, arg-type]
         self.taken: list[tuple[int, int]] = []
+        self.shown: list[tuple[str, ...]] = []
+        """What was to be seen of each step, when guests had broken off."""
 
         async def attempt(step: JobStep, bench: Any, number: int) -> JobRecord:
             self.taken.append((step.trial.block, step.trial.repetition))
+            bench.show(StepPicture(found=("under way",)))
             if lost_at(len(self.taken)):
                 raise LOST
             return taken([1.0]).model_copy(update={"plan": step.ref(number)})
 
         patch.setattr(JobStep, "attempt", attempt)
-        self.execution = PlanExecution(self.plan, self.script, on_step=self.told.append)  # type: ignore[arg-type]
+        self.execution = PlanExecution(self.plan, self.script, on_step=self._hear)  # type: ignore[arg-type]
+
+    def _hear(self, progress: StepProgress) -> None:
+        self.told.append(progress)
+        if progress.broke:
+            self.shown = [each.shown.found for each in self.execution.steps.seen]
 
     def run(self) -> Outcome:
         asyncio.run(PlanRunner([self.execution], self.script).run())  # type: ignore[arg-type]
@@ -78,6 +87,8 @@ def test_what_a_lost_crew_did_is_taken_again_in_the_same_replay(
     assert conduct.execution.place == 4
     assert conduct.script.told.count("connected again") == 1
     assert [each.broke for each in conduct.told if each.broke] == [str(LOST)]
+    kept = ("under way",)
+    assert conduct.shown == [kept, kept, (), kept], "of what is taken again nothing; the last goes on"
     kind = kind_of(conduct.plan)
     assert kind is not None
     for each in conduct.told:

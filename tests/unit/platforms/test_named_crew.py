@@ -274,10 +274,22 @@ def test_what_cannot_be_removed_by_a_shell_is_removed_by_a_command_or_stays_prom
     assert node.phase == "stopped"
 
 
-def test_a_guest_that_is_off_again_has_been_emptied_by_the_keeper(monkeypatch) -> None:
-    driver, node, _ = with_disk(BY_DRIVER["lxc"], "stopped", monkeypatch)
+def test_a_guest_that_went_off_by_itself_is_told_with_what_is_left_on_its_disk(monkeypatch) -> None:
+    driver, node, inside = with_disk(BY_DRIVER["lxc"], "stopped", monkeypatch)
     stands(driver, node, wanted(disk_mib=64))
     node.phase = "stopped"
+    with pytest.raises(NodeError, match=rf"guest fw went off before {inside.directories[0]} was removed from its disk"):
+        asyncio.run(driver.restore(node))
+    asyncio.run(driver.restore(node))
+
+
+def test_a_guest_that_is_off_when_a_lost_node_is_back_has_been_emptied_by_the_keeper(monkeypatch) -> None:
+    driver, node, _ = with_disk(BY_DRIVER["lxc"], "stopped", monkeypatch)
+    stands(driver, node, wanted(disk_mib=64))
+    node.lost = True
+    with pytest.raises(NodeLost):
+        asyncio.run(driver.restore(node))
+    node.lost, node.phase = False, "stopped"
     asyncio.run(driver.restore(node))
 
 

@@ -156,6 +156,25 @@ async def test_what_another_console_measured_of_a_plan_is_seen_when_plans_are_sh
         await shown(app, pilot, "✓ stored", "[■] ■  ■")
 
 
+async def test_what_another_console_measured_while_a_plan_ran_here_is_seen_when_that_has_ended(plans, monkeypatch):
+    monkeypatch.setattr(store_watch, "EVERY_S", 0.0)
+    monkeypatch.setattr(store_watch, "REST_RATIO", 0.0)
+    (plans / "own.yaml").write_text(PLAN.replace("plan: pair", "plan: own").replace("10Mbit", "20Mbit"))
+    async with console(lambda: LabSession(hold=True), screen="4") as (app, session, pilot):
+        await shown(app, pilot, "plans/own.yaml", " pair ", "ready")
+        await rescanned(app)
+        await pilot.press("r")
+        await shown(app, pilot, "[▶]", "running")
+        session.store.records[:] = await measured_elsewhere(plans, 6)
+        await rescanned(app)
+        assert app.state.execution is not None and app.state.execution.plan.name == "own"
+        monkeypatch.setattr(app, "load_runs", lambda: None)  # read long before all is undone that was set up
+        await app.state.execution.abort()
+        await until(pilot, lambda: not app.state.asked)
+        await rescanned(app)
+        await shown(app, pilot, "✓ stored")
+
+
 async def test_plans_are_asked_for_again_only_when_the_store_has_moved(monkeypatch):
     monkeypatch.setattr(store_watch, "EVERY_S", 0.0)
     monkeypatch.setattr(store_watch, "REST_RATIO", 0)

@@ -139,7 +139,7 @@ class PlansScreen(ConsoleScreen):
         """Look at the directory, and ask the store about plans that are new or changed, or all once it has moved."""
         begun_s = clock.monotonic_s()
         try:
-            if await self._watch.moved() and not self.state.asked:
+            if not self.state.asked and await self._watch.moved():
                 self._old = set(self._executions)
             also = self.session.check_background
             found = await asyncio.to_thread(plan_files.scan, self.session.inventory, self._entries, also)
@@ -229,10 +229,9 @@ class PlansScreen(ConsoleScreen):
     @on(LineTable.Chosen, "#searches")
     def _show_search(self) -> None:
         execution, seen = self._chosen[1], self.query_one(SearchesTable).seen
-        title = seen.step.describe() if seen is not None else ""
         for shows in (self.query_one(GuestsTable), self.query_one(OverTimeChart)):
             shows.show(seen.picture if seen is not None else None)
-        self.query_one("#search-trials", StepTrials).show(seen, title)
+        self.query_one("#search-trials", StepTrials).show(seen, seen.step.describe() if seen is not None else "")
         held = execution is not None and execution.status in HELD
         self.query_one("#search-words", StepWords).show(seen, held=held)
 
@@ -304,6 +303,7 @@ class PlansScreen(ConsoleScreen):
         finally:
             self.state.run_ended()
             self._watch.forget()
+            self._old.update(p for p, c in self._executions.items() if c.status is ExecutionStatus.READY)
         if held:
             self._ask_take_over(path, execution, held)
 

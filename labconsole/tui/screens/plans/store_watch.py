@@ -38,5 +38,5 @@ class StoreWatch:
         self._due_s = 0.0
 
     def forget(self) -> None:
-        """What there is by then counts as seen."""
-        self._seen = None
+        """What there is when it is asked the next time, whenever that is, counts as seen."""
+        self._seen, self._due_s = None, 0.0
