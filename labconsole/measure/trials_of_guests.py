@@ -17,6 +17,9 @@ from labconsole.model.conditions import hypervisor_words, seen_conditions
 from labconsole.model.record.crew_trial import CrewTrialRef
 from labconsole.model.record.run import Verdict
 
+BARE_HOST: Final = "raw"
+"""The driver of a platform whose guests are processes of the bare host; hosts.yaml may call the platform otherwise."""
+
 NOT_DRAWN: Final = "too many blocks took them in the same order"
 FEWER_ORDER_SHARE: Final = 4
 """At least one in so many blocks has the other order, or no order was drawn: it halves them, and one block may err."""
@@ -138,8 +141,20 @@ def uut_kernel(record: TrialOfGuests) -> str:
 
 
 def hypervisor(record: TrialOfGuests) -> str:
-    """The driver, with the versions of what runs the guests and of what they start from; "" if it is not told."""
-    return hypervisor_words(seen_conditions({"platform": record.attestation}, None)) or ""
+    """The driver, with the versions of what runs the guests and of what they start from; "" if it is not told. Of the
+    UUT's own kernel also what that runs under.
+    """
+    words, under = hypervisor_words(seen_conditions({"platform": record.attestation}, None)) or "", runs_under(record)
+    return words if under is None else f"{words} under {under}"
+
+
+def runs_under(record: TrialOfGuests) -> str | None:
+    """Which hypervisor the unit under test's own kernel says that it runs under, where its processes were measured: as
+    Xen's first domain, say, it is not the bare host with which guests are compared. None: it says nothing, or there
+    were guests.
+    """
+    found = uut_facts(record).get("hypervisor_type") if record.attestation.get("driver") == BARE_HOST else None
+    return found if isinstance(found, str) and found else None
 
 
 def with_points(

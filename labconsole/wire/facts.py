@@ -28,7 +28,8 @@ class Login(Message):
 
 
 class NodeFacts(Message):
-    """None is unknown. ``network_namespace``: an inode; ``tcpdump`` and ``pktgen`` (None: not loaded): versions."""
+    """None is unknown. ``hypervisor_type``: what the kernel says that it runs under, as Xen's first domain does too;
+    ``network_namespace``: an inode; ``tcpdump`` and ``pktgen`` (None: not loaded): versions."""
 
     hostname: Sentence
     kernel: Sentence
@@ -54,6 +55,7 @@ class NodeFacts(Message):
     uptime_s: Optional[Amount]
     boot_id: Optional[Sentence]
     network_namespace: Count
+    hypervisor_type: Optional[Sentence] = None
 
 
 class ReadFacts(Request[NodeFacts], op="facts", watches=True):

@@ -125,6 +125,7 @@ async def read() -> Dict[str, Any]:
         "cpus": len(os.sched_getaffinity(0)),
         "cpu_model": _first_match(r"^(?:model name|Model|cpu model)\s*:\s*(.*)$", cpuinfo),
         "hypervisor_flag": None if cpuinfo is None else bool(re.search(r"^flags\s*:.*\bhypervisor\b", cpuinfo, re.M)),
+        "hypervisor_type": text_of("/sys/hypervisor/type"),
         "memory_bytes": memory_bytes(),
         "python": platform.python_version(),
         "tcpdump": await tcpdump_version(),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from labconsole.experiments.flow.figures import BARE_HOST
 from labconsole.experiments.flow.summary import (
     BesideBare,
     FlowPointKey,
@@ -16,7 +15,15 @@ from labconsole.experiments.flow.summary import (
 )
 from labconsole.measure.statistics.effects import Effect, equivalence_p, word
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
-from labconsole.measure.trials_of_guests import Blocks, adjusted, in_order, newest_trials, with_points
+from labconsole.measure.trials_of_guests import (
+    BARE_HOST,
+    Blocks,
+    adjusted,
+    in_order,
+    newest_trials,
+    runs_under,
+    with_points,
+)
 from labconsole.model.record.flow import FlowRecord
 
 WAYS = {"out": "from the guest", "in": "to the guest"}
@@ -44,6 +51,7 @@ def compare_flows(records: Iterable[FlowRecord], family: Sequence[float] = ()) -
     margin_ratio = margins.pop() if len(margins) == 1 else None
     bare = sorted((key for key, group in entered.items() if any(map(is_bare, group))), key=in_order)
     hosts = {(key.testbed_fingerprint, key.platform) for key in bare}
+    bare = [key for key in bare if not any(map(runs_under, entered[key]))]
     guests = [key for key in entered if (key.testbed_fingerprint, key.platform) not in hosts]
     pairs = [
         (key, than) for key in sorted(guests, key=in_order)

@@ -10,9 +10,6 @@ from labconsole.measure.statistics.repetitions import jain_index
 from labconsole.model.design_point import FCS_BYTES, PREAMBLE_AND_GAP_BYTES
 from labconsole.model.record.flow import FlowRequested, FlowSeen
 
-BARE_HOST = "raw"
-"""The driver whose guests are processes of the UUT; hosts.yaml may call the platform otherwise."""
-
 HEADER_BYTES = 14 + 20 + 8
 """Ethernet, IPv4, UDP."""
 

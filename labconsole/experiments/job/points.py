@@ -10,12 +10,9 @@ from typing import NamedTuple
 
 from labconsole.measure.statistics.repetitions import jain_index
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
-from labconsole.measure.trials_of_guests import hypervisor, uut_kernel
+from labconsole.measure.trials_of_guests import BARE_HOST, hypervisor, uut_kernel
 from labconsole.model.plan.jobs import COPIES_OF_ONE_TWO
 from labconsole.model.record.job import JobRecord
-
-BARE_HOST = "raw"
-"""The driver of a platform whose guests are processes of the bare host; hosts.yaml may call the platform otherwise."""
 
 
 class PointKey(NamedTuple):

@@ -39,6 +39,7 @@ from labconsole.measure.trials_of_guests import (
     in_order,
     left_out_by,
     newest_trials,
+    runs_under,
     with_points,
 )
 from labconsole.model.jobs import JOBS
@@ -190,11 +191,11 @@ class _Bare:
         self._entered = entered
 
     def of(self, key: PointKey) -> PointKey | None:
-        """The same job alone there, by the same program under the same kernel."""
+        """The same job alone there, by the same program under the same kernel, which runs under nothing itself."""
         for name in self.platforms:
             wanted = key._replace(platform=name, guests=1, working="one", crew=(), hypervisor="")
             for each, group in self._entered.items():
-                if group and each._replace(hypervisor="") == wanted:
+                if group and each._replace(hypervisor="") == wanted and not any(map(runs_under, group)):
                     return each
         return None
 

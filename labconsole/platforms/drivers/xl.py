@@ -25,6 +25,10 @@ HOST_ID = "0"
 SCHEDULERS = ("credit2", "credit")
 MAX_WEIGHT = 65535
 MIB = 1024 * 1024
+MEMORY = "memory_mib"
+MEMORY_OFF_RATIO = 0.02
+"""By so much of it, a domain's memory may differ from what its file says: Xen takes a little for itself."""
+
 LISTED_TRIES = 3
 """``xl list`` is seen to die of a signal now and then, while domains are being made."""
 
@@ -224,7 +228,7 @@ class XlDriver(ManagedDriver):
         return answer
 
     def limits_it_has(self) -> Collection[str]:
-        return ("cpu_shares", "cpu_quota_ratio")
+        return ("cpu_shares", "cpu_quota_ratio", "memory_mib")
 
     def limits_refusal(self, wanted: Limits) -> str | None:
         if wanted.cpu_shares is not None and wanted.cpu_shares > MAX_WEIGHT:
@@ -232,12 +236,27 @@ class XlDriver(ManagedDriver):
         return super().limits_refusal(wanted)
 
     async def limit_settings(self, shell: Shell, name: str, wanted: Limits) -> Settings:
-        """Of Xen's scheduler: the weight, the first domain's being 256, and the cap in percent of one processor."""
-        weight, ratio = wanted.cpu_shares, wanted.cpu_quota_ratio
+        """Of Xen's scheduler: the weight, the first domain's being 256, and the cap in percent of one processor. Memory
+        is what its file gives it, and has to be what is asked.
+        """
+        weight, ratio, wanted_mib = wanted.cpu_shares, wanted.cpu_quota_ratio, wanted.memory_mib
+        has_mib = None if wanted_mib is None else await self._memory_mib(shell, name)
+        if wanted_mib is not None and has_mib is not None and abs(has_mib - wanted_mib) > MEMORY_OFF_RATIO * wanted_mib:
+            raise shell.error(
+                f"guest {name} has {has_mib} MiB of memory, not memory_mib {wanted_mib}: write `memory = {wanted_mib}` "
+                "into its file"
+            )
         return {
             **({} if weight is None else {"weight": str(weight)}),
             **({} if ratio is None else {"cap": str(max(1, round(ratio * 100)))}),
+            **({} if has_mib is None else {MEMORY: str(has_mib)}),
         }
+
+    async def _memory_mib(self, shell: Shell, name: str) -> int:
+        domain = (await self._domains(shell)).get(name)
+        if domain is None:
+            raise shell.error(f"guest {name} is not there")
+        return domain.memory_mib
 
     async def _scheduler(self, shell: Shell) -> str:
         scheduler = (await self.probe(shell))["scheduler"]
@@ -247,14 +266,17 @@ class XlDriver(ManagedDriver):
         return f"sched-{scheduler}"
 
     async def settings(self, shell: Shell, name: str, names: Sequence[str]) -> Settings:
+        memory = {MEMORY: str(await self._memory_mib(shell, name))} if MEMORY in names else {}
+        if not (scheduled := [key for key in names if key != MEMORY]):
+            return memory
         text = await shell.must(["xl", await self._scheduler(shell), "-d", name])
         row = next((row for row in _SCHEDULED.finditer(text) if row["name"] == name), None)
         if row is None:
             raise shell.error(f"xl does not report how guest {name} is scheduled: {text.strip()[-80:]!r}")
-        return {key: row[key] for key in names}
+        return {key: row[key] for key in scheduled} | memory
 
     async def hold_to(self, shell: Shell, name: str, wanted: Settings) -> Answer:
-        words = [word for key, value in wanted.items() for word in (f"-{key[0]}", value)]
+        words = [word for key, value in wanted.items() if key != MEMORY for word in (f"-{key[0]}", value)]
         return await shell.run(["xl", await self._scheduler(shell), "-d", name, *words])
 
     async def memory_word(self, shell: Shell, names: Sequence[str]) -> HypervisorWord | None:

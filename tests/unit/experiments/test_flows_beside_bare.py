@@ -44,6 +44,15 @@ def test_a_guest_that_sends_less_than_the_bare_host_is_different_and_one_that_do
     assert len(same.trials) == 16
 
 
+def test_the_first_domain_of_xen_is_not_the_bare_host() -> None:
+    """Its kernel says what it runs under."""
+    facts = {"boot_id": "boot-1", "hypervisor_type": "xen"}
+    under = [
+        each.model_copy(update={"environment": {"nodes": {"uut": {"facts": facts}}}}) for each in trials(0.6)
+    ]  # fmt: skip
+    assert compare_flows(under) == ()
+
+
 def test_without_a_margin_nothing_is_equivalent() -> None:
     (same,) = compare_flows(trials(0.8, margin_ratio=None))
     assert same.word in ("inconclusive", "different") and same.equivalent_p is None

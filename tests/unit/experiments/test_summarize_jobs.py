@@ -42,6 +42,19 @@ def test_the_overhead_of_a_platform_is_found_with_its_interval():
     assert found.effect.ci_low > 0.2
 
 
+def test_the_first_domain_of_xen_is_no_bare_host_and_a_point_of_its_own():
+    draw = random.Random(5)
+    bare = trials(draw, lambda: [4.0], platform="host", guests=1, working="one")
+    facts = {"boot_id": "boot-1", "hypervisor_type": "xen"}
+    under = [each.model_copy(update={"environment": {"nodes": {"uut": {"facts": facts}}}}) for each in bare]
+    summary = summarize_jobs([*under, *trials(draw, lambda: [4.4], guests=1, working="one")])
+    assert summary.overheads == ()
+    assert {(each.key.platform, each.key.hypervisor) for each in summary.points} == {
+        ("host", "raw under xen"), ("lxc", "lxc"),
+    }  # fmt: skip
+    assert "host" in summary.bare_platforms, "nor is it a tool"
+
+
 def test_no_overhead_is_seldom_found_where_there_is_none():
     false = 0
     for seed in range(200):

@@ -358,7 +358,6 @@ def test_what_a_lost_node_kept_from_being_done_is_done_when_it_is_back(monkeypat
         ("lxc", {"guest_inbound_nic": 2}, {"inbound": INBOUND}, "set `bridges: made` in hosts.yaml"),
         ("virtualbox", {}, {"cpus": "1"}, "driver virtualbox cannot pin a guest"),
         ("virtualbox", {}, {"memory_mib": 64}, "driver virtualbox cannot hold a guest to memory_mib"),
-        ("xl", {}, {"memory_mib": 64}, "driver xl cannot hold a guest to memory_mib"),
         ("xl", {}, {"cpu_shares": 65536}, "Xen's weights, which cpu_shares are here, are 1 to 65535, not 65536"),
         ("esxi", {}, {"cpu_quota_ratio": 0.5}, "driver esxi cannot hold a guest to cpu_quota_ratio"),
         ("libvirt", {"uri": "vbox:///session"}, {"cpu_shares": 512}, "of vbox:///session to cpu_shares"),
@@ -477,6 +476,16 @@ def test_a_limit_that_is_not_kept_is_an_error(driver: str, monkeypatch) -> None:
     Scheduler(node, driver, monkeypatch).stubborn = True
     with pytest.raises(NodeError, match=r"is held to .*expected: .*512"):
         stands(made_driver, node, wanted(**HELD[driver][0]))
+
+
+def test_xens_guests_have_the_memory_of_their_files_which_has_to_be_what_is_asked(monkeypatch) -> None:
+    driver, node, _ = made(BY_DRIVER["xl"], "running", monkeypatch)
+    found = stands(driver, node, wanted(memory_mib=193))
+    assert found.attestation["limits"] == {"hvtest-domu": {"memory_mib": "192"}}, "what it has"
+    asyncio.run(driver.restore(node))
+    driver, node, _ = made(BY_DRIVER["xl"], "running", monkeypatch)
+    with pytest.raises(NodeError, match=r"has 192 MiB .* not memory_mib 999: write `memory = 999` into its file"):
+        stands(driver, node, wanted(memory_mib=999))
 
 
 def test_a_dry_run_tells_what_would_be_done() -> None:
