@@ -311,12 +311,16 @@ def test_guests_of_xen_work_on_the_disks_that_they_have(machine: lab.LabStatus, 
         "16",
         "--guests",
         "2",
+        "--memory-mib",
+        str(domains.CREW_MEMORY_MIB),
     )
     done = labconsole(*words, "--working", "all", "--json", hosts=machine.hosts_file, store=lab_home / "xd.sqlite")
     assert done.stdout, done.stderr
     for line in done.stdout.splitlines():
         record = json.loads(line)["job"]
         seen = record["disk"]
+        assert record["attestation"]["limits"]["crew2"] == {"memory_mib": str(domains.CREW_MEMORY_MIB)}
+        assert record["environment"]["nodes"]["uut"]["facts"]["hypervisor_type"] == "xen"
         assert [copy["exit_status"] for copy in record["copies"]] == [0, 0], record
         assert seen["place"] == "/disk"
         assert seen["device_read_bytes"] >= seen["job_read_bytes"]
