@@ -49,6 +49,31 @@ def test_more_blocks_than_there_are_and_points_are_refused(tmp_path: Path, kind:
         chosen_points(plan, Namespace(points="0", platforms=None, plan=[Path("plan.yaml")]))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_platforms_that_are_chosen_are_measured_where_the_others_are_not(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """A plan of platforms that no one testbed has is measured in parts."""
+
+    def told(*words: str) -> tuple[int, str, str]:
+        (path := tmp_path / "plan.yaml").write_text(HEAD.replace("[raw]", "[xen, container, esxi]") + KINDS[kind])
+        where = ("--hosts", str(HOSTS), "--store", str(tmp_path / "none.sqlite"), "--dry-run")
+        return (main(["replay", str(path), *where, *words]), *capsys.readouterr())
+
+    status, out, _ = told("--platforms", "container")
+    assert status == 0 and "container" in out and "xen" not in out and "esxi" not in out
+    for words, complaint in (
+        ((), "is for another testbed: it needs platforms xen, esxi"),
+        (("--platforms", "container,xen"), "is for another testbed: it needs platform xen"),
+        (
+            ("--platforms", "conatiner"),
+            "is not a platform of this plan, got 'conatiner'; allowed: xen, container, esxi",
+        ),
+    ):
+        status, _, err = told(*words)
+        assert status == 2 and complaint in err, err
+
+
 def test_how_long_a_job_that_waits_takes_is_known(tmp_path: Path):
     steps = Jobs(None).steps(plan_of(tmp_path, "jobs"))  # type: ignore[arg-type]
     assert [list(step.durations_s(make_inventory())) for step in steps] == [[7.0]] * 3
