@@ -180,7 +180,7 @@ class CrewOffer:
 
     ``installed``: the guests are the operator's. So are the files, of which there are no copies, and the MAC addresses,
     which are found when the guests have been started. ``never_started``: why nobody starts
-    them; None: they are started.
+    them; None: they are started. ``in_namespaces``: each is to be a namespace that StandingMember names.
     """
 
     place: str
@@ -188,6 +188,7 @@ class CrewOffer:
     memory_mib: int | None
     installed: bool = False
     never_started: str | None = None
+    in_namespaces: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

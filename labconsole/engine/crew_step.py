@@ -28,6 +28,9 @@ from labconsole.model.tolerances import Tolerances
 ASKED_AT_ONCE = 5000
 """Hashes in one question to a store, which takes so many words at most."""
 
+SOME_CPUS = (0,)
+"""For the UUT's CPUs while it is not asked: whether a guest can be pinned at all does not depend on which there are."""
+
 P = TypeVar("P", bound=CrewPoint)
 R = TypeVar("R", bound=ExperimentRecord)
 S = TypeVar("S")

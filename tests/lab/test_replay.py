@@ -166,6 +166,30 @@ def test_two_plans_are_measured_in_one_go_with_their_commands_and_warm_ups(testb
     assert log.read_text().split() == ["pre", "other", "post", "other", "done"]
 
 
+def _places(store: Path) -> list[tuple[object, ...]]:
+    """Of each run its platform, and its place in which plan."""
+    runs = records(labconsole("runs", "--json", "--limit", "1000", store=store))
+    keys = ("hash", "point", "block", "repetition", "position")
+    return sorted((run["requested"]["platform"], *(run["plan"][key] for key in keys)) for run in runs)
+
+
+def test_platforms_that_no_one_testbed_has_are_measured_in_parts_as_the_plan_has_them(
+    testbed, plan: Path, tmp_path: Path
+):
+    """By each hosts.yaml those that it has: the points are the plan's, in its order."""
+    told, store = testbed.hosts_file.read_text(), tmp_path / "s.sqlite"
+    plan.write_text(PLAN + "set_ups: 1\n")
+    for platform, other in (("raw", "container"), ("container", "raw")):
+        (hosts := tmp_path / "hosts.yaml").write_text(re.sub(rf"(?m)^  {other}: ", f"  not-{other}: ", told))
+        assert "for another testbed" in labconsole("replay", str(plan), hosts=hosts, store=store).stderr
+        done = labconsole("replay", str(plan), "--platforms", platform, hosts=hosts, store=store)
+        assert done.returncode == 0, done.stderr
+    assert points(store) == ALL
+    whole = tmp_path / "whole.sqlite"
+    assert labconsole("replay", str(plan), hosts=testbed.hosts_file, store=whole).returncode == 0
+    assert _places(store) == _places(whole)
+
+
 def test_a_pre_command_that_fails_ends_it_with_its_words_and_post_runs_all_the_same(
     testbed, plan: Path, tmp_path: Path
 ):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from labconsole.contracts.experiment import Stage
-from labconsole.engine.crew_step import of_plan, refused, stored_of_blocks, trials_at
+from labconsole.engine.crew_step import SOME_CPUS, of_plan, refused, stored_of_blocks, trials_at
 from labconsole.errors import ConfigError
 from labconsole.measure.trials_of_guests import BARE_HOST
 from labconsole.model.inventory import Inventory
@@ -61,7 +61,7 @@ class Flows:
         factors = plan.flows.factors
 
         def refuse(point: FlowPoint) -> None:
-            stage.refuse(point.platform, flow_members(point, factors, ()))
+            stage.refuse(point.platform, flow_members(point, factors, SOME_CPUS))
             misfit = weights_misfit(point, inventory.streams[0].link_speed_bps)
             if misfit is not None:
                 raise ConfigError(f"are not possible: {misfit}", key="flow.weights")

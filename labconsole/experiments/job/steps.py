@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from labconsole.contracts.experiment import Stage
-from labconsole.engine.crew_step import of_plan, refused, stored_of_blocks, trials_at
+from labconsole.engine.crew_step import SOME_CPUS, of_plan, refused, stored_of_blocks, trials_at
 from labconsole.errors import ConfigError
 from labconsole.model.inventory import Inventory
 from labconsole.model.jobs import JOBS
@@ -71,7 +71,7 @@ class Jobs:
                     allowed=f"{needed} or more; without it as much as the jobs need",
                 )  # fmt: skip
         factors = plan.jobs.factors
-        return refused(steps, lambda point: stage.refuse(point.platform, crew_members(point, factors, ())))
+        return refused(steps, lambda point: stage.refuse(point.platform, crew_members(point, factors, SOME_CPUS)))
 
 
 EXPERIMENT = Jobs

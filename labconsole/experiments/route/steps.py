@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from labconsole.contracts.experiment import Stage
-from labconsole.engine.crew_step import of_plan, refused, stored_of_blocks, trials_at
+from labconsole.engine.crew_step import SOME_CPUS, of_plan, refused, stored_of_blocks, trials_at
 from labconsole.errors import ConfigError
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.plan import Plan
-from labconsole.model.plan.routes import RouteTrial, route_hash
+from labconsole.model.plan.routes import RoutePoint, RouteTrial, route_hash
 from labconsole.model.record.kinds.route import KIND as ROUTE
 from labconsole.model.record.route import RouteRecord
 
@@ -51,13 +51,23 @@ class Routes:
     def refuse(
         self, steps: Sequence[RouteStep], plan: Plan, inventory: Inventory, stage: Stage
     ) -> Mapping[str, ConfigError]:
-        """See refused(): crews that a platform cannot have."""
+        """See refused(): crews that a platform cannot have, and filters that its guests cannot."""
         if plan.routes is None:
             return {}
         from labconsole.experiments.route.procedure import route_members
 
         factors = plan.routes.factors
-        return refused(steps, lambda point: stage.refuse(point.platform, route_members(point, factors, ())))
+
+        def refuse(point: RoutePoint) -> None:
+            members = route_members(point, factors, SOME_CPUS)
+            stage.refuse(point.platform, members)
+            if point.filters and not stage.offer(point.platform, members).in_namespaces:
+                raise ConfigError(
+                    "are possible only where a router is a network namespace of the UUT's kernel", key="route.filters",
+                    value=point.filters, allowed="0 on this platform; any number on container and lxc",
+                )  # fmt: skip
+
+        return refused(steps, refuse)
 
 
 EXPERIMENT = Routes

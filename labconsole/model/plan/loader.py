@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -30,8 +30,14 @@ MAX_TRIALS = 1_000_000
 """A plan beyond this is a slip of the keyboard: at one second each it would take eleven days."""
 
 
-def load_plan(path: Path, inventory: Inventory | None = None, *, also: AlsoCheck | None = None) -> Plan:
-    """Read a plan; with an inventory also check it against that testbed and take over its defaults.
+def load_plan(
+    path: Path,
+    inventory: Inventory | None = None,
+    *,
+    also: AlsoCheck | None = None,
+    only: Collection[str] | None = None,
+) -> Plan:
+    """Read a plan; with an inventory also check it against that testbed and take over its defaults (check_plan).
 
     Raises ConfigError naming file, line, key, value and what is allowed.
     """
@@ -59,7 +65,7 @@ def load_plan(path: Path, inventory: Inventory | None = None, *, also: AlsoCheck
         if (trials := len(asked.points) * asked.set_ups * asked.repetitions) > MAX_TRIALS:
             raise _too_large(path, trials)
     plan = replace(plan, experiments=_of_outside(file, data, path))
-    return plan if inventory is None else check_plan(plan, inventory, path, data, file, also=also)
+    return plan if inventory is None else check_plan(plan, inventory, path, data, file, also=also, only=only)
 
 
 def _of_outside(file: PlanFile, data: Any, path: Path) -> tuple[tuple[str, BaseModel], ...]:
@@ -174,18 +180,21 @@ def check_plan(
     file: PlanFile | None = None,
     *,
     also: AlsoCheck | None = None,
+    only: Collection[str] | None = None,
 ) -> Plan:
     """The plan resolved for this testbed. Raises ConfigError at the first point that cannot be asked of it.
 
+    ``only``: the platforms whose points are asked; what the others need may be somewhere else. None: all.
     OtherTestbed where nothing is wrong but that this testbed lacks something: it was written for another one.
     """
     plan = plan.resolved(inventory)
-    absent = lacks(plan, inventory)
+    elsewhere = set() if only is None else set(plan.platforms) - set(only)
+    absent = [name for name in lacks(plan, inventory) if name not in elsewhere]
     lacking: ConfigError | None = None
     needs: dict[str, None] = {platforms_needed(absent): None} if absent else {}
     had: set[tuple[str, str]] = set()
     for point in plan.every_point:
-        if point.request.platform in absent:
+        if point.request.platform in absent or point.request.platform in elsewhere:
             continue
         try:
             check_request(point.request, inventory)
@@ -198,7 +207,7 @@ def check_plan(
             lacking = lacking or _placed(exc, plan, point, path, data, file)
         except ConfigError as exc:
             raise _placed(exc, plan, point, path, data, file) from None
-    _refuse_other_standing(plan, inventory, lambda exc, point: _placed(exc, plan, point, path, data, file))
+    _refuse_other_standing(plan, inventory, elsewhere, lambda exc, point: _placed(exc, plan, point, path, data, file))
     if needs:
         line, key, value = (lacking.line, lacking.key, lacking.value) if lacking is not None else (None, None, None)
         if absent:
@@ -239,7 +248,10 @@ def _placed(
 
 
 def _refuse_other_standing(
-    plan: Plan, inventory: Inventory, placed: Callable[[ConfigError, PlannedPoint], ConfigError]
+    plan: Plan,
+    inventory: Inventory,
+    elsewhere: Collection[str],
+    placed: Callable[[ConfigError, PlannedPoint], ConfigError],
 ) -> None:
     """Points of one platform x background that different set-ups are needed for: a block sets it up once for all.
 
@@ -250,6 +262,8 @@ def _refuse_other_standing(
         return
     first: dict[Configuration, PlannedPoint] = {}
     for point in plan.points:
+        if point.request.platform in elsewhere:
+            continue
         before = first.setdefault(configuration(point.request), point)
         request = point.request
         stands, stood = (set_up_key(each, inventory).second_stream for each in (request, before.request))

@@ -219,6 +219,7 @@ class CrewMaking(ABC):
             place=self.guest_disk,
             files={name: path for name, path in told.items() if path is not None},
             memory_mib=sum(own) if own else None,
+            in_namespaces=self.CREW_IN_NAMESPACES,
         )
 
     def crew_commands(self, wanted: CrewWanted) -> list[str]:

@@ -11,7 +11,6 @@ import shlex
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 from labconsole.contracts.crew import Crew, CrewWanted, HypervisorWord, StandingMember
 from labconsole.contracts.driver import Attestation
@@ -65,9 +64,6 @@ class InsideUndo:
 
 class NamedCrew(NamedNics):
     """See labconsole.contracts.crew.CrewDriver. restore() begins with end_named_crew()."""
-
-    CREW_IN_NAMESPACES: ClassVar[bool] = False
-    """As CrewMaking has it."""
 
     def __init__(self, name: str, options: Mapping[str, object]) -> None:
         super().__init__(name, options)

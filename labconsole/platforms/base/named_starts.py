@@ -12,7 +12,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from labconsole.contracts.crew import CrewMember, CrewOffer, CrewWanted
 from labconsole.contracts.ports import AgentLink
@@ -72,6 +72,9 @@ class Stood:
 class NamedStarts(Held):
     """What a crew of named guests needs beside when its start is timed."""
 
+    CREW_IN_NAMESPACES: ClassVar[bool] = False
+    """As CrewMaking has it."""
+
     def __init__(self, name: str, options: Mapping[str, object]) -> None:
         super().__init__(name, options)
         self._shells: list[str] = []
@@ -83,7 +86,8 @@ class NamedStarts(Held):
             for guest in self.options.guests[: len(wanted.members)] if GUEST_PLACE in told else [""]:
                 key = f"guest_files[{number}]" + (f" {guest}" if guest else "")
                 files[key] = told.replace(GUEST_PLACE, guest)
-        return CrewOffer(place=USUAL_DISK_PLACE, files=files, memory_mib=None, installed=True)
+        namespaces = self.CREW_IN_NAMESPACES
+        return CrewOffer(place=USUAL_DISK_PLACE, files=files, memory_mib=None, installed=True, in_namespaces=namespaces)
 
     def _way_in(self, guest: str) -> list[str] | None:
         told = self.options.guest_shell

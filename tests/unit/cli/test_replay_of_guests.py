@@ -49,6 +49,98 @@ def test_more_blocks_than_there_are_and_points_are_refused(tmp_path: Path, kind:
         chosen_points(plan, Namespace(points="0", platforms=None, plan=[Path("plan.yaml")]))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_platforms_that_are_chosen_are_measured_where_the_others_are_not(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """A plan of platforms that no one testbed has is measured in parts."""
+
+    def told(*words: str) -> tuple[int, str, str]:
+        (path := tmp_path / "plan.yaml").write_text(HEAD.replace("[raw]", "[xen, container, esxi]") + KINDS[kind])
+        where = ("--hosts", str(HOSTS), "--store", str(tmp_path / "none.sqlite"), "--dry-run")
+        return (main(["replay", str(path), *where, *words]), *capsys.readouterr())
+
+    status, out, _ = told("--platforms", "container")
+    assert status == 0 and "container" in out and "xen" not in out and "esxi" not in out
+    for words, complaint in (
+        ((), "is for another testbed: it needs platforms xen, esxi"),
+        (("--platforms", "container,xen"), "is for another testbed: it needs platform xen"),
+        (
+            ("--platforms", "conatiner"),
+            "is not a platform of this plan, got 'conatiner'; allowed: xen, container, esxi",
+        ),
+    ):
+        status, _, err = told(*words)
+        assert status == 2 and complaint in err, err
+
+
+GUESTS = """\
+  vps: {driver: openvz, guest: "100", guests: ["101", "102"]}
+  esxi: {driver: esxi, guest: fw, guests: [a, b], guest_shell: [ssh, "{guest}"]}
+  box: {driver: virtualbox, guest: fw, guests: [a, b], guest_shell: [ssh, "{guest}"]}
+  xen: {driver: xl, guest: fw, guests: [a, b], guest_nic: 1, guest_inbound_nic: 2, bridges: made,
+        guest_shell: [ssh, "{guest}"]}
+  of-libvirt: {driver: libvirt, uri: "lxc:///system", guest: fw, guests: [a, b], guest_nic: 1, guest_inbound_nic: 2,
+               bridges: made}
+  lxc: {driver: lxc, guest: fw, guests: [a, b], guest_nic: 1, guest_inbound_nic: 2, bridges: made}
+"""
+"""Guests that are installed."""
+
+OF_CPUS = {
+    "job": "job: {jobs: [{job: wait, size: 7}], guests: [2], working: [all], cpu: [any, PLACING]}\n",
+    "flow": "flow: {guests: [2], cpu: [any, PLACING], offered: [line]}\n",
+    "route": "route: {guests: [2], cpu: [any, PLACING]}\n",
+}
+
+
+def dry_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], plan: str) -> tuple[int, str]:
+    hosts, path = tmp_path / "hosts.yaml", tmp_path / "plan.yaml"
+    hosts.write_text(HOSTS.read_text().replace("platforms:\n", f"platforms:\n{GUESTS}"))
+    path.write_text(f"plan: p\nset_ups: 2\n{plan}")
+    where = ("--hosts", str(hosts), "--store", str(tmp_path / "none.sqlite"))
+    status = main(["replay", str(path), "--dry-run", *where])
+    return status, "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize("placing", ["own", "same"])
+@pytest.mark.parametrize(
+    ("kind", "platform"),
+    [*((kind, name) for kind in ("job", "flow") for name in ("vps", "esxi", "box")), ("route", "of-libvirt")],
+)
+def test_guests_that_no_cpu_can_be_chosen_for_are_refused_before_anything_is_taken(
+    kind: str, platform: str, placing: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """Those that run on any are taken."""
+    plan = f"platforms: [{platform}]\n{OF_CPUS[kind].replace('PLACING', placing)}"
+    status, told = dry_run(tmp_path, capsys, plan)
+    assert status == 0, told
+    assert f"2 of 4 {kind}s to take" in told and "its guests run on any CPU" in told, told
+    status, told = dry_run(tmp_path, capsys, plan.replace("any, ", ""))
+    assert status == 2 and "cannot pin a guest" in told, told
+
+
+@pytest.mark.parametrize("kind", OF_CPUS)
+def test_where_a_cpu_can_be_chosen_every_guest_is_taken(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    platforms = "xen, container" if kind == "route" else "raw, xen, container"
+    plan = f"platforms: [{platforms}]\n{OF_CPUS[kind].replace('PLACING', 'same, own')}"
+    status, told = dry_run(tmp_path, capsys, plan)
+    many = 6 * len(platforms.split())
+    assert status == 0 and f"{many} of {many} " in told, told
+
+
+def test_filter_rules_for_guests_with_a_kernel_of_their_own_are_refused_before_anything_is_taken(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """Without filter rules they are routers as others."""
+    plan = "platforms: [xen, container, lxc]\nroute: {guests: [1, 2], filters: [0, 20]}\n"
+    status, told = dry_run(tmp_path, capsys, plan)
+    assert status == 0 and "20 of 24 routes to take" in told, told
+    assert "route.filters: are possible only where a router is a network namespace of the UUT's kernel" in told
+    assert not [line for line in told.splitlines() if line.startswith("route xen") and "20 filter" in line]
+    status, told = dry_run(tmp_path, capsys, plan.replace(", container, lxc", "").replace("[0, 20]", "[20]"))
+    assert status == 2 and "got 20; allowed: 0 on this platform" in told, told
+
+
 def test_how_long_a_job_that_waits_takes_is_known(tmp_path: Path):
     steps = Jobs(None).steps(plan_of(tmp_path, "jobs"))  # type: ignore[arg-type]
     assert [list(step.durations_s(make_inventory())) for step in steps] == [[7.0]] * 3

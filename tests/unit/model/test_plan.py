@@ -260,6 +260,23 @@ def test_a_plan_for_another_testbed_is_not_a_broken_one(write):
     assert not isinstance(broken.value, OtherTestbed) and broken.value.key == "frame_sizes[0]"
 
 
+def test_of_a_plan_only_the_platforms_that_are_asked_need_to_be_here(write):
+    path = write(BASE.replace("[raw, kvm]", "[xen, raw, lxc]") + "set_ups: 2\n")
+    whole, part = load_plan(path).resolved(INVENTORY), load_plan(path, INVENTORY, only=["raw"])
+    assert part == whole and part.hash() == whole.hash() and part.schedule() == whole.schedule()
+    with pytest.raises(OtherTestbed) as caught:
+        load_plan(path, INVENTORY, only=["raw", "lxc"])
+    assert caught.value.needs == ("platform lxc",)
+
+    def refuse(request):
+        if request.platform == "kvm":
+            raise LackingHere("is not available", need="kvm with it", key="background", value="none", allowed="no")
+
+    load_plan(write(BASE), INVENTORY, also=refuse, only=["raw"])
+    with pytest.raises(OtherTestbed):
+        load_plan(write(BASE), INVENTORY, also=refuse, only=["kvm"])
+
+
 @pytest.mark.parametrize(
     ("old", "new", "need", "line"),
     [

@@ -27,8 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--platforms", type=comma_separated, metavar="A,B",
-        help="of the plans' points only these platforms'; the report compares platforms by blocks that are taken in "
-        "one go and in the order that the plan draws",
+        help="of the plans' points only these platforms'; hosts.yaml need not have the others; the report compares "
+        "platforms by blocks that are taken in one go and in the order that the plan draws",
     )  # fmt: skip
     parser.add_argument("--points", metavar="N,N-M", help="of one plan only these points, by number")
     parser.add_argument(

@@ -45,7 +45,7 @@ def replay(args: argparse.Namespace) -> int:
 def _replay_into(args: argparse.Namespace, place: str | None, *, write: bool) -> int:
     inventory, store = load_testbed(hosts_path(args.hosts), place, write=write)
     session = open_session(inventory, store)
-    read = [load_plan(path, inventory, also=session.check_background) for path in args.plan]
+    read = [load_plan(path, inventory, also=session.check_background, only=args.platforms) for path in args.plan]
     plans = [meant(plan, args) for plan in read]
     refuse_twice(args.plan, plans)
     chosen = [chosen_points(plan, args) for plan in plans]
