@@ -255,7 +255,7 @@ class XlDriver(ManagedDriver):
     async def _memory_mib(self, shell: Shell, name: str) -> int:
         domain = (await self._domains(shell)).get(name)
         if domain is None:
-            raise shell.error(f"guest {name} is not there")
+            raise shell.error(f"guest {name} does not run")
         return domain.memory_mib
 
     async def _scheduler(self, shell: Shell) -> str:
