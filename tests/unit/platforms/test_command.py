@@ -174,10 +174,11 @@ def test_a_path_into_json_finds_what_is_there(path: str, found: list[Any]) -> No
 def test_the_platforms_in_the_documentation_are_accepted(tmp_path: Path) -> None:
     page = (Path(__file__).parents[3] / "docs" / "platforms.md").read_text()
     blocks = re.findall(r"```yaml\n(platforms:\n.*?)```", page, re.DOTALL)
-    assert len(blocks) == 3
-    for block in blocks:
+    (whole,) = re.findall(r"```yaml\n(testbed:.*?)```", page, re.DOTALL)
+    assert len(blocks) == 5
+    for text in (*(HOSTS + block for block in blocks), whole):
         file = tmp_path / "hosts.yaml"
-        file.write_text(HOSTS + block)
+        file.write_text(text)
         inventory = load_inventory(file)
         for platform in inventory.platforms:
             assert driver_for(platform, inventory) is not None
