@@ -103,7 +103,7 @@ EVALUATIONS = {
     ),
     "isolation": Evaluation(
         document="evaluation-isolation",
-        plans=("local-isolation", "local-greedy", "local-disk"),
+        plans=("local-isolation", "local-late", "local-greedy", "local-disk"),
         platforms="container,lxc,uml,qemu-virtio",
         lab=("--link-speed", "100Mbit", "--jobs"),
         figures=("adamczyk-5", "adamczyk-6", "adamczyk-7", "adamczyk-8", "adamczyk-9"),
