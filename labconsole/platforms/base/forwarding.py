@@ -88,8 +88,8 @@ async def apply(uut: AgentLink, token: str, changes: Sequence[NetworkChange]) ->
             raise NodeError(
                 uut.name,
                 f"{link.name} is a port of {link.master}, which something else has set up; to release it, run "
-                f"there: ip link set {link.name} nomaster (a guest's that is put there anew at each start: docs/platforms.md "
-                "says what to give Xen)",
+                f"there: ip link set {link.name} nomaster (where it is put there anew at each start of a guest: "
+                "docs/platforms.md says what to give Xen)",
             )
     await uut.ask(ApplyChanges(token=token, changes=list(changes)), timeout_s=CHANGED_S)
 
