@@ -78,7 +78,9 @@ def flow_lines(record: FlowRecord) -> list[str]:
             f"{sink.other_packets} of none"
         )
     if record.start_skew_s is not None:
-        lines.append(f"  the first and the last guest began {record.start_skew_s * 1e3:.1f} ms apart")
+        late_s = record.requested.second_after_s
+        asked = f", beyond the {late_s:g} s that were asked for" if late_s else ""
+        lines.append(f"  the first and the last guest began {record.start_skew_s * 1e3:.1f} ms apart{asked}")
     lines += [f"  {record.verdict.status}", *reason_lines(record.verdict.reasons)]
     lines += [f"  note: {note['detail']}" for note in record.influences if isinstance(note.get("detail"), str)]
     return lines
@@ -211,7 +213,7 @@ def _point_words(point: FlowPointFound, name: str) -> str:
     if point.during_disk_ratio is not None:
         words += f", {_mean(point.during_disk_ratio, 0.01, 2)} % of before beside the work on the disk"
     if point.machine_cpu_s_per_gb is not None:
-        whose = "processors" if point.cpu_s_per_gb is not None else "processors, with the machine's other nodes"
+        whose = "processors" if point.cpu_s_per_gb is not None else "processors, with all that runs on the machine,"
         words += f", {_mean(point.cpu_s_per_gb or point.machine_cpu_s_per_gb, 1, 1)} s of {whose} for each GB"
     words += f", error of weights {_mean(point.weight_error, 1, 4)}" if point.weight_error is not None else ""
     left_out = ", ".join(f"{count} {code}" for code, count in point.left_out.items())

@@ -14,6 +14,7 @@ from labconsole.model.plan.flows import FlowPoint, FlowTrial, flow_hash
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.flow import FlowRecord
 from labconsole.model.record.kinds.flow import KIND as FLOW
+from labconsole.units import format_rate_bps, format_target
 
 if TYPE_CHECKING:
     from labconsole.experiments.flow.procedure import FlowStep, FlowStore
@@ -62,7 +63,13 @@ class Flows:
 
         def refuse(point: FlowPoint) -> None:
             stage.refuse(point.platform, flow_members(point, factors, SOME_CPUS))
-            misfit = weights_misfit(point, inventory.streams[0].link_speed_bps)
+            link_speed_bps = inventory.streams[0].link_speed_bps
+            if point.pattern != "ring" and any(limit >= link_speed_bps for limit in point.limits):
+                raise ConfigError(
+                    "are no limits on this link", key="flow.limits", value=", ".join(map(format_target, point.limits)),
+                    allowed=f"less than {format_rate_bps(link_speed_bps)}, the link's speed",
+                )  # fmt: skip
+            misfit = weights_misfit(point, link_speed_bps)
             if misfit is not None:
                 raise ConfigError(f"are not possible: {misfit}", key="flow.weights")
             bare = inventory.platforms[point.platform].driver == BARE_HOST

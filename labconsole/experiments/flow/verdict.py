@@ -119,7 +119,11 @@ def inward_shown(
 
 def _skew(requested: FlowRequested, start_skew_s: float | None) -> Iterator[Reason]:
     if start_skew_s is not None and start_skew_s > START_SKEW_RATIO * requested.duration_s:
-        detail = f"the guests began {start_skew_s:.3f} s apart, in a trial of {requested.duration_s:g} s"
+        asked = f"{requested.second_after_s:g} s apart" if requested.second_after_s else "at once"
+        detail = (
+            f"the guests were to begin {asked} and were {start_skew_s:.3f} s off, by their first packets, in a trial "
+            f"of {requested.duration_s:g} s"
+        )
         yield reason("start_skew", detail, start_skew_s=start_skew_s, duration_s=requested.duration_s)
 
 

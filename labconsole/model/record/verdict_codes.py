@@ -182,7 +182,8 @@ WHAT_TO_DO: dict[str, str] = {
     "negative_loss": "find out who sends frames like the stream's, or what duplicates packets; then repeat the run",
     "not_measured": "find out why nothing could be counted: at the sink (`labconsole check`), or what a guest lacks",
     "settings_changed": "stop what changes settings during a measurement (a daemon, a colleague); repeat the run",
-    "start_skew": "make the job longer, or the guests fewer: they did not begin together",
+    "start_skew": "make the job, or the trial, longer, or the guests fewer: they did not begin together, or what one "
+    "sent first waited in a queue that others had filled",
     "weights_late": "leave a processor of the unit under test to its agent, or have weights change less often",
     "programs_differ": "install the same file of the job's program in every guest",
     "job_short": "make the job larger: what its marks take is too large a part of it",

@@ -141,6 +141,39 @@ def test_filter_rules_for_guests_with_a_kernel_of_their_own_are_refused_before_a
     assert status == 2 and "got 20; allowed: 0 on this platform" in told, told
 
 
+def test_limits_that_hold_nobody_on_this_link_are_refused_before_anything_is_taken(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """One that is no less than the link's speed would stand among guests that are held to a rate."""
+    plan = "platforms: [container]\nflow: {guests: [2], offered: [line], limits: [25Mbit, [25Mbit, 1Gbit]]}\n"
+    status, told = dry_run(tmp_path, capsys, plan)
+    assert status == 0 and "2 of 4 flows to take" in told, told
+    status, told = dry_run(tmp_path, capsys, plan.replace("25Mbit, [25Mbit, 1Gbit]", "1Gbit"))
+    assert status == 2 and "flow.limits: are no limits on this link, got '1Gbit'; allowed: less than 1 Gbit/s" in told
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--weights", "3:1,1:3"), "weights 3:1 to 1:3"),
+        (("--disk", "disk-mixed"), "disk-mixed in the last from 10 to 20 s"),
+    ],
+)
+def test_flows_of_defaults_are_possible(words: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]):
+    asked = ("--platforms", "container", "--guests", "2", "--hosts", str(HOSTS), "--dry-run")
+    assert main(["experiment", "flow", *asked, *words]) == 0
+    assert told in "".join(capsys.readouterr())
+
+
+def test_more_limits_than_guests_are_refused(capsys: pytest.CaptureFixture[str]):
+    asked = ("--platforms", "container", "--guests", "1,2", "--hosts", str(HOSTS), "--dry-run")
+    assert main(["experiment", "flow", *asked, "--limits", "3Mbit,4Mbit,5Mbit"]) == 2
+    said = capsys.readouterr().err
+    assert (
+        "--limits: are more limits than guests, got '3Mbit,4Mbit,5Mbit'; allowed: one for all, or one for each" in said
+    )
+
+
 def test_how_long_a_job_that_waits_takes_is_known(tmp_path: Path):
     steps = Jobs(None).steps(plan_of(tmp_path, "jobs"))  # type: ignore[arg-type]
     assert [list(step.durations_s(make_inventory())) for step in steps] == [[7.0]] * 3

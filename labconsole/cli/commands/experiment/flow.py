@@ -17,6 +17,11 @@ from labconsole.cli.commands.experiment.of_guests import (
 from labconsole.cli.options import add_common, comma_separated
 from labconsole.errors import ConfigError
 
+BIN_RATIO = 0.2
+"""Of the time that weights hold: a step of them has to have several bins."""
+DURATION_BESIDE_DISK_S = 30.0
+"""With room before and after what is done on the disk, which is from 10 to 20 s."""
+
 DESCRIPTION = (
     "Have any number of guests send UDP at once through one NIC of the unit under test, and count what of each comes "
     "to the sink of the first stream, flow by flow and over time; what comes out of each guest is counted at its "
@@ -49,7 +54,10 @@ def add_kind(kinds: Any) -> None:
         "carries (default: line)",
     )  # fmt: skip
     flow.add_argument(
-        "--limits", type=comma_separated, metavar="A,B", help="what the guests may send, in turn, in whole frames"
+        "--limits",
+        type=comma_separated,
+        metavar="A,B",
+        help="what each of the guests may send, in turn, in whole frames",
     )
     flow.add_argument(
         "--weights", type=comma_separated, metavar="A,B",
@@ -66,8 +74,11 @@ def add_kind(kinds: Any) -> None:
     flow.add_argument("--greedy", type=counts, metavar="N,M", help="flows of the first guest (default: 1)")
     flow.add_argument("--second-after", type=float, metavar="S", help="how much later all but the first begin")
     flow.add_argument("--payload-bytes", type=counts, metavar="N,M", help="payload of a datagram (default: 1472)")
-    flow.add_argument("--duration", type=float, metavar="S", help="how long is sent (default: 10)")
-    flow.add_argument("--bin", type=float, metavar="S", help="over which a rate is a mean (default: 1)")
+    flow.add_argument("--duration", type=float, metavar="S", help="how long is sent (default: 10, with --disk 30)")
+    flow.add_argument(
+        "--bin", type=float, metavar="S",
+        help="over which a rate is a mean (default: 1, with --weights a fifth of the time that they hold)",
+    )  # fmt: skip
     flow.add_argument("--memory-mib", type=int, metavar="MIB", help="memory of each guest (default: the platform's)")
     add_taking(flow, set_ups="how often the guests are set up", repetitions="trials in each set-up")
     add_stored(flow, summary="rates with intervals, shares, isolation")
@@ -77,6 +88,7 @@ def run(args: argparse.Namespace) -> int:
     """0 when no trial is invalid, 1 when one is."""
     from labconsole.cli.text.of_guests import FLOWS_SHOWN
     from labconsole.model.plan.flows import FlowFactors
+    from labconsole.model.weights import WeightSteps
 
     if args.list or args.show or args.summary:
         return show_stored(args, FLOWS_SHOWN)
@@ -89,11 +101,19 @@ def run(args: argparse.Namespace) -> int:
     disk = {"job": args.disk, "from_s": args.disk_from, "to_s": args.disk_to}
     if args.disk is None and (args.disk_from is not None or args.disk_to is not None):
         raise ConfigError("is of no use without a job", key="--disk-from, --disk-to", allowed="with --disk")
+    if args.limits is not None and len(args.limits) > max(args.guests or [1]):
+        raise ConfigError(
+            "are more limits than guests", key="--limits", value=",".join(args.limits),
+            allowed=f"one for all, or one for each of {max(args.guests or [1])}",
+        )  # fmt: skip
+    duration_s = DURATION_BESIDE_DISK_S if args.duration is None and args.disk is not None else args.duration
+    every_s = args.weights_every or WeightSteps.model_fields["every_s"].default
+    bin_s = BIN_RATIO * every_s if args.bin is None and weights is not None else args.bin
     wanted = {
         "pattern": args.pattern, "guests": args.guests, "cpu": args.cpu, "offered": args.offered,
         "limits": None if args.limits is None else [args.limits], "greedy": args.greedy,
         "second_after_s": None if args.second_after is None else [args.second_after],
-        "payload_bytes": args.payload_bytes, "duration_s": args.duration, "bin_s": args.bin,
+        "payload_bytes": args.payload_bytes, "duration_s": duration_s, "bin_s": bin_s,
         "memory_mib": args.memory_mib, "weights": weights,
         "disk": None if args.disk is None else {key: value for key, value in disk.items() if value is not None},
     }  # fmt: skip
