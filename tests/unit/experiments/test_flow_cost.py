@@ -35,7 +35,7 @@ def test_where_other_nodes_share_the_machine_it_is_the_machines_alone() -> None:
     record = trial(**seen(("src1", "uut", "snk1")))
     assert cpu_s_per_gb(record) is None
     assert machine_cpu_s_per_gb(record) is not None
-    assert "with the machine's other nodes for each GB" in summary_lines(summarize_compared([record]))[1]
+    assert "with all that runs on the machine, for each GB" in summary_lines(summarize_compared([record]))[1]
 
 
 @pytest.mark.parametrize(
