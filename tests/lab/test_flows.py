@@ -235,7 +235,7 @@ def test_a_console_that_is_killed_leaves_nothing(hosts: Path, tmp_path: Path):
     [
         (("--guests", "0"), "guests"),
         (("--offered", "much"), "is not a rate"),
-        (("--limits", "30Mbit,fast"), "is not a rate"),
+        (("--guests", "2", "--limits", "30Mbit,fast"), "is not a rate"),
         (("--payload-bytes", "9000"), "payload-bytes"),
         (("--duration", "1", "--bin", "1"), "bin"),
         (("--second-after", "9.5"), "second_after_s"),
