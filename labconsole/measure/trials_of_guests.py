@@ -13,12 +13,8 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, cast
 from labconsole.measure.statistics.effects import MINIMUM_BLOCKS, Effect, holm, paired_effect, unpaired_effect
 from labconsole.measure.statistics.line_in_blocks import LineInBlocks, line_in_blocks
 from labconsole.measure.statistics.set_ups import set_up_means
-from labconsole.model.conditions import hypervisor_words, seen_conditions
 from labconsole.model.record.crew_trial import CrewTrialRef
 from labconsole.model.record.run import Verdict
-
-BARE_HOST: Final = "raw"
-"""The driver of a platform whose guests are processes of the bare host; hosts.yaml may call the platform otherwise."""
 
 NOT_DRAWN: Final = "too many blocks took them in the same order"
 FEWER_ORDER_SHARE: Final = 4
@@ -88,6 +84,8 @@ class PointOfHypervisor(Protocol):
     """A point, a named tuple, that is another one under another hypervisor."""
 
     @property
+    def platform(self) -> str: ...
+    @property
     def hypervisor(self) -> str: ...
 
 
@@ -138,23 +136,6 @@ def uut_facts(record: TrialOfGuests) -> Mapping[str, Any]:
 def uut_kernel(record: TrialOfGuests) -> str:
     """Of the unit under test; "" if it is not told."""
     return str(uut_facts(record).get("kernel", ""))
-
-
-def hypervisor(record: TrialOfGuests) -> str:
-    """The driver, with the versions of what runs the guests and of what they start from; "" if it is not told. Of the
-    UUT's own kernel also what that runs under.
-    """
-    words, under = hypervisor_words(seen_conditions({"platform": record.attestation}, None)) or "", runs_under(record)
-    return words if under is None else f"{words} under {under}"
-
-
-def runs_under(record: TrialOfGuests) -> str | None:
-    """Which hypervisor the unit under test's own kernel says that it runs under, where its processes were measured: as
-    Xen's first domain, say, it is not the bare host with which guests are compared. None: it says nothing, or there
-    were guests.
-    """
-    found = uut_facts(record).get("hypervisor_type") if record.attestation.get("driver") == BARE_HOST else None
-    return found if isinstance(found, str) and found else None
 
 
 def with_points(

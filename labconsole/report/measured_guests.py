@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from labconsole.contracts.measured import MeasuredTrial, MeasuredValue, Quantity, TrialTurn
-from labconsole.measure.trials_of_guests import Blocks, hypervisor, uut_facts, uut_kernel
+from labconsole.measure.hypervisors import hypervisor
+from labconsole.measure.trials_of_guests import Blocks, uut_facts, uut_kernel
 from labconsole.report.planned_trials import TrialOfPlan, enters
 
 

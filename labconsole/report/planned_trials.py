@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import ClassVar, Protocol, cast
 
-from labconsole.measure.trials_of_guests import TrialOfGuests, hypervisor, uut_kernel
+from labconsole.measure.hypervisors import hypervisor
+from labconsole.measure.trials_of_guests import TrialOfGuests, uut_kernel
 from labconsole.model.plan.plan import Plan
 from labconsole.model.query import Query
 from labconsole.model.record.kind import ExperimentRecord

@@ -79,8 +79,8 @@ def flow_lines(record: FlowRecord) -> list[str]:
         )
     if record.start_skew_s is not None:
         late_s = record.requested.second_after_s
-        asked = f", beyond the {late_s:g} s that were asked for" if late_s else ""
-        lines.append(f"  the first and the last guest began {record.start_skew_s * 1e3:.1f} ms apart{asked}")
+        words = f"off from the {late_s:g} s asked for" if late_s else "apart"
+        lines.append(f"  the first and the last guest began {record.start_skew_s * 1e3:.1f} ms {words}")
     lines += [f"  {record.verdict.status}", *reason_lines(record.verdict.reasons)]
     lines += [f"  note: {note['detail']}" for note in record.influences if isinstance(note.get("detail"), str)]
     return lines

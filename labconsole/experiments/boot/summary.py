@@ -16,10 +16,11 @@ from typing import NamedTuple
 
 from labconsole.experiments.boot.figures import latest_s
 from labconsole.experiments.boot.resolution import resolution_s
+from labconsole.measure.hypervisors import hypervisor, told_hypervisor
 from labconsole.measure.statistics.effects import Effect, Word, equivalence_p, word
 from labconsole.measure.statistics.line_in_blocks import LineInBlocks
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
-from labconsole.measure.trials_of_guests import Blocks, adjusted, hypervisor, newest_trials, uut_kernel, with_points
+from labconsole.measure.trials_of_guests import Blocks, adjusted, newest_trials, uut_kernel, with_points
 from labconsole.model.record.boot import BootRecord
 
 
@@ -108,15 +109,13 @@ class BootsSummary:
         """What each series is called beside the others, without its start: its platform, and what tells it apart."""
         keys = {each.key for each in self.points}
         kernels, testbeds = {key.kernel for key in keys}, {key.testbed_fingerprint for key in keys}
-        hypervisors = Counter(platform for platform, _ in {(key.platform, key.hypervisor) for key in keys})
-        of_several = {platform for platform, known in hypervisors.items() if known > 1}
         return {
             key: ", ".join(
                 [
                     key.platform,
                     *(f"{mib} MiB" for mib in key.crew),
                     *([f"Linux {key.kernel or 'not known'}"] if len(kernels) > 1 else []),
-                    *([key.hypervisor or "hypervisor not known"] if key.platform in of_several else []),
+                    *told_hypervisor(key, keys),
                     *([f"on {self.testbeds[key.testbed_fingerprint]}"] if len(testbeds) > 1 else []),
                 ]
             )

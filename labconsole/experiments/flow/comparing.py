@@ -13,17 +13,10 @@ from labconsole.experiments.flow.summary import (
     set_up_of,
     summarize_flows,
 )
+from labconsole.measure.hypervisors import BARE_HOST, runs_under
 from labconsole.measure.statistics.effects import Effect, equivalence_p, word
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
-from labconsole.measure.trials_of_guests import (
-    BARE_HOST,
-    Blocks,
-    adjusted,
-    in_order,
-    newest_trials,
-    runs_under,
-    with_points,
-)
+from labconsole.measure.trials_of_guests import Blocks, adjusted, in_order, newest_trials, with_points
 from labconsole.model.record.flow import FlowRecord
 
 WAYS = {"out": "from the guest", "in": "to the guest"}
@@ -51,7 +44,6 @@ def compare_flows(records: Iterable[FlowRecord], family: Sequence[float] = ()) -
     margin_ratio = margins.pop() if len(margins) == 1 else None
     bare = sorted((key for key, group in entered.items() if any(map(is_bare, group))), key=in_order)
     hosts = {(key.testbed_fingerprint, key.platform) for key in bare}
-    bare = [key for key in bare if not any(map(runs_under, entered[key]))]
     guests = [key for key in entered if (key.testbed_fingerprint, key.platform) not in hosts]
     pairs = [
         (key, than) for key in sorted(guests, key=in_order)
@@ -99,7 +91,11 @@ def _bare_of(key: FlowPointKey, bare: Sequence[FlowPointKey], line_bps: float) -
                 platform=than.platform, guests=guests, hypervisor=than.hypervisor, memory_mib=than.memory_mib,
                 offered_bps=than.offered_bps,
             )  # fmt: skip
-            if than == wanted and any(_alike(than.offered_bps, each) for each in offered):
+            if (
+                than == wanted
+                and runs_under(than) == runs_under(key)
+                and any(_alike(than.offered_bps, each) for each in offered)
+            ):
                 return than
     return None
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from labconsole.contracts.experiment import Stage
 from labconsole.engine.crew_step import SOME_CPUS, of_plan, refused, stored_of_blocks, trials_at
 from labconsole.errors import ConfigError
-from labconsole.measure.trials_of_guests import BARE_HOST
+from labconsole.measure.hypervisors import BARE_HOST
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.flows import FlowPoint, FlowTrial, flow_hash
 from labconsole.model.plan.plan import Plan

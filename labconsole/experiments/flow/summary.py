@@ -14,16 +14,10 @@ from labconsole.experiments.flow.cost import cpu_s_per_gb, machine_cpu_s_per_gb
 from labconsole.experiments.flow.figures import bin_rates
 from labconsole.experiments.flow.inward_found import lost_ratios
 from labconsole.experiments.flow.quantities import SharingFound, quantities
+from labconsole.measure.hypervisors import hypervisor, told_hypervisor
 from labconsole.measure.statistics.effects import Effect, Word
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
-from labconsole.measure.trials_of_guests import (
-    hypervisor,
-    in_order,
-    left_out_by,
-    newest_trials,
-    uut_kernel,
-    with_points,
-)
+from labconsole.measure.trials_of_guests import in_order, left_out_by, newest_trials, uut_kernel, with_points
 from labconsole.model.disk_beside import DiskBeside
 from labconsole.model.record.flow import FlowRecord, WeightStepSeen
 from labconsole.model.weights import Weights, WeightSteps
@@ -209,8 +203,7 @@ class FlowsSummary:
         if len(out) > 1 and key.pattern == "out":
             words.append(f"offers {format_target(key.offered_bps)} a flow")
         words += [f"Linux {key.kernel or 'not known'}"] if len({each.kernel for each in keys}) > 1 else []
-        if len({each.hypervisor for each in keys if each.platform == key.platform}) > 1:
-            words.append(key.hypervisor or "hypervisor not known")
+        words += told_hypervisor(key, keys)
         if len({each.testbed_fingerprint for each in keys}) > 1:
             words.append(f"on {self.testbeds[key.testbed_fingerprint]}")
         return ", ".join(words)

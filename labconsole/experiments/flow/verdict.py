@@ -83,7 +83,7 @@ def shown_reasons(
             if not flow.packets
         )
         found += _sink(sink, limits)
-    found += _skew(requested, start_skew_s)
+    found += _skew(requested, start_skew_s, "by their first packets")
     found += program_reasons(program)
     found += swap_reasons(swapped_pages)
     return found
@@ -113,15 +113,18 @@ def inward_shown(
     limits: Tolerances,
 ) -> list[Reason]:
     """The same of guests that are sent to."""
-    found = [*inward_reasons(requested, receivers, source, limits), *_skew(requested, start_skew_s)]
+    found = [
+        *inward_reasons(requested, receivers, source, limits),
+        *_skew(requested, start_skew_s, "as the source began"),
+    ]
     return [*found, *program_reasons(program), *swap_reasons(swapped_pages)]
 
 
-def _skew(requested: FlowRequested, start_skew_s: float | None) -> Iterator[Reason]:
+def _skew(requested: FlowRequested, start_skew_s: float | None, by: str) -> Iterator[Reason]:
     if start_skew_s is not None and start_skew_s > START_SKEW_RATIO * requested.duration_s:
         asked = f"{requested.second_after_s:g} s apart" if requested.second_after_s else "at once"
         detail = (
-            f"the guests were to begin {asked} and were {start_skew_s:.3f} s off, by their first packets, in a trial "
+            f"the guests were to begin {asked} and were {start_skew_s:.3f} s off, {by}, in a trial "
             f"of {requested.duration_s:g} s"
         )
         yield reason("start_skew", detail, start_skew_s=start_skew_s, duration_s=requested.duration_s)

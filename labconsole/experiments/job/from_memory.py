@@ -37,5 +37,10 @@ def _caches_bytes(record: JobRecord) -> int | None:
     driver, memory_mib = record.attestation.get("driver"), record.requested.memory_mib
     if memory_mib is not None and driver != "raw":
         return memory_mib * MIB
-    found = uut_facts(record).get("memory_bytes") if driver in ONE_KERNEL else None
-    return found if isinstance(found, int) else None
+    if driver in ONE_KERNEL:
+        found = uut_facts(record).get("memory_bytes")
+        return found if isinstance(found, int) else None
+    machines = record.attestation.get("machines")
+    known = [each for each in machines.values() if isinstance(each, dict)] if isinstance(machines, dict) else []
+    has_mib = [each["memory_mib"] for each in known if isinstance(each.get("memory_mib"), int)]
+    return max(has_mib) * MIB if has_mib else None

@@ -29,6 +29,7 @@ from labconsole.experiments.job.points import (
     slowest_of,
     times_of,
 )
+from labconsole.measure.hypervisors import runs_under, told_hypervisor
 from labconsole.measure.statistics.effects import MINIMUM_BLOCKS, Effect, Word, equivalence_p, word
 from labconsole.measure.statistics.line_in_blocks import FEW_BLOCKS, Absent, LineInBlocks
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
@@ -39,7 +40,6 @@ from labconsole.measure.trials_of_guests import (
     in_order,
     left_out_by,
     newest_trials,
-    runs_under,
     with_points,
 )
 from labconsole.model.jobs import JOBS
@@ -143,9 +143,7 @@ class JobsSummary:
             words.append(f"program {key.program}")
         if len({each.kernel for each in keys if each.testbed_fingerprint == key.testbed_fingerprint}) > 1:
             words.append(f"Linux {key.kernel or 'not known'}")
-        if len({each.hypervisor for each in keys if each.platform == key.platform}) > 1:
-            words.append(key.hypervisor or "hypervisor not known")
-        return words
+        return words + told_hypervisor(key, keys)
 
 
 def summarize_jobs(records: Iterable[JobRecord], family: Sequence[float] = ()) -> JobsSummary:
@@ -191,11 +189,13 @@ class _Bare:
         self._entered = entered
 
     def of(self, key: PointKey) -> PointKey | None:
-        """The same job alone there, by the same program under the same kernel, which runs under nothing itself."""
+        """The same job alone there, by the same program under the same kernel, which runs under what the guests' does:
+        in the first domain of Xen, say, containers do so too, and Xen's guests do not.
+        """
         for name in self.platforms:
             wanted = key._replace(platform=name, guests=1, working="one", crew=(), hypervisor="")
             for each, group in self._entered.items():
-                if group and each._replace(hypervisor="") == wanted and not any(map(runs_under, group)):
+                if group and each._replace(hypervisor="") == wanted and runs_under(each) == runs_under(key):
                     return each
         return None
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from labconsole.measure.trials_of_guests import hypervisor, uut_kernel
+from labconsole.measure.hypervisors import hypervisor
+from labconsole.measure.trials_of_guests import uut_kernel
 from labconsole.model.plan.routes import target_words
 from labconsole.model.record.route import RouteRecord
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from labconsole.experiments.route.comparing import BY_OUTCOME, RoutesCompared, apart_words, compare_points, said
 from labconsole.experiments.route.ledger import hops_of
 from labconsole.experiments.route.points import RoutePointKey, lost_ratio, route_key, set_up_of, sum_pps
+from labconsole.measure.hypervisors import told_hypervisor
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
 from labconsole.measure.trials_of_guests import Blocks, in_order, left_out_by, newest_trials, with_points
 from labconsole.model.record.route import RouteRecord
@@ -72,8 +73,7 @@ class RoutesSummary:
             if len({getattr(each, name) for each in keys}) > 1:
                 words.append(told.format(getattr(key, name)))
         words += [f"Linux {key.kernel or 'not known'}"] if len({each.kernel for each in keys}) > 1 else []
-        if len({each.hypervisor for each in keys if each.platform == key.platform}) > 1:
-            words.append(key.hypervisor or "hypervisor not known")
+        words += told_hypervisor(key, keys)
         if len({each.testbed_fingerprint for each in keys}) > 1:
             words.append(f"on {self.testbeds[key.testbed_fingerprint]}")
         return ", ".join(words)

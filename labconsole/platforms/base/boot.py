@@ -55,13 +55,14 @@ class BootedDriver(AddedDriver):
         if not isinstance(said, dict) or said.get("boot") not in BOOTS:
             raise NodeError(
                 uut.name,
-                f"platform {self._platform} needs a UUT that boots {self._boot}; it does not report what it boots",
+                f"platform {self._platform} needs a UUT that boots {self._boot}; it does not report what it boots "
+                f"(in {DESCRIPTION}: docs/platforms.md)",
             )
         if said["boot"] != self._boot:
             raise NodeError(
                 uut.name,
-                f"platform {self._platform} needs {self._boot}, but the UUT runs {said['boot']}; run `labconsole lab "
-                f"up --uut machine --boot {self._boot}, with the same options as the lab`",
+                f"platform {self._platform} needs {self._boot}, but the UUT runs {said['boot']}: boot {self._boot} there "
+                f"(a local lab: `labconsole lab up --uut machine --boot {self._boot}`, with the same options as before)",
             )
         accel = said.get("accel")
         return {

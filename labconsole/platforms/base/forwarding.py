@@ -85,11 +85,11 @@ async def apply(uut: AgentLink, token: str, changes: Sequence[NetworkChange]) ->
     wanted |= {change.interface for change in changes if isinstance(change, Route) and not change.namespace}
     for link in (await uut.ask(ReadLinks())).links:
         if link.name in wanted and not link.namespace and link.master:
+            again = " (Xen puts it there at each start of its guest: docs/platforms.md says what to give it instead)"
             raise NodeError(
                 uut.name,
                 f"{link.name} is a port of {link.master}, which something else has set up; to release it, run "
-                f"there: ip link set {link.name} nomaster (where it is put there anew at each start of a guest: "
-                "docs/platforms.md says what to give Xen)",
+                f"there: ip link set {link.name} nomaster{again if link.name.startswith('vif') else ''}",
             )
     await uut.ask(ApplyChanges(token=token, changes=list(changes)), timeout_s=CHANGED_S)
 

@@ -25,7 +25,6 @@ HOST_ID = "0"
 SCHEDULERS = ("credit2", "credit")
 MAX_WEIGHT = 65535
 MIB = 1024 * 1024
-MEMORY = "memory_mib"
 MEMORY_OFF_RATIO = 0.02
 """By so much of it, a domain's memory may differ from what its file says: Xen takes a little for itself."""
 
@@ -216,7 +215,11 @@ class XlDriver(ManagedDriver):
         domain = (await self._domains(shell)).get(name)
         config = described(await shell.must(["xl", "list", "-l", name]), name) or {}
         kind = config.get("c_info", {}).get("type")
-        return {"kind": kind if type(kind) is str else None, "vcpus": domain.vcpus if domain else None}
+        return {
+            "kind": kind if type(kind) is str else None,
+            "vcpus": domain.vcpus if domain else None,
+            "memory_mib": domain.memory_mib if domain else None,
+        }
 
     async def pinning(self, shell: Shell, name: str) -> Pinning | None:
         return dict(_VCPU.findall(await shell.must(["xl", "vcpu-list", name]))) or None
@@ -240,23 +243,19 @@ class XlDriver(ManagedDriver):
         is what its file gives it, and has to be what is asked.
         """
         weight, ratio, wanted_mib = wanted.cpu_shares, wanted.cpu_quota_ratio, wanted.memory_mib
-        has_mib = None if wanted_mib is None else await self._memory_mib(shell, name)
-        if wanted_mib is not None and has_mib is not None and abs(has_mib - wanted_mib) > MEMORY_OFF_RATIO * wanted_mib:
-            raise shell.error(
-                f"guest {name} has {has_mib} MiB of memory, not memory_mib {wanted_mib}: write `memory = {wanted_mib}` "
-                "into its file"
-            )
+        if wanted_mib is not None:
+            domain = (await self._domains(shell)).get(name)
+            if domain is None:
+                raise shell.error(f"guest {name} does not run")
+            if abs(domain.memory_mib - wanted_mib) > MEMORY_OFF_RATIO * wanted_mib:
+                raise shell.error(
+                    f"guest {name} has {domain.memory_mib} MiB of memory, not memory_mib {wanted_mib}: write `memory = "
+                    f"{wanted_mib}` into its file"
+                )
         return {
             **({} if weight is None else {"weight": str(weight)}),
             **({} if ratio is None else {"cap": str(max(1, round(ratio * 100)))}),
-            **({} if has_mib is None else {MEMORY: str(has_mib)}),
         }
-
-    async def _memory_mib(self, shell: Shell, name: str) -> int:
-        domain = (await self._domains(shell)).get(name)
-        if domain is None:
-            raise shell.error(f"guest {name} does not run")
-        return domain.memory_mib
 
     async def _scheduler(self, shell: Shell) -> str:
         scheduler = (await self.probe(shell))["scheduler"]
@@ -266,17 +265,16 @@ class XlDriver(ManagedDriver):
         return f"sched-{scheduler}"
 
     async def settings(self, shell: Shell, name: str, names: Sequence[str]) -> Settings:
-        memory = {MEMORY: str(await self._memory_mib(shell, name))} if MEMORY in names else {}
-        if not (scheduled := [key for key in names if key != MEMORY]):
-            return memory
+        if not names:
+            return {}
         text = await shell.must(["xl", await self._scheduler(shell), "-d", name])
         row = next((row for row in _SCHEDULED.finditer(text) if row["name"] == name), None)
         if row is None:
             raise shell.error(f"xl does not report how guest {name} is scheduled: {text.strip()[-80:]!r}")
-        return {key: row[key] for key in scheduled} | memory
+        return {key: row[key] for key in names}
 
     async def hold_to(self, shell: Shell, name: str, wanted: Settings) -> Answer:
-        words = [word for key, value in wanted.items() if key != MEMORY for word in (f"-{key[0]}", value)]
+        words = [word for key, value in wanted.items() for word in (f"-{key[0]}", value)]
         return await shell.run(["xl", await self._scheduler(shell), "-d", name, *words])
 
     async def memory_word(self, shell: Shell, names: Sequence[str]) -> HypervisorWord | None:

@@ -19,7 +19,7 @@ HOST_MIB = 1024
 
 def worked(
     seconds: list[float], job: str = "disk-bonnie", size: int = 4 * HOST_MIB, *, device_ratio: float = 1.1,
-    memory_mib: int | None = None, host_mib: int | None = HOST_MIB, **point: Any,
+    memory_mib: int | None = None, host_mib: int | None = HOST_MIB, machine_mib: object = None, **point: Any,
 ) -> JobRecord:  # fmt: skip
     """A trial of that job, whose device gave this share of what it read, on a host with so much memory."""
     record = taken(seconds, **point)
@@ -30,7 +30,9 @@ def worked(
     asked = record.requested.model_copy(update={"job": job, "size": size, "memory_mib": memory_mib})
     facts = record.environment["nodes"]["uut"]["facts"] | ({} if host_mib is None else {"memory_bytes": host_mib * MIB})
     nodes = {"nodes": {"uut": {"facts": facts}, "snk1": {"facts": {"memory_bytes": MIB}}}}
-    return record.model_copy(update={"requested": asked, "disk": told, "environment": nodes})
+    machines = {"one": {}, "two": None, "three": {"memory_mib": machine_mib}}
+    has = record.attestation | ({} if machine_mib is None else {"machines": machines})
+    return record.model_copy(update={"requested": asked, "disk": told, "environment": nodes, "attestation": has})
 
 
 @pytest.mark.parametrize(
@@ -46,6 +48,9 @@ def worked(
         ({"size": 511, "memory_mib": 256}, True),
         ({"platform": "uml", "size": 256}, False),  # a kernel of its own, of which the memory is not known
         ({"platform": "uml", "size": 256, "memory_mib": 256}, True),
+        ({"platform": "uml", "size": 255, "machine_mib": 128}, True),  # as its driver says, asked for or not
+        ({"platform": "uml", "size": 256, "machine_mib": 128}, False),
+        ({"platform": "uml", "size": 1, "machine_mib": "much"}, False),
         ({"job": "disk-read", "size": 64, "device_ratio": 1.0}, False),  # past every cache
         ({"job": "serve-http", "size": 64}, False),
         ({"job": "serve-http", "size": 64, "device_ratio": 0.1}, True),

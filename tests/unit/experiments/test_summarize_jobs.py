@@ -53,6 +53,27 @@ def test_the_first_domain_of_xen_is_no_bare_host_and_a_point_of_its_own():
         ("host", "raw under xen"), ("lxc", "lxc"),
     }  # fmt: skip
     assert "host" in summary.bare_platforms, "nor is it a tool"
+    assert [summary.apart(each.key) for each in summary.points] == [["under xen"], []], "as it is called"
+
+
+def test_what_is_in_the_kernel_of_xens_first_domain_is_compared_there_and_with_no_other_boot():
+    draw = random.Random(6)
+    facts = {"boot_id": "boot-1", "hypervisor_type": "xen"}
+
+    def under(records: list[JobRecord], driver: str | None = None) -> list[JobRecord]:
+        own = {"environment": {"nodes": {"uut": {"facts": facts}}}}
+        return [
+            each.model_copy(update=own if driver is None else {**own, "attestation": {"driver": driver}})
+            for each in records
+        ]
+
+    bare = trials(draw, lambda: [4.0], platform="host", guests=1, working="one")
+    inside = trials(draw, lambda: [5.0], guests=1, working="one")
+    guests = under(trials(draw, lambda: [6.0], platform="xen", guests=1, working="one"), "xl")
+    assert [each.key.platform for each in summarize_jobs([*under(bare), *under(inside), *guests]).overheads] == ["lxc"]
+    assert summarize_jobs([*bare, *under(inside)]).overheads == ()
+    assert [each.key.hypervisor for each in summarize_jobs(guests).points] == ["xl"], "they are that hypervisor's own"
+    assert [each.key.platform for each in summarize_jobs([*bare, *guests]).overheads] == ["xen"]
 
 
 def test_no_overhead_is_seldom_found_where_there_is_none():

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from labconsole.contracts.report import Figure, MethodNote, Panel, PlottedCurve, ReportUnit
 from labconsole.experiments.flow.shown import MEGA, full, inward_of, plain, records_of, summary_of
-from labconsole.experiments.flow.summary import FlowPointFound, summarize_flows
+from labconsole.experiments.flow.summary import FlowPointFound, flow_key, summarize_flows
+from labconsole.measure.hypervisors import apart_words
 from labconsole.report.captions import caption, mark_of
 from labconsole.report.material import Material
 from labconsole.report.points import platform_order
@@ -93,14 +94,14 @@ def several_guests(material: Material) -> Figure | None:
 
 def method(material: Material) -> MethodNote | None:
     """How flows are counted."""
-    if not records_of(material):
+    if not (records := records_of(material)):
         return None
     return MethodNote(
         "Flows out of guests",
         "All guests send UDP at once, to an address that nobody has. The sink captures every packet; a flow is told by "
         "its source MAC address and port, and counted in bins of time by the capture's time stamps from the first "
         "packet of any flow on. What a rate is of: payload, in the whole bins in which all guests send. The second "
-        "witness of each guest is its interface on the unit under test.",
+        "witness of each guest is its interface on the unit under test." + apart_words(map(flow_key, records)),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from labconsole.contracts.report import Cell, Finding, Findings, MethodNote, Part, ReportUnit, Table
 from labconsole.experiments.job.shown import copies_words, job_words, settings_words, summary_of
+from labconsole.measure.hypervisors import apart_words
 from labconsole.report.material import Material
 from labconsole.report.tested_on import TESTED_ON, tested_on
 from labconsole.report.words import UNKNOWN, count, number
@@ -140,7 +141,8 @@ def words(material: Material) -> list[Part] | None:
         "grows with the number of guests if the interval of its slopes within blocks lies above 0, and is flat if all "
         "of it lies within 5 % in a hundred guests; these words are adjusted for nothing. Nothing is concluded of "
         "what the link held, or of disks of what memory may have given. Two guests on one processor, with one copy and "
-        "with two, are kept apart between guests if both ratios' intervals lie within 1.8 to 2.2 and 2.7 to 3.3.",
+        "with two, are kept apart between guests if both ratios' intervals lie within 1.8 to 2.2 and 2.7 to 3.3."
+        + apart_words(each.key for each in summary.points),
     )
     return [
         Findings(kind="job_overhead", heading="Programs in guests", found=tuple(found), claims=True, evidence="trial"),
