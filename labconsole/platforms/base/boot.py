@@ -61,8 +61,8 @@ class BootedDriver(AddedDriver):
         if said["boot"] != self._boot:
             raise NodeError(
                 uut.name,
-                f"platform {self._platform} needs {self._boot}, but the UUT runs {said['boot']}: boot {self._boot} there "
-                f"(a local lab: `labconsole lab up --uut machine --boot {self._boot}`, with the same options as before)",
+                f"platform {self._platform} needs {self._boot}, but the UUT runs {said['boot']}: boot {self._boot} "
+                f"there (a local lab: `labconsole lab up --uut machine --boot {self._boot}`, with the same options)",
             )
         accel = said.get("accel")
         return {
