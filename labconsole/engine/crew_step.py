@@ -198,13 +198,14 @@ def refused(steps: Sequence[CrewStep[P, Any]], refuse: Callable[[P], None]) -> d
     return found
 
 
-def refuse_without(program: str, platform: str, offer: CrewOffer, inventory: Inventory) -> None:
+def refuse_without(program: str, offer: CrewOffer, inventory: Inventory) -> None:
     """Raises ConfigError where the local lab's guests have no such program. Of the images of others nobody knows."""
     if inventory.emulated and offer.no_programs is not None:
         raise ConfigError(
-            f"{offer.no_programs}, and the image of the local lab has no {program}: bring it up by "
-            "`labconsole lab up --jobs`", key="platforms", value=platform,
-        )  # fmt: skip
+            f"{offer.no_programs}, and the image of the local lab has no {program}: bring the lab up by "
+            "`labconsole lab up --jobs`",
+            key="platforms",
+        )
 
 
 def refusal_words(steps: Iterable[Step], refusals: Mapping[str, ConfigError]) -> list[str]:

@@ -94,7 +94,7 @@ class Flows:
                     "guests of this platform have no interface of their own on the UUT", key=asked,
                     value=point.platform, allowed="platforms whose guests have one (docs/platforms.md: `to_guest`)",
                 )  # fmt: skip
-            refuse_without("iperf", point.platform, offer, inventory)
+            refuse_without("iperf", offer, inventory)
 
         return refused(steps, refuse)
 
