@@ -106,11 +106,6 @@ def run(args: argparse.Namespace) -> int:
             "are more limits than guests", key="--limits", value=",".join(args.limits),
             allowed=f"one for all, or one for each of {max(args.guests or [1])}",
         )  # fmt: skip
-    if args.second_after and max(args.guests or [1]) < 2:
-        raise ConfigError(
-            "is of all guests but the first, and one guest is asked for", key="--second-after",
-            value=args.second_after, allowed="with --guests 2 or more",
-        )  # fmt: skip
     duration_s = DURATION_BESIDE_DISK_S if args.duration is None and args.disk is not None else args.duration
     every_s = args.weights_every or WeightSteps.model_fields["every_s"].default
     bin_s = BIN_RATIO * every_s if args.bin is None and weights is not None else args.bin
@@ -122,4 +117,10 @@ def run(args: argparse.Namespace) -> int:
         "memory_mib": args.memory_mib, "weights": weights,
         "disk": None if args.disk is None else {key: value for key, value in disk.items() if value is not None},
     }  # fmt: skip
-    return take(args, FLOWS_SHOWN, asked(FlowFactors, wanted))
+    factors = asked(FlowFactors, wanted)
+    if args.second_after and max(args.guests or [1]) < 2:
+        raise ConfigError(
+            "is of all guests but the first, and one guest is asked for", key="--second-after",
+            value=args.second_after, allowed="with --guests 2 or more",
+        )  # fmt: skip
+    return take(args, FLOWS_SHOWN, factors)
