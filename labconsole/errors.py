@@ -14,6 +14,7 @@ LabError                    base; carries ``failure``, a stable word that goes i
   LabSetupError             the local testbed could not be built or found     exit 3
   MeasurementError          the trial is void; what was counted is kept       exit 1
     Aborted                   the operator stopped it before anything was sent  exit 130
+    GuestLacks                its guests lack what it needs, whenever it is taken
     LeaseTaken                another operator took the testbed over           exit 3
     CounterInconsistency      a counter decreased, or more came out than went in
   CaptureFormatError        a capture file cannot be read                     exit 2
@@ -191,6 +192,10 @@ class Aborted(MeasurementError):
 
     failure = "aborted"
     exit_code = 130
+
+
+class GuestLacks(MeasurementError):
+    """Raised when guests lack what a trial needs: another attempt would find the same."""
 
 
 class LeaseTaken(MeasurementError):

@@ -16,7 +16,8 @@ SHARED: dict[str, dict[str, Any]] = {
     "--hosts": {"type": Path, "metavar": "FILE", "help": "testbed file (default: ./hosts.yaml)"},
     "--store": {
         "metavar": "URL",
-        "help": "run store: a file, or postgresql://user@host/database (default: a file in the user's data directory)",
+        "help": "run store: a file, or postgresql://user@host/database (default: labconsole/runs.sqlite in "
+        "$XDG_DATA_HOME or ~/.local/share)",
     },
     "--json": {"action": "store_true", "help": "print JSON lines, and nothing else, on stdout"},
     "--take-over": {

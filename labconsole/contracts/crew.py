@@ -181,6 +181,8 @@ class CrewOffer:
     ``installed``: the guests are the operator's. So are the files, of which there are no copies, and the MAC addresses,
     which are found when the guests have been started. ``never_started``: why nobody starts
     them; None: they are started. ``in_namespaces``: each is to be a namespace that StandingMember names.
+    ``own_interfaces``: each may have an interface of its own on the UUT; False: none has one. ``no_programs``: why they
+    find no programs but those of their image; None: they may find others.
     """
 
     place: str
@@ -189,6 +191,8 @@ class CrewOffer:
     installed: bool = False
     never_started: str | None = None
     in_namespaces: bool = False
+    own_interfaces: bool = True
+    no_programs: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,9 +12,11 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from pydantic import ValidationError
 
+from labconsole.contracts.crew import CrewOffer
 from labconsole.contracts.experiment import Bench, ExperimentStore, Step, StepRecord
-from labconsole.errors import ConfigError, MeasurementError
+from labconsole.errors import Aborted, ConfigError, GuestLacks, LabError, LeaseTaken, MeasurementError
 from labconsole.model.design_point import DesignPoint
+from labconsole.model.inventory import Inventory
 from labconsole.model.plan.conduct import Retry
 from labconsole.model.plan.crews import CrewPoint, CrewTrial
 from labconsole.model.plan.plan import Plan
@@ -82,10 +84,14 @@ class CrewStep(ABC, Generic[P, R]):
         attempt = 1
         while True:
             await bench.begin()
+            mended = True
             try:
                 record = await self._attempt(bench, attempt)
+            except (Aborted, LeaseTaken):
+                raise  # nothing was wrong with the trial
             except MeasurementError as exc:
-                if attempt < self.attempts:
+                mended = not isinstance(exc, GuestLacks)
+                if mended and attempt < self.attempts:
                     await bench.over("invalid", again=str(exc))
                     attempt += 1
                     continue
@@ -97,7 +103,8 @@ class CrewStep(ABC, Generic[P, R]):
             verdict = self.verdict_of(record)
             if not self.stood(record):
                 return record  # no trial that says how the testbed fares
-            again = self._again(verdict) if verdict.status == "invalid" and attempt < self.attempts else ""
+            more = mended and verdict.status == "invalid" and attempt < self.attempts
+            again = self._again(verdict) if more else ""
             await bench.over(verdict.status, again=again)
             if not again:
                 return record
@@ -117,6 +124,11 @@ class CrewStep(ABC, Generic[P, R]):
     @abstractmethod
     async def attempt(self, bench: Bench, attempt: int) -> R:
         """One attempt, from 1. Raises MeasurementError for one that gave no record, and may be made again."""
+
+    def kept(self, problem: LabError) -> MeasurementError:
+        """What kept it from being measured, told with which trial it is."""
+        kind = GuestLacks if isinstance(problem, GuestLacks) else MeasurementError
+        return kind(f"{self.describe()}: {problem}")
 
     @abstractmethod
     def verdict_of(self, record: R) -> Verdict:
@@ -184,6 +196,16 @@ def refused(steps: Sequence[CrewStep[P, Any]], refuse: Callable[[P], None]) -> d
     if len(found) == len(steps) and found:
         raise next(iter(found.values()))
     return found
+
+
+def refuse_without(program: str, offer: CrewOffer, inventory: Inventory) -> None:
+    """Raises ConfigError where the local lab's guests have no such program. Of the images of others nobody knows."""
+    if inventory.emulated and offer.no_programs is not None:
+        raise ConfigError(
+            f"{offer.no_programs}, and the image of the local lab has no {program}: bring the lab up by "
+            "`labconsole lab up --jobs`",
+            key="platforms",
+        )
 
 
 def refusal_words(steps: Iterable[Step], refusals: Mapping[str, ConfigError]) -> list[str]:

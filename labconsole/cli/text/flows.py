@@ -64,7 +64,8 @@ def flow_lines(record: FlowRecord) -> list[str]:
     lines += [f"  {_ring_line(each)}" for each in record.ring[:MAX_GUESTS]]
     if len(record.ring) > MAX_GUESTS:
         lines.append(f"  and {len(record.ring) - MAX_GUESTS} more guests")
-    lines += [f"  {_guest_line(each)}" for each in record.senders[:MAX_GUESTS]]
+    shares = record.requested.weights is not None and not record.requested.limits_bps
+    lines += [f"  {_guest_line(each, shares=shares)}" for each in record.senders[:MAX_GUESTS]]
     if len(record.senders) > MAX_GUESTS:
         lines.append(f"  and {len(record.senders) - MAX_GUESTS} more guests")
     lines += [f"  {words}" for words in _weight_lines(record)]
@@ -121,7 +122,8 @@ def _counted_words(each: ReceiverSeen) -> str:
     return words + (f"; {each.dropped_packets} dropped at its interface" if each.dropped_packets else "")
 
 
-def _guest_line(sender: SenderSeen) -> str:
+def _guest_line(sender: SenderSeen, *, shares: bool) -> str:
+    """``shares``: it has a class of the queue, which holds it to no limit of its own."""
     rate = DASH if sender.payload_bps is None else format_rate_bps(sender.payload_bps)
     words = f"{sender.guest:<6} {rate} of payload in {sender.packets} packets"
     if sender.host_packets is not None:
@@ -129,9 +131,10 @@ def _guest_line(sender: SenderSeen) -> str:
         lost = DASH if sender.lost_packets is None else sender.lost_packets
         words += f"; it sent {offered} in {sender.host_packets}, of which {lost} did not arrive"
     if sender.limiter is not None and sender.limiter.rate_bps is not None:
-        dropped = sender.limiter.dropped_packets
-        words += f"; limit {format_rate_bps(sender.limiter.rate_bps)} in frames"
-        words += "" if dropped is None else f", which dropped {dropped}"
+        words += "" if shares else f"; limit {format_rate_bps(sender.limiter.rate_bps)} in frames"
+        if sender.limiter.dropped_packets is not None:
+            words += "; its class of the queue" if shares else ", which"
+            words += f" dropped {sender.limiter.dropped_packets}"
     return words
 
 

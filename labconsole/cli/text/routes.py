@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import re
+
 from labconsole.cli.text.runs import DASH, reason_lines
+from labconsole.experiments.route.comparing import RoutesCompared
 from labconsole.experiments.route.ledger import hops_of
 from labconsole.experiments.route.summary import RoutePointFound, RoutesSummary
 from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.model.plan.routes import target_words
 from labconsole.model.record.route import RouteRecord, RouterSeen
+from labconsole.report.words import count
 
 MAX_ROUTERS = 20
+_ONE = re.compile(r"\b1 (route|filter rule|block)s\b")
+"""In the terminal one is one. In tables of bundles, which have the same words, these stay as they are."""
 
 
 def route_words(record: RouteRecord) -> str:
     """What was asked, in one line."""
     asked = record.requested
     each = " each" if asked.guests > 1 else ""
-    words = f"{asked.platform}: {asked.guests} router{'s' if asked.guests > 1 else ''}, {asked.routes} routes{each}"
+    words = f"{asked.platform}: {count(asked.guests, 'router')}, {count(asked.routes, 'route')}{each}"
     words += f", to {asked.destinations} destinations" if asked.destinations > 1 else ""
-    words += f", {asked.filters} filter rules" if asked.filters else ""
+    words += f", {count(asked.filters, 'filter rule')}" if asked.filters else ""
     rate = "as much as the source can" if asked.target_pps is None else f"{target_words(asked.target_pps)} in all"
     return f"{words}, {rate}, {asked.frame_bytes} B" + ("" if asked.cpu == "any" else f", cpu {asked.cpu}")
 
@@ -66,7 +72,7 @@ def _router_line(each: RouterSeen) -> str:
     words = f"{each.guest:<6} {rate}; {sent} sent, {DASH if each.to_packets is None else each.to_packets} into it, "
     words += f"{DASH if each.from_packets is None else each.from_packets} out of it, {each.packets} at the sink"
     words += hops_of(each).words()
-    words += "" if each.routes is None else f"; {each.routes} routes"
+    words += "" if each.routes is None else f"; {count(each.routes, 'route')}"
     return words + ("" if each.load_s is None else f", given in {each.load_s:.2f} s")
 
 
@@ -80,8 +86,17 @@ def summary_lines(summary: RoutesSummary) -> list[str]:
                 f"    {each.guest}: {_mean(each.forwarded_pps)}, lost in it {_mean(each.inside_ratio, 0.01, 3)} %"
                 for each in point.routers
             ]
-    lines += [f"  {summary.words_of(each)}" for each in summary.compared]
-    return lines
+    lines += [f"  {_claim_words(summary, each)}" for each in summary.compared]
+    return [_ONE.sub(r"1 \1", line) for line in lines]
+
+
+def _claim_words(summary: RoutesSummary, claim: RoutesCompared) -> str:
+    """One comparison; why there is no interval is told once, of a mean and of what differs within it."""
+    absent, words = claim.effect.absent, summary.words_of(claim)
+    if absent is None or claim.apart is None or claim.apart.absent != absent:
+        return words
+    head, why, rest = words.partition(f" ({absent})")
+    return head + why + rest.replace(why, "")
 
 
 def _point_words(point: RoutePointFound, name: str) -> str:

@@ -358,6 +358,8 @@ class StepBench:
         steps, execution = self._steps, self._steps.execution
         plan, settle_s = execution.plan, execution.plan.settle_s or 0
         execution.outcome.steps.trials += 1
+        if again and execution.stopping:
+            return  # no further trial is begun
         self._seen.why = again
         if again:
             execution.outcome.steps.redone += 1

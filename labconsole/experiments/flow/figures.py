@@ -31,6 +31,11 @@ def line_bps(link_speed_bps: int, payload_bytes: int) -> float:
     return link_speed_bps * payload_bytes / wire_bytes
 
 
+def line_frames_bps(link_speed_bps: int, payload_bytes: int) -> float:
+    """The same in whole frames without their check sequence, which is what limits count."""
+    return line_bps(link_speed_bps, payload_bytes) * (payload_bytes + HEADER_BYTES) / payload_bytes
+
+
 def bin_rates(flows: Sequence[FlowSeen], guest: str, bins: int, payload_bytes: int, bin_s: float) -> list[float]:
     """What a guest brought in each of the first ``bins`` bins, in bit/s of payload."""
     packets = [0] * bins

@@ -13,7 +13,7 @@ from labconsole.contracts.picture import CopyState, PictureGuest, StepPicture
 from labconsole.contracts.ports import AgentLink
 from labconsole.engine.crew_attempt import CrewAttempt
 from labconsole.engine.crew_taking import held
-from labconsole.errors import MeasurementError
+from labconsole.errors import GuestLacks
 from labconsole.experiments.flow.figures import HEADER_BYTES
 from labconsole.experiments.flow.limiters import (
     FULL_PAYLOAD_BYTES,
@@ -79,7 +79,7 @@ class FramedTaking:
         send: Callable[[], Awaitable[W]],
     ) -> W:
         """What ``send`` gives, between the looks at the guests and at ``nodes``, each with these interfaces; limits and
-        changes hold meanwhile. Raises MeasurementError where a guest cannot be limited.
+        changes hold meanwhile. Raises GuestLacks where a guest cannot be limited.
         """
         limits = self._limits(guests)
         await self._attempt.find_program(PROGRAM, [guest.name for guest in guests])
@@ -94,7 +94,7 @@ class FramedTaking:
             if (rate_bps := self._point.limit_of(number)) is None:
                 continue
             if guest.host_interface is None:
-                raise MeasurementError(
+                raise GuestLacks(
                     f"guest {guest.name} of platform {self._point.platform} has no interface of its own on the UUT "
                     "that could be limited"
                 )

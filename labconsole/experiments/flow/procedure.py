@@ -19,7 +19,7 @@ from labconsole.experiments.flow.frame import TrialSeen
 from labconsole.experiments.flow.inward_found import inward_skew_s, inward_sum, receiver_seen, source_seen
 from labconsole.experiments.flow.inward_taking import InwardTaking, InwardTrialSeen
 from labconsole.experiments.flow.live import picture_of
-from labconsole.experiments.flow.ring import ring_seen, ring_sum
+from labconsole.experiments.flow.ring import ring_busy_s, ring_seen, ring_sum
 from labconsole.experiments.flow.ring_taking import RingTaking, RingTrialSeen
 from labconsole.experiments.flow.taking import FlowTaking, FlowTrialSeen
 from labconsole.experiments.flow.verdict import capture_reasons, inward_shown, ring_shown, shown_reasons
@@ -53,8 +53,9 @@ class FlowStep(CrewStep[FlowPoint, FlowRecord]):
     factors: FlowFactors
 
     def durations_s(self, inventory: Inventory) -> Sequence[float]:
-        """What it is told to last."""
-        return [self.factors.duration_s]
+        """What it is told to last, and of a ring how long its guests are busy with that."""
+        duration_s = self.factors.duration_s
+        return [ring_busy_s(duration_s) if self.trial.point.pattern == "ring" else duration_s]
 
     def verdict_of(self, record: FlowRecord) -> Verdict:
         return record.verdict
@@ -91,7 +92,7 @@ class FlowStep(CrewStep[FlowPoint, FlowRecord]):
             raise
         except LabError as exc:
             await stage.restore()  # whatever became of the guests, the next trial does not begin with these
-            raise MeasurementError(f"{self.describe()}: {exc}") from exc
+            raise self.kept(exc) from exc
         if record.status == "failed":
             await stage.restore()
         return record

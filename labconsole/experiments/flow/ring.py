@@ -37,6 +37,12 @@ BYTES_ERROR = 0.05
 """What came out of the guests went into guests, up to this share: a full interface drops what TCP sends again, and of a
 segment larger than a frame, which has one header, a limiter makes frames of 1514 bytes with 66 of headers each."""
 
+
+def ring_busy_s(duration_s: float) -> float:
+    """How long guests listen, send and wait for the last to have sent, for a window of this duration."""
+    return LISTEN_S + duration_s + LONGER_S + LINGER_S
+
+
 _RX, _TX = STAT_NAMES.index("rx_bytes"), STAT_NAMES.index("tx_bytes")
 _SAID = re.compile(r",(\d{1,18}),(\d{1,15})\|?$")
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from labconsole.engine.crew_taking import unless_stopped
-from labconsole.errors import MeasurementError
+from labconsole.errors import GuestLacks
 from labconsole.experiments.flow.frame import FramedTaking, TrialSeen
 from labconsole.experiments.flow.live import SendingWatch
 from labconsole.experiments.flow.ring import LEAD_S, LONGER_S, RingGuest, RingWindow
@@ -40,7 +40,7 @@ class RingTaking(FramedTaking):
     async def take(self) -> RingTrialSeen:
         """From the limits to the guests' attestation.
 
-        Raises MeasurementError where the platform cannot be asked this, NodeError, and Aborted when it is stopped.
+        Raises GuestLacks where the platform cannot be asked this, NodeError, and Aborted when it is stopped.
         """
         crew = self._crew
         guests = self._guests()
@@ -55,13 +55,13 @@ class RingTaking(FramedTaking):
     def _guests(self) -> list[RingGuest]:
         crew, platform = self._crew, self._point.platform
         if not crew.crew.own_stacks:
-            raise MeasurementError(f"guests of platform {platform} share the UUT's own network stack: no ring is there")
+            raise GuestLacks(f"guests of platform {platform} share the UUT's own network stack: no ring is there")
         known = [self._known(member) for member in crew.members]
         found = []
         for each, after in zip(known, [*known[1:], known[0]], strict=True):
             interface = self._standing[each["name"]].host_interface
             if interface is None:
-                raise MeasurementError(f"guest {each['name']} of platform {platform} has no interface on the UUT")
+                raise GuestLacks(f"guest {each['name']} of platform {platform} has no interface on the UUT")
             found.append(RingGuest(**each, to=after["name"], next_address=after["address"], host_interface=interface))
         return found
 

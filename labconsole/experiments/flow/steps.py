@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from labconsole.contracts.experiment import Stage
-from labconsole.engine.crew_step import SOME_CPUS, of_plan, refused, stored_of_blocks, trials_at
+from labconsole.engine.crew_step import SOME_CPUS, of_plan, refuse_without, refused, stored_of_blocks, trials_at
 from labconsole.errors import ConfigError
+from labconsole.experiments.flow.figures import line_frames_bps
 from labconsole.measure.hypervisors import BARE_HOST
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.flows import FlowPoint, FlowTrial, flow_hash
@@ -57,17 +58,19 @@ class Flows:
         if plan.flows is None:
             return {}
         from labconsole.experiments.flow.procedure import flow_members
-        from labconsole.experiments.flow.weights import weights_misfit
+        from labconsole.experiments.flow.weights import link_bps, weights_misfit
 
         factors = plan.flows.factors
 
         def refuse(point: FlowPoint) -> None:
-            stage.refuse(point.platform, flow_members(point, factors, SOME_CPUS))
+            offer = stage.offer(point.platform, flow_members(point, factors, SOME_CPUS))
             link_speed_bps = inventory.streams[0].link_speed_bps
-            if point.pattern != "ring" and any(limit >= link_speed_bps for limit in point.limits):
+            fits_bps = (line_frames_bps if point.weights is None else link_bps)(link_speed_bps, point.payload_bytes)
+            if point.pattern != "ring" and any(limit >= fits_bps for limit in point.limits):
                 raise ConfigError(
                     "are no limits on this link", key="flow.limits", value=", ".join(map(format_target, point.limits)),
-                    allowed=f"less than {format_rate_bps(link_speed_bps)}, the link's speed",
+                    allowed=f"less than {format_rate_bps(fits_bps)}, which is all that guests get of the link's "
+                    f"{format_rate_bps(link_speed_bps)} with {point.payload_bytes} bytes of payload in each frame",
                 )  # fmt: skip
             misfit = weights_misfit(point, link_speed_bps)
             if misfit is not None:
@@ -78,12 +81,20 @@ class Flows:
                     "processes of the bare host share its network stack, so that what several are sent cannot be told "
                     "apart", key="guests", value=point.guests, allowed="1, or platforms with guests",
                 )  # fmt: skip
-            if bare and (point.limits or point.weights or point.pattern == "ring"):
+            asked = "limits" if point.limits else "weights" if point.weights else "pattern"
+            of_interfaces = bool(point.limits or point.weights or point.pattern == "ring")
+            if bare and of_interfaces:
                 raise ConfigError(
                     "processes of the bare host have no interface and no network stack of their own",
-                    key="limits" if point.limits else "weights" if point.weights else "pattern", value=point.platform,
+                    key=asked, value=point.platform,
                     allowed="platforms with guests; measure the bare host by a plan of its own",
                 )  # fmt: skip
+            if of_interfaces and not offer.own_interfaces:
+                raise ConfigError(
+                    "guests of this platform have no interface of their own on the UUT", key=asked,
+                    value=point.platform, allowed="platforms whose guests have one (docs/platforms.md: `to_guest`)",
+                )  # fmt: skip
+            refuse_without("iperf", offer, inventory)
 
         return refused(steps, refuse)
 

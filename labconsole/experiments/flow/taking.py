@@ -12,7 +12,7 @@ from labconsole.contracts.experiment import Bench
 from labconsole.engine.crew_sink import MOST_DRAIN_S, counters, counters_at_rest, mac_of_sink
 from labconsole.engine.crew_taking import unless_stopped
 from labconsole.engine.sink_capture import SinkCapture, captured_at_sink
-from labconsole.errors import MeasurementError, NodeError, NodeLost
+from labconsole.errors import GuestLacks, MeasurementError, NodeError, NodeLost
 from labconsole.experiments.flow.disk import DiskWorker
 from labconsole.experiments.flow.figures import HEADER_BYTES
 from labconsole.experiments.flow.frame import FlowGuest, FramedTaking, TrialSeen
@@ -131,7 +131,7 @@ class FlowTaking(FramedTaking):
             return super()._limits(guests)
         for sender in senders:
             if sender.host_interface is None:
-                raise MeasurementError(
+                raise GuestLacks(
                     f"guest {sender.name} of platform {self._point.platform} has no interface of its own on the UUT "
                     "by which it could be told from the others"
                 )

@@ -29,6 +29,7 @@ SEED = 20081101
 LOAD_S = 1200.0
 """An emulated machine may take minutes for 100 000 routes."""
 
+NO_IPROUTE2 = "has no iproute2, by which routes are given to it"
 _OUTPUT = 300
 
 AT_ONCE = 2000
@@ -166,7 +167,7 @@ async def _outside(uut: AgentLink, member: StandingMember, line: str, filters: i
 def _read(printed: str, took_s: float) -> Loaded:
     found = _SAID.search(printed.replace("\r", ""))
     if found is None:
-        missing = "has no iproute2, by which routes are given to it" if "LCNOIP" in printed else ""
+        missing = NO_IPROUTE2 if "LCNOIP" in printed else ""
         return Loaded(said=missing or " ".join(printed.split())[-_OUTPUT:])
     return Loaded(int(found[1]), int(found[2]), took_s, found[3].strip()[:_OUTPUT])
 

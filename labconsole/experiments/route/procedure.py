@@ -69,7 +69,7 @@ class RouteStep(CrewStep[RoutePoint, RouteRecord]):
             raise
         except LabError as exc:
             await stage.restore()  # whatever became of the routers, the next trial does not begin with these
-            raise MeasurementError(f"{self.describe()}: {exc}") from exc
+            raise self.kept(exc) from exc
         if record.status == "failed":
             await stage.restore()
         return record

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from labconsole.contracts.experiment import Stage
-from labconsole.engine.crew_step import SOME_CPUS, of_plan, refused, stored_of_blocks, trials_at
+from labconsole.engine.crew_step import SOME_CPUS, of_plan, refuse_without, refused, stored_of_blocks, trials_at
 from labconsole.errors import ConfigError
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.plan import Plan
@@ -51,7 +51,7 @@ class Routes:
     def refuse(
         self, steps: Sequence[RouteStep], plan: Plan, inventory: Inventory, stage: Stage
     ) -> Mapping[str, ConfigError]:
-        """See refused(): crews that a platform cannot have, and filters that its guests cannot."""
+        """See refused(): crews that a platform cannot have, and what its guests cannot be given."""
         if plan.routes is None:
             return {}
         from labconsole.experiments.route.procedure import route_members
@@ -60,8 +60,9 @@ class Routes:
 
         def refuse(point: RoutePoint) -> None:
             members = route_members(point, factors, SOME_CPUS)
-            stage.refuse(point.platform, members)
-            if point.filters and not stage.offer(point.platform, members).in_namespaces:
+            offer = stage.offer(point.platform, members)
+            refuse_without("iproute2, by which routes are given to them", offer, inventory)
+            if point.filters and not offer.in_namespaces:
                 raise ConfigError(
                     "are possible only where a router is a network namespace of the UUT's kernel", key="route.filters",
                     value=point.filters, allowed="0 on this platform; any number on container and lxc",

@@ -22,9 +22,17 @@ from labconsole.engine.crew_watch import CountingWatch
 from labconsole.engine.sink_capture import SinkCapture, captured_at_sink
 from labconsole.engine.trial.setup import MAX_COUNT
 from labconsole.engine.trial.sources import START_LEAD_S
-from labconsole.errors import MeasurementError, NodeError
+from labconsole.errors import GuestLacks, NodeError
 from labconsole.experiments.route.addresses import FIRST_SOURCE_PORT, SINK_PORT, SOURCE, inbound_mac
-from labconsole.experiments.route.loading import Loaded, RouteLoad, count, first_destination, give, nic_line
+from labconsole.experiments.route.loading import (
+    NO_IPROUTE2,
+    Loaded,
+    RouteLoad,
+    count,
+    first_destination,
+    give,
+    nic_line,
+)
 from labconsole.experiments.route.window import Router, RouteWindow
 from labconsole.model.design_point import FCS_BYTES, PREAMBLE_AND_GAP_BYTES
 from labconsole.model.generator import generator_options
@@ -73,7 +81,7 @@ class RouteTaking:
     async def take(self) -> RouteTrialSeen:
         """From the routes to the routers' attestation.
 
-        Raises MeasurementError where the platform cannot be asked this, NodeError, and Aborted when it is stopped.
+        Raises GuestLacks where the platform cannot be asked this, NodeError, and Aborted when it is stopped.
         """
         crew, stream = self._crew, self._crew.stream
         routers = self._routers()
@@ -123,7 +131,7 @@ class RouteTaking:
         known: list[AnyChange] = [BridgeStation(port=self._crew.stream.uut_out, mac=sink_mac)]
         for router in routers:
             if router.inbound_interface is None:
-                raise MeasurementError(
+                raise GuestLacks(
                     f"router {router.name} of platform {self._point.platform} has no interface on the UUT at which "
                     "what goes into it could be counted"
                 )
@@ -144,12 +152,19 @@ class RouteTaking:
         if crew.loaded == load.word:
             found = await count(crew.uut, members)
             return {name: Loaded(each.prefixes, each.filters, None, each.said) for name, each in found.items()}
-        words = f"{load.prefixes} routes to each of {len(routers)} router{'s' if len(routers) > 1 else ''}"
+        words = f"{load.prefixes} route{'s' if load.prefixes > 1 else ''} to each of {len(routers)} "
+        words += f"router{'s' if len(routers) > 1 else ''}"
         guests = tuple(PictureGuest(name=router.name, state=CopyState.STARTS) for router in routers)
         self._bench.show(StepPicture(found=(f"gives {words}",), guests=guests))
         crew.loaded = ""  # until it is known to be so
         pairs = [(self._standing[router.name], router.mac) for router in routers]
         found = await give(crew.uut, pairs, load)
+        for member in members:
+            if not member.in_namespace and found[member.name].said == NO_IPROUTE2:
+                raise GuestLacks(
+                    f"router {member.name} of platform {point.platform} {NO_IPROUTE2}: install it in these guests (in "
+                    "those of the local lab `labconsole lab up --jobs` does)"
+                )
         if all(each.prefixes == load.prefixes for each in found.values()):
             crew.loaded = load.word
         return found

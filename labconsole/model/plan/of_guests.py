@@ -61,6 +61,10 @@ def asked_factors(of: type[Factors], given: dict[str, Any]) -> Factors:
     except ValidationError as exc:
         problem = exc.errors(include_url=False)[0]
         message, allowed = complaint(problem)
-        value = problem["input"] if isinstance(problem["input"], (str, int, float)) else None
+        value = problem["input"]
+        if isinstance(value, list):
+            value = ",".join(map(str, value))
+        elif not isinstance(value, (str, int, float)):
+            value = None
         names = [step for step in problem["loc"] if isinstance(step, str)]
         raise ConfigError(message, key=".".join(names) or None, value=value, allowed=allowed) from None

@@ -138,10 +138,11 @@ class RoutePoint:
         """``lxc: 2 routers, 1000 routes each, 130kpps of 64 B``."""
         where = {"same": ", on the same CPU", "own": ", each on a CPU of its own", "any": ""}[self.cpu]
         rate = "as much as the source can" if self.target == "max" else f"{target_words(self.target)} in all"
-        words = f"{self.platform}: {self.guests} router{'s' if self.guests > 1 else ''}, {self.routes} routes"
+        words = f"{self.platform}: {self.guests} router{'s' if self.guests > 1 else ''}, "
+        words += f"{self.routes} route{'' if self.routes == 1 else 's'}"
         words += " each" if self.guests > 1 else ""
         words += f", to {self.destinations} destinations" if self.destinations > 1 else ""
-        words += f", {self.filters} filter rules" if self.filters else ""
+        words += f", {self.filters} filter rule{'s' if self.filters > 1 else ''}" if self.filters else ""
         return f"{words}, {rate}, {self.frame_bytes} B{where}"
 
     def in_columns(self) -> dict[str, str]:

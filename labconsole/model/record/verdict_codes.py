@@ -200,12 +200,12 @@ WHAT_TO_DO: dict[str, str] = {
     "offered_short": "offer less, or remove what held the source back; the run stays usable, at the load that was "
     "offered",
     "offered_over": "repeat the run; if this persists, the source's clock or generator is unreliable",
-    "foreign_frames": "find out who sends these frames and keep them off the data ports, or raise the tolerance "
-    "foreign_packets",
-    "other_cpu": "stop these programs on the node, or wait until they end; then repeat the run; or raise the "
-    "tolerance other_cpu_ratio",
+    "foreign_frames": "find out who sends these frames and keep them off the data ports, or raise foreign_packets in a "
+    "plan's `tolerances:`",
+    "other_cpu": "stop these programs on the node, or wait until they end; then repeat the run; or raise "
+    "other_cpu_ratio in a plan's `tolerances:`",
     "unseen_cpu": "look at what runs on the machine itself, outside its containers (top); stop it and repeat the run; "
-    "or raise the tolerance other_cpu_ratio",
+    "or raise other_cpu_ratio in a plan's `tolerances:`",
     "cpu_stolen": "give the node dedicated processors on its hypervisor, or measure on a machine that is not a guest",
     "tracing_cost": "leave drop_reasons at auto for this load, or measure it once more without them; if other "
     "programs' packets took most of it, stop those; in telemetry it is part of what the processors are "

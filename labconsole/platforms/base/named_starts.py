@@ -86,8 +86,15 @@ class NamedStarts(Held):
             for guest in self.options.guests[: len(wanted.members)] if GUEST_PLACE in told else [""]:
                 key = f"guest_files[{number}]" + (f" {guest}" if guest else "")
                 files[key] = told.replace(GUEST_PLACE, guest)
-        namespaces = self.CREW_IN_NAMESPACES
-        return CrewOffer(place=USUAL_DISK_PLACE, files=files, memory_mib=None, installed=True, in_namespaces=namespaces)
+        return CrewOffer(
+            place=USUAL_DISK_PLACE,
+            files=files,
+            memory_mib=None,
+            installed=True,
+            in_namespaces=self.CREW_IN_NAMESPACES,
+            # With ssh they are another machine's.
+            own_interfaces=self.about.capabilities.statistics and self.options.ssh is None,
+        )
 
     def _way_in(self, guest: str) -> list[str] | None:
         told = self.options.guest_shell

@@ -151,7 +151,9 @@ class RawDriver:
 
     def crew_offer(self, wanted: CrewWanted) -> CrewOffer:
         why = "has no guests that could be started: its guests are processes of the bare host"
-        return CrewOffer(place=self.options.guest_disk, files={}, memory_mib=None, never_started=why)
+        return CrewOffer(
+            place=self.options.guest_disk, files={}, memory_mib=None, never_started=why, own_interfaces=False
+        )
 
     def _crew_changes(self, wanted: CrewWanted) -> list[NetworkChange]:
         return [LinkUp(interface=wanted.port), Address(interface=wanted.port, address=wanted.members[0].address)]

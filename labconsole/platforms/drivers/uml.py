@@ -14,7 +14,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from labconsole.contracts.crew import CrewWanted
+from labconsole.contracts.crew import CrewOffer, CrewWanted
 from labconsole.contracts.driver import Attestation, DriverInfo, StreamPath
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import NodeError
@@ -120,6 +120,13 @@ class UmlDriver(GuestProgramDriver[UmlOptions]):
         if self.options.transport == "tap":
             return None
         return f"platform {self.name} has no taps (transport: raw), so its guests cannot share a NIC of the UUT"
+
+    def crew_offer(self, wanted: CrewWanted) -> CrewOffer:
+        offer = super().crew_offer(wanted)
+        if self.options.crew_root is not None:
+            return offer
+        why = f"platform {self.name} has no `crew_root` in hosts.yaml, the directory in which its guests find programs"
+        return replace(offer, no_programs=why)
 
     def crew_argv(self, guest: CrewGuest, crew: Standing) -> list[str]:
         root = self.options.crew_root

@@ -25,6 +25,8 @@ HOSTS = Path(__file__).parents[3] / "hosts.yaml"
         ("flow --disk disk-read --disk-from -1", "--disk-from"),
         ("flow --weights 1:x", "--weights"),
         ("flow --weights 1:2 --weights-every 0", "--weights-every"),
+        ("flow --second-after 3", "--second-after"),
+        ("flow --limits abc", "--limits"),
     ],
 )
 def test_a_value_that_cannot_be_is_told_by_its_option(capsys: pytest.CaptureFixture[str], words: str, option: str):
@@ -32,6 +34,20 @@ def test_a_value_that_cannot_be_is_told_by_its_option(capsys: pytest.CaptureFixt
     kind, *rest = words.split()
     assert main(["experiment", kind, "--hosts", str(HOSTS), "--platforms", "raw", *rest]) == 2
     assert capsys.readouterr().err.startswith(f"labconsole: {option}: ")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--limits abc", "--limits: is not a rate, got 'abc'; allowed: a number with a unit"),
+        ("--limits 30Mbit,abc --guests 2", "--limits: is not a rate, got '30Mbit,abc'; allowed: a number with a unit"),
+        ("--second-after 3", "got 3.0; allowed: with --guests 2 or more"),
+    ],
+)
+def test_what_was_typed_is_in_the_sentence(capsys: pytest.CaptureFixture[str], words: str, said: str):
+    asked = ("--hosts", str(HOSTS), "--platforms", "container", "--dry-run")
+    assert main(["experiment", "flow", *asked, *words.split()]) == 2
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 from labconsole.cli.commands.replay.choice import chosen_points, first_blocks
 from labconsole.cli.main import main
 from labconsole.errors import ConfigError
+from labconsole.experiments.flow.steps import Flows
 from labconsole.experiments.job.steps import Jobs
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.plan.plan import Plan
@@ -144,18 +145,90 @@ def test_filter_rules_for_guests_with_a_kernel_of_their_own_are_refused_before_a
 def test_limits_that_hold_nobody_on_this_link_are_refused_before_anything_is_taken(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    """One that is no less than the link's speed would stand among guests that are held to a rate."""
+    """One that is no less than what the link carries would stand among guests that are held to a rate."""
     plan = "platforms: [container]\nflow: {guests: [2], offered: [line], limits: [25Mbit, [25Mbit, 1Gbit]]}\n"
     status, told = dry_run(tmp_path, capsys, plan)
     assert status == 0 and "2 of 4 flows to take" in told, told
     status, told = dry_run(tmp_path, capsys, plan.replace("25Mbit, [25Mbit, 1Gbit]", "1Gbit"))
-    assert status == 2 and "flow.limits: are no limits on this link, got '1Gbit'; allowed: less than 1 Gbit/s" in told
+    assert (
+        status == 2 and "flow.limits: are no limits on this link, got '1Gbit'; allowed: less than 984.4 Mbit/s" in told
+    )
+    small = "flow: {guests: [2], limits: [700Mbit, 750Mbit, 980Mbit], payload_bytes: [18, 1472]}\n"
+    status, told = dry_run(tmp_path, capsys, f"platforms: [container]\n{small}")
+    assert status == 0 and "8 of 12 flows to take" in told, told
+    assert "got '750Mbit'; allowed: less than 714.3 Mbit/s, which is all that guests get of the link's 1 Gbit/s" in told
+    weights = small.replace("payload_bytes: [18, 1472]", "weights: {steps: [1:1]}")
+    status, told = dry_run(tmp_path, capsys, f"platforms: [container]\n{weights}")
+    assert status == 0 and "4 of 6 flows to take" in told and "less than 969.6 Mbit/s" in told, told
+    ring = small.replace("payload_bytes: [18, 1472]", "pattern: [ring]").replace("750Mbit", "2Gbit")
+    status, told = dry_run(tmp_path, capsys, f"platforms: [container]\n{ring}")
+    assert status == 0 and "6 of 6 flows to take" in told, told
+
+
+@pytest.mark.parametrize(
+    ("asked", "key"),
+    [("limits: [25Mbit]", "limits"), ("weights: {steps: [3:1]}", "weights"), ("pattern: [ring]", "pattern")],
+)
+def test_what_needs_an_interface_of_each_guests_own_is_refused_before_anything_is_taken(
+    asked: str, key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """Guests of ESXi send, and nobody can hold them; those of Xen may be held."""
+    plan = f"platforms: [esxi, xen, container]\nflow: {{guests: [2], {asked}}}\n"
+    status, told = dry_run(tmp_path, capsys, plan)
+    assert status == 0 and "4 of 6 flows to take" in told, told
+    assert f"{key}: guests of this platform have no interface of their own on the UUT, got 'esxi'" in told
+    status, told = dry_run(tmp_path, capsys, plan.replace(", xen, container", ""))
+    assert status == 2 and "have no interface of their own" in told, told
+    status, told = dry_run(tmp_path, capsys, "platforms: [esxi]\nflow: {guests: [2]}\n")
+    assert status == 0 and "2 of 2 flows to take" in told, told
+
+
+@pytest.mark.parametrize(("kind", "program"), [("route", "iproute2"), ("flow", "iperf")])
+def test_guests_of_a_lab_without_the_programs_of_jobs_are_refused_before_anything_is_taken(
+    kind: str, program: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """Of an image that is not the local lab's nobody knows what it has."""
+
+    def told_of(options: str, platforms: str, emulated: str = "true") -> tuple[int, str]:
+        (hosts := tmp_path / "hosts.yaml").write_text(
+            HOSTS.read_text()
+            .replace("platforms:\n", f"platforms:\n  uml: {{driver: uml, initrd: /srv/i{options}}}\n")
+            .replace("emulated: true", f"emulated: {emulated}")
+        )
+        where = ("--hosts", str(hosts), "--store", str(tmp_path / "none.sqlite"), "--dry-run")
+        return main(["experiment", kind, "--platforms", platforms, *where]), "".join(capsys.readouterr())
+
+    why = (
+        "platform uml has no `crew_root` in hosts.yaml, the directory in which its guests find programs, and the image"
+    )
+    status, told = told_of("", "uml")
+    assert status == 2 and f"{why} of the local lab has no {program}" in told and "`labconsole lab up --jobs`" in told
+    status, told = told_of("", "uml,container")
+    assert status == 0 and f"1 of 2 {kind}s to take" in told and "cannot be measured: uml: 1" in told, told
+    assert told_of(", crew_root: /srv/root", "uml")[0] == told_of("", "uml", "false")[0] == 0
+
+
+def test_an_experiment_measures_the_platforms_that_can_have_what_it_asks_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """As a plan does; of one platform what cannot be is mended at once."""
+    hosts = tmp_path / "hosts.yaml"
+    hosts.write_text(HOSTS.read_text().replace("platforms:\n", f"platforms:\n{GUESTS}"))
+    asked = ("--filters", "0,20", "--hosts", str(hosts), "--store", str(tmp_path / "none.sqlite"), "--dry-run")
+    assert main(["experiment", "route", "--platforms", "xen,container", *asked]) == 0
+    told = capsys.readouterr().out
+    assert "3 of 4 routes to take" in told and "are possible only where a router is a network namespace" in told, told
+    assert main(["experiment", "route", "--platforms", "xen", *asked]) == 2
+    assert capsys.readouterr().err.startswith("labconsole: --filters: are possible only where")
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
         (("--weights", "3:1,1:3"), "weights 3:1 to 1:3"),
+        (("--weights", "3:1,1:3", "--weights-every", "6.5"), "weights 3:1 to 1:3"),
+        (("--weights", "3:1,1:3", "--weights-every", "15", "--duration", "20"), "weights 3:1 to 1:3"),
+        (("--weights", "3:1"), "weights 3:1"),
         (("--disk", "disk-mixed"), "disk-mixed in the last from 10 to 20 s"),
     ],
 )
@@ -168,15 +241,21 @@ def test_flows_of_defaults_are_possible(words: tuple[str, ...], told: str, capsy
 def test_more_limits_than_guests_are_refused(capsys: pytest.CaptureFixture[str]):
     asked = ("--platforms", "container", "--guests", "1,2", "--hosts", str(HOSTS), "--dry-run")
     assert main(["experiment", "flow", *asked, "--limits", "3Mbit,4Mbit,5Mbit"]) == 2
-    said = capsys.readouterr().err
-    assert (
-        "--limits: are more limits than guests, got '3Mbit,4Mbit,5Mbit'; allowed: one for all, or one for each" in said
-    )
+    assert "limits are more than guests: 3 for 2; allowed: one for all, one for each" in capsys.readouterr().err
 
 
 def test_how_long_a_job_that_waits_takes_is_known(tmp_path: Path):
     steps = Jobs(None).steps(plan_of(tmp_path, "jobs"))  # type: ignore[arg-type]
     assert [list(step.durations_s(make_inventory())) for step in steps] == [[7.0]] * 3
+
+
+def test_how_long_guests_in_a_ring_are_busy_is_reckoned_with(tmp_path: Path):
+    (path := tmp_path / "plan.yaml").write_text(
+        "plan: guests\nplatforms: [container]\nflow: {guests: [2], pattern: [out, ring], duration_s: 10.0}\n"
+    )
+    steps = Flows(None).steps(load_plan(path, make_inventory()))  # type: ignore[arg-type]
+    took_s = {step.trial.point.pattern: list(step.durations_s(make_inventory())) for step in steps}
+    assert took_s == {"out": [10.0], "ring": [1.0 + 10.0 + 6.0 + 2.0]}
 
 
 def test_a_dry_run_says_that_set_ups_are_reckoned_and_makes_no_store(

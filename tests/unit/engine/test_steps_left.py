@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from labconsole.contracts.picture import PictureTrial, StepPicture
+from labconsole.engine.execution.progress import Outcome
 from labconsole.engine.execution.step_seen import StepSeen, StepState
-from labconsole.engine.execution.steps import Steps
+from labconsole.engine.execution.steps import StepBench, Steps
 
 
 def left_s(*seen: StepSeen, spent_s: float) -> float:
@@ -48,3 +50,19 @@ def step(*, trials: int = 0, left: int | None = None, begun_s: float | None = No
 def test_a_step_that_says_how_many_trials_are_left_is_reckoned_by_those_it_took(under_way: StepSeen, expected_s: float):
     assert left_s(under_way, spent_s=60.0) == pytest.approx(expected_s)
     assert left_s(under_way, step(), spent_s=60.0) == pytest.approx(expected_s + 30.0)
+
+
+@pytest.mark.parametrize("stopping", [False, True])
+def test_a_trial_that_no_other_attempt_follows_is_not_told_as_taken_again(stopping: bool):
+    async def settle(for_s: float) -> None: ...
+
+    conduct, told = SimpleNamespace(settle_s=None, retry=SimpleNamespace(pause_s=0.0)), list[str]()
+    execution: Any = SimpleNamespace(stopping=stopping, outcome=Outcome(), plan=conduct)
+    session: Any = SimpleNamespace(settle=settle)
+    nothing: Any = None
+    seen = step(begun_s=0.0)
+    steps = Steps(execution, session, nothing, lambda progress: told.append(progress.again))
+    steps._asked = [seen]
+    asyncio.run(StepBench(steps, seen, nothing).over("invalid", again="guests_missing: g1"))
+    again = [] if stopping else ["guests_missing: g1"]
+    assert (told, execution.outcome.steps.redone) == (again, len(again))

@@ -459,6 +459,16 @@ def test_a_report_draws_each_scenario_in_its_own_figure_beside_the_papers_senten
 def test_a_trial_is_shown_with_its_steps_and_its_marks():
     lines = "\n".join(flow_lines(weighted(steps_of("3:1", "1:3"), (0.75, 0.25))))
     assert "from 1 s 1:3: shares 0.2500, 0.7500, error 0.0000; in force 0.0 ms late" in lines
+    record = weighted(steps_of("3:1", "1:3"), (0.75, 0.25))
+    of_class = LimiterSeen(
+        kind="htb on ifb", interface="lcqw", rate_bps=96_960_000, burst_bytes=None, passed_packets=9, dropped_packets=7
+    )
+    senders = tuple(each.model_copy(update={"limiter": of_class}) for each in record.senders)
+    held = "; limit 96.96 Mbit/s in frames, which dropped 7"
+    for limits_bps, words in (((), "; its class of the queue dropped 7"), ((96_960_000,), held)):
+        requested = record.requested.model_copy(update={"limits_bps": limits_bps})
+        lines = "\n".join(flow_lines(record.model_copy(update={"senders": senders, "requested": requested})))
+        assert words in lines and ("limit 9" in lines) == bool(limits_bps)
     lines = "\n".join(flow_lines(stalled(500)))
     assert "g2: disk-mixed from 4.000 to 6.000 s by its marks, ended with status 0" in lines
     assert "the others brought 50.00% of before meanwhile, and 95 % again 0 s after it" in lines

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import random
+import re
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,12 +16,16 @@ from pydantic import ValidationError
 
 from labconsole.cli.main import main
 from labconsole.cli.text.of_guests import ROUTES_SHOWN
+from labconsole.cli.text.routes import route_lines, summary_lines
+from labconsole.contracts.crew import StandingMember
+from labconsole.errors import GuestLacks
 from labconsole.experiments.route.ledger import hops_of
-from labconsole.experiments.route.loading import RouteLoad, load_line
+from labconsole.experiments.route.loading import Loaded, RouteLoad, _read, load_line
 from labconsole.experiments.route.points import lost_inside_ratio
 from labconsole.experiments.route.summary import summarize_routes
+from labconsole.experiments.route.taking import RouteTaking
 from labconsole.experiments.route.verify import recompute_route
-from labconsole.experiments.route.window import processors_between
+from labconsole.experiments.route.window import Router, processors_between
 from labconsole.measure.statistics.effects import equivalence_p
 from labconsole.measure.trials_of_guests import adjusted
 from labconsole.model.plan.loader import load_plan
@@ -98,6 +105,34 @@ def test_every_route_is_there_once_and_none_leads_into_the_test_network(awk: lis
 
 def test_a_line_is_short_enough_for_a_console() -> None:
     assert len(load_line(RouteLoad(500_000, 16_384, 10_000), "02:6c:77:00:00:00")) < 3000
+
+
+@pytest.mark.parametrize("in_namespace", [False, True])
+def test_a_router_without_iproute2_is_told_at_once_and_no_other_attempt_is_made(
+    in_namespace: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is a namespace of the unit under test's kernel may be gone, and be there in the next attempt."""
+
+    async def ask(*of: Any) -> str:
+        return ""
+
+    async def give(*of: Any) -> dict[str, Loaded]:
+        return {"g1": _read("sh: LCNOIP", 0.1)}
+
+    monkeypatch.setattr("labconsole.experiments.route.taking.give", give)
+    (point,) = route_points(RouteFactors(), ["uml"])
+    taking: Any = RouteTaking.__new__(RouteTaking)
+    member = StandingMember(name="g1", ask=ask, pid=1, in_namespace=in_namespace)
+    taking._point, taking._standing = point, {"g1": member}
+    taking._crew, taking._bench = SimpleNamespace(loaded="", uut=None), SimpleNamespace(show=lambda picture: None)
+    macs = {"inbound_mac": "02:6c:77:01:00:00", "mac": "02:6c:77:00:00:00"}
+    router = Router(name="g1", **macs, inbound_interface="lcgi1", host_interface="lcg1", udp_source_port=1)
+    loading = taking._load([router], "02:00:00:00:00:09")
+    if in_namespace:
+        assert asyncio.run(loading)["g1"].prefixes is None
+        return
+    with pytest.raises(GuestLacks, match="router g1 of platform uml has no iproute2.*`labconsole lab up --jobs`"):
+        asyncio.run(loading)
 
 
 def test_rates_are_of_the_bins_in_which_all_forward() -> None:
@@ -253,6 +288,29 @@ def test_changes_in_opposite_directions_are_told_beside_their_mean() -> None:
     assert pooled.apart.change == pytest.approx(1 / 1.03**2 - 1, abs=0.01)
     assert pooled.apart.ci_high < 0
     assert ", at 20 filter rules beside at 0: -5." in summary.words_of(pooled).replace("−", "-")
+
+
+FEW = "(fewer than 3 blocks)"
+
+
+def test_why_there_is_no_interval_is_told_once_beside_a_mean() -> None:
+    summary = summarize_routes([each for each in crossed(0.02) if each.plan.block <= 2])
+    (pooled,) = [each for each in summary.compared if each.what == "routes" and len(each.pairs) == 2]
+    assert summary.words_of(pooled).count(FEW) == 2, "so it stands in tables, which are compared byte for byte"
+    (said,) = [line for line in summary_lines(summary) if "100000 routes against 0 routes" in line and ", mean" in line]
+    assert said.count(FEW) == 1 and f"{FEW}, 2 blocks, at 20 filter rules beside at 0: " in said, said
+
+
+def test_one_route_is_one_route() -> None:
+    record = route_record([200], routes=1, filters=1)
+    others = [route_record([200]), route_record([200], routes=10)]
+    told = "\n".join(summary_lines(summarize_routes([record, *others])))
+    assert "1 router, 1 route, 1 filter rule, max" in told and not re.search(r"\b1 (routes|filter rules|blocks)", told)
+    assert "1 block: " in told, told
+    lines = "\n".join(route_lines(changed(record, routes=1)))
+    assert "1 router, 1 route, 1 filter rule, " in lines and "; 1 route" in lines and "1 routes" not in lines
+    (planned,) = route_points(RouteFactors.model_validate({"routes": [1], "filters": [1]}), ["lxc"])
+    assert planned.words().startswith("lxc: 1 router, 1 route, 1 filter rule, ")
 
 
 def test_equivalence_is_not_tested_where_no_change_could_have_been_seen() -> None:

@@ -25,10 +25,13 @@ from labconsole.platforms.base.marks import (
     nonces,
 )
 from labconsole.platforms.drivers.container import ContainerDriver
+from labconsole.platforms.drivers.esxi import EsxiDriver
+from labconsole.platforms.drivers.libvirt import LibvirtDriver
 from labconsole.platforms.drivers.lxc import LxcDriver
 from labconsole.platforms.drivers.qemu import QemuDriver
 from labconsole.platforms.drivers.raw import RawDriver
 from labconsole.platforms.drivers.uml import UmlDriver
+from labconsole.platforms.drivers.virtualbox import VirtualBoxDriver
 from labconsole.platforms.drivers.xl import XlDriver
 
 MARK = BootMark("198.18.100.7", Nonce(700, 0x0A))
@@ -80,6 +83,23 @@ def test_installed_guests_start_from_what_the_operator_names() -> None:
         "guest_files[0] two": "/srv/two/rootfs",
         "guest_files[1]": "/boot/vmlinuz",
     }
+
+
+def test_whether_guests_have_interfaces_of_their_own_and_find_programs_is_known_beforehand() -> None:
+    named = {"guest": "fw", "guests": ["one"], "guest_shell": ["ssh", "{guest}"]}
+    of_esx = {**named, "uri": "esx://host"}
+    known = {
+        "xl": XlDriver("p", named), "xl elsewhere": XlDriver("p", {**named, "ssh": "root@xen"}),
+        "esxi": EsxiDriver("p", named), "virtualbox": VirtualBoxDriver("p", named), "esx": LibvirtDriver("p", of_esx),
+        "libvirt": LibvirtDriver("p", {**named, "uri": "qemu:///system"}), "raw": RawDriver("raw", {}),
+        "uml": UML, "lxc": LXC, "container": CONTAINER, "qemu": QEMU,
+    }  # fmt: skip
+    offers = {name: driver.crew_offer(wanted(1)) for name, driver in known.items()}  # type: ignore[attr-defined]
+    own = {name for name, offer in offers.items() if offer.own_interfaces}
+    assert own == {"xl", "libvirt", "uml", "lxc", "container", "qemu"}
+    assert {offer.no_programs for offer in offers.values()} == {None}
+    without = UmlDriver("p", {"initrd": "/srv/uml.cpio"}).crew_offer(wanted(1)).no_programs
+    assert without == "platform p has no `crew_root` in hosts.yaml, the directory in which its guests find programs"
 
 
 TOOLS = {

@@ -7,6 +7,7 @@ import pytest
 from labconsole.cli.text.runs import reason_lines
 from labconsole.model.record.run import Failure
 from labconsole.model.record.verdict_codes import TITLES, WEIGHT, WHAT_TO_DO, depths, title_with_code
+from labconsole.model.tolerances import Tolerances
 from labconsole.tui.screens.runs.run_pages import verdict_page
 from labconsole.verdict.consequences import FOLLOWS, arrange, weighed
 from labconsole.verdict.reasons import each_place, reason
@@ -88,6 +89,12 @@ def test_every_code_says_what_to_do_and_has_a_title_of_its_own_in_plain_words():
     assert not any("_" in words or words.endswith(".") for words in TITLES.values())
     assert max(map(len, TITLES.values())) <= 30
     assert title_with_code("of_a_later_program") == "of_a_later_program"
+
+
+def test_a_tolerance_that_may_be_raised_is_told_with_where_that_is_done():
+    """No option does it: a word that looks like one is looked for in vain."""
+    told = [words for words in WHAT_TO_DO.values() if any(name in words for name in Tolerances.model_fields)]
+    assert len(told) >= 3 and all("in a plan's `tolerances:`" in words for words in told)
 
 
 def test_a_record_of_a_lost_node_has_one_cause_and_a_reader_sees_what_to_do(inventory):

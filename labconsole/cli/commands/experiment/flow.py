@@ -77,7 +77,7 @@ def add_kind(kinds: Any) -> None:
     flow.add_argument("--duration", type=float, metavar="S", help="how long is sent (default: 10, with --disk 30)")
     flow.add_argument(
         "--bin", type=float, metavar="S",
-        help="over which a rate is a mean (default: 1, with --weights a fifth of the time that they hold)",
+        help="over which a rate is a mean (default: 1, or a fifth of the time that weights hold where that is less)",
     )  # fmt: skip
     flow.add_argument("--memory-mib", type=int, metavar="MIB", help="memory of each guest (default: the platform's)")
     add_taking(flow, set_ups="how often the guests are set up", repetitions="trials in each set-up")
@@ -101,14 +101,11 @@ def run(args: argparse.Namespace) -> int:
     disk = {"job": args.disk, "from_s": args.disk_from, "to_s": args.disk_to}
     if args.disk is None and (args.disk_from is not None or args.disk_to is not None):
         raise ConfigError("is of no use without a job", key="--disk-from, --disk-to", allowed="with --disk")
-    if args.limits is not None and len(args.limits) > max(args.guests or [1]):
-        raise ConfigError(
-            "are more limits than guests", key="--limits", value=",".join(args.limits),
-            allowed=f"one for all, or one for each of {max(args.guests or [1])}",
-        )  # fmt: skip
     duration_s = DURATION_BESIDE_DISK_S if args.duration is None and args.disk is not None else args.duration
     every_s = args.weights_every or WeightSteps.model_fields["every_s"].default
-    bin_s = BIN_RATIO * every_s if args.bin is None and weights is not None else args.bin
+    bin_s = args.bin
+    if bin_s is None and args.weights is not None and len(args.weights) > 1 and every_s > 0:
+        bin_s = min(BIN_RATIO * every_s, FlowFactors.model_fields["bin_s"].default)
     wanted = {
         "pattern": args.pattern, "guests": args.guests, "cpu": args.cpu, "offered": args.offered,
         "limits": None if args.limits is None else [args.limits], "greedy": args.greedy,
@@ -117,4 +114,10 @@ def run(args: argparse.Namespace) -> int:
         "memory_mib": args.memory_mib, "weights": weights,
         "disk": None if args.disk is None else {key: value for key, value in disk.items() if value is not None},
     }  # fmt: skip
-    return take(args, FLOWS_SHOWN, asked(FlowFactors, wanted))
+    factors = asked(FlowFactors, wanted)
+    if args.second_after and max(args.guests or [1]) < 2:
+        raise ConfigError(
+            "is of all guests but the first, and one guest is asked for", key="--second-after",
+            value=args.second_after, allowed="with --guests 2 or more",
+        )  # fmt: skip
+    return take(args, FLOWS_SHOWN, factors)
