@@ -14,7 +14,7 @@ from labconsole.text.cells import safe
 from labconsole.tui.parts.lines import Span
 from labconsole.tui.parts.table import GUTTER, Column, LineTable, fit_columns
 
-MOST_CELLS, TIGHT = 24, 10
+MOST_CELLS, TIGHT = 24, 12
 DIFFERING, SHARED = 1, 3
 """Ranks of columns: what tells rows apart stays as long as anything that can leave."""
 
@@ -39,7 +39,7 @@ def factor_columns(rows: Sequence[Mapping[str, str]]) -> tuple[Column, ...]:
 
 class FactorTable(LineTable):
     """``factors``: of every row, by headings. ``wide``: its columns; one that grows gives way, down to TIGHT, to those
-    that tell rows apart.
+    that tell rows apart, and then to no others.
     """
 
     def __init__(self, *, id: str) -> None:
@@ -51,7 +51,11 @@ class FactorTable(LineTable):
     def take_columns(self, columns: Sequence[Column]) -> None:
         """Take these columns, those of factors among them."""
         self.wide = tuple(columns)
-        self._tight = tuple(replace(each, width=min(each.width, TIGHT)) if each.grow_to else each for each in columns)
+        self._tight = tuple(
+            replace(each, width=min(each.width, TIGHT)) if each.grow_to else each
+            for each in columns
+            if each.rank != SHARED
+        )
 
     def columns(self) -> tuple[Column, ...]:
         kept = {column.name for column, _ in fit_columns(self.wide, self._room_for(len(self.keys())) - GUTTER)}
