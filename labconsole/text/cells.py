@@ -56,7 +56,7 @@ def fit_parts(text: str, width: int) -> str:
     ends = [match.start() for match in re.finditer("[,;] ", text[: width + 2])]
     for end in reversed(ends):
         if cell_len(text[:end]) + 2 <= width:
-            return safe(text[:end], width) + " …"
+            return safe(text[:end], width - 2) + " …"
     return safe(text[: ends[0]] if ends else text, width)
 
 

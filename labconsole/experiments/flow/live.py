@@ -28,7 +28,7 @@ TITLES = {OUT: "What guests send", INTO: "What is handed to guests"}
 PASSED, AT_SINK = "Let through, by guest", "At the sink, by guest"
 """With the unit they have to fit above a chart of 66 cells."""
 
-MOST_NAMED = 8
+MOST_NAMED, MOST_IN_BRIEF = 8, 4
 
 
 class SendingWatch(CountingWatch):
@@ -166,7 +166,7 @@ def _sent_on(each: RingSeen, window_s: float | None, limited: bool) -> Found:
     return [
         ("sends to", each.to), ("Mbit/s of frames out", mbit(each.out_bps)),
         *([_limit(each)] if limited else []),
-        ("Mbit/s of frames in", mbit(into_bps)), ("payload by its word", mbit(each.said_bps)),
+        ("Mbit/s of frames in", mbit(into_bps)), ("Mbit/s by its word", mbit(each.said_bps)),
     ]  # fmt: skip
 
 
@@ -194,19 +194,19 @@ def lost_at(each: ReceiverSeen) -> str:
 
 
 def brief_words(record: FlowRecord) -> str:
-    """``95.71 Mbit/s, Jain 0.9999, 100.00% of the line, g1 47.86 Mbit/s``: first what tells most, in parts."""
+    """``95.71 Mbit/s, g1 47.86, g2 47.85, Jain 0.9999, 100.00% of the line``: first what tells most, in parts."""
     if record.sum_bps is None:
         return ""
-    words = [format_rate_bps(record.sum_bps)]
+    words = [f"{mbit(record.sum_bps)} Mbit/s"]
     each = [
         *((sender.guest, sender.payload_bps) for sender in record.senders),
         *((guest.guest, guest.out_bps) for guest in record.ring),
         *((guest.guest, guest.payload_bps) for guest in record.receivers),
     ]
+    if 1 < len(each) <= MOST_IN_BRIEF:
+        words += [f"{guest} {mbit(rate)}" for guest, rate in each]
     words += [f"Jain {record.jain:.4f}"] if record.jain is not None and len(each) > 1 else []
     words += [f"{record.line_ratio:.2%} of the line"] if record.line_ratio is not None else []
-    if 1 < len(each) <= MOST_NAMED:
-        words += [f"{guest} {UNKNOWN if rate is None else format_rate_bps(rate)}" for guest, rate in each]
     return ", ".join(words)
 
 

@@ -10,7 +10,7 @@ from labconsole.experiments.route.points import lost_ratio
 from labconsole.model.record.route import RouteRecord, RouterSeen
 from labconsole.text.cells import count, percent
 
-MOST_NAMED = 8
+MOST_NAMED, MOST_IN_BRIEF = 8, 4
 
 
 def result_words(record: RouteRecord) -> list[str]:
@@ -60,12 +60,12 @@ def _found(each: RouterSeen) -> tuple[tuple[str, str], ...]:
 
 
 def brief_words(record: RouteRecord) -> str:
-    """``130 000, Jain 0.9999, 0.10% lost, g1 65 000``, of packets/s: first what tells most, in parts."""
+    """``130 000, 0.10% lost, g1 65 000, g2 65 000, Jain 0.9999``, of packets/s: first what tells most, in parts."""
     if record.sum_pps is None:
         return ""
     words, lost, several = [count(record.sum_pps)], lost_ratio(record), len(record.routers) > 1
-    words += [f"Jain {record.jain:.4f}"] if record.jain is not None and several else []
     words += [f"{lost:.2%} lost"] if lost is not None else []
-    if several and len(record.routers) <= MOST_NAMED:
+    if several and len(record.routers) <= MOST_IN_BRIEF:
         words += [f"{each.guest} {count(each.forwarded_pps)}" for each in record.routers]
+    words += [f"Jain {record.jain:.4f}"] if record.jain is not None and several else []
     return ", ".join(words)

@@ -39,6 +39,9 @@ FOUND = {
 }
 """Of guests: what stands over that which a trial came to."""
 
+ROOMY_CELLS = 40
+"""Of what a trial came to: the sum, and what each of two guests did."""
+
 TITLES = {
     "search": "Searches", "step": "Steps", "job": "Jobs",
     "boot": "Starts of guests", "flow": "Flows out of guests", "route": "Routers",
@@ -116,7 +119,7 @@ class SearchesTable(FactorTable):
         if told and len(told) == len(steps):
             self.factors = dict(enumerate(told))
             found = Column("found", FOUND.get(self._noun, "found"), 26, right=False, grow_to=90)
-            self.take_columns((Column("state", "", 1, right=False), *factor_columns(told), found))
+            self.take_columns((Column("state", "", 1, right=False), *factor_columns(told), found), ROOMY_CELLS)
 
     @property
     def nothing_words(self) -> str:
