@@ -75,6 +75,8 @@ class PictureGuest:
 
     ``begun_s`` and ``ended_s``: its marks, counted from the first mark of all, by the clock that the step believes.
     ``seconds``: what it took. ``heard_s``: when this program heard of its beginning, by its own monotonic clock.
+    ``found``: what it came to, by the headings of a table's columns, of a trial in which no guest takes a time: in the
+    place of what it does, its marks and ``seconds``. The first tell most.
     """
 
     name: str
@@ -83,6 +85,7 @@ class PictureGuest:
     ended_s: float | None = None
     seconds: float | None = None
     heard_s: float | None = None
+    found: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

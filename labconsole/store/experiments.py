@@ -124,6 +124,15 @@ class StoredExperiments:
         number, text = (exact or found)[0]
         return parse_experiment(kind, text, f"{kind.name} {number}")
 
+    def newest_experiments(self) -> dict[str, str]:
+        """Of each kind of which there are any, when the newest was begun: nothing but that is read."""
+        with self.backend.errors("read experiments"), self.backend.reading() as connection:
+            table = experiments_in(connection, self.version)
+            if table is None:
+                return {}
+            newest = select(table.c.kind, func.max(table.c.started_at)).group_by(table.c.kind)
+            return {row[0]: row[1] for row in connection.execute(newest)}
+
     def count_experiments(self) -> int:
         """How many there are, of all kinds."""
         with self.backend.errors("count experiments"), self.backend.reading() as connection:

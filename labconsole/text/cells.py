@@ -8,6 +8,7 @@ as markup.
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 from collections.abc import Iterable
 from functools import lru_cache
@@ -44,6 +45,19 @@ def fit_words(wordings: Iterable[str], width: int) -> str:
         if cell_len(words) <= width:
             break
     return safe(words, width)
+
+
+def fit_parts(text: str, width: int) -> str:
+    """Of ``a, b; c`` the first parts, so many as fit whole, and an ellipsis where there is room for it: no number is
+    cut. Of a first part that does not fit, what does.
+    """
+    if cell_len(text) <= width:
+        return safe(text, width)
+    ends = [match.start() for match in re.finditer("[,;] ", text[: width + 2])]
+    for end in reversed(ends):
+        if cell_len(text[:end]) + 2 <= width:
+            return safe(text[:end], width - 2) + " …"
+    return safe(text[: ends[0]] if ends else text, width)
 
 
 def count(value: float | None) -> str:

@@ -221,6 +221,10 @@ class FakeStore:
     def amount(self) -> tuple[int, int]:
         return self.count(), 0
 
+    def newest_experiments(self) -> dict[str, str]:
+        self._check()
+        return {}
+
     def find(
         self, query: Query, sorting: Sorting, *, after: RunSummary | None = None, skip: int = 0, limit: int
     ) -> abc.Sequence[RunSummary]:

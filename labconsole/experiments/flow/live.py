@@ -1,5 +1,5 @@
 """What guests send while they send it, by the UUT's counters of their interfaces, of what limits them or of the queue
-that they share: for whoever watches. Pure.
+that they share, and what each came to when a trial is over: for whoever watches. Pure.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from dataclasses import replace
 from labconsole.contracts.picture import CopyState, OverTime, PictureCurve, PictureGuest, StepPicture
 from labconsole.engine.crew_watch import CountingWatch
 from labconsole.experiments.flow.figures import HEADER_BYTES, bin_rates
+from labconsole.experiments.flow.quantities import quantities
 from labconsole.model.disk_beside import DiskBeside
-from labconsole.model.record.flow import FlowRecord, LimiterSeen
+from labconsole.model.record.flow import FlowRecord, LimiterSeen, ReceiverSeen, RingSeen, SenderSeen
 from labconsole.model.weights import weights_text
+from labconsole.text.cells import UNKNOWN, count, mbit, percent
 from labconsole.units import format_rate_bps
 from labconsole.wire.counters import CountersSampled
 from labconsole.wire.queues import QueueState
@@ -21,10 +23,12 @@ OUT, INTO = "rx_bytes", "tx_bytes"
 """What an interface of the UUT to a guest counts as it sends, and as it is sent to."""
 
 MEGA = 1e6
-FRAMES = {OUT: "Mbit/s of frames out of each guest, as it sends", INTO: "Mbit/s of frames handed to each guest"}
-TITLES = {OUT: "What guests send", INTO: "What guests are sent"}
-PASSED = "Mbit/s of frames of each guest that passed what holds it"
-PAYLOAD = "Mbit/s of payload at the sink"
+FRAMES, PAYLOAD = "Mbit/s of frames", "Mbit/s of payload"
+TITLES = {OUT: "What guests send", INTO: "What is handed to guests"}
+PASSED, AT_SINK = "Let through, by guest", "At the sink, by guest"
+"""With the unit they have to fit above a chart of 66 cells."""
+
+MOST_NAMED, MOST_IN_BRIEF = 8, 4
 
 
 class SendingWatch(CountingWatch):
@@ -54,8 +58,8 @@ class SendingWatch(CountingWatch):
 
     def shown(self) -> OverTime:
         """What was seen so far."""
-        unit = PASSED if self._passed else FRAMES[self._way]
-        return replace(self.over_time(TITLES[self._way], unit, sorted(self._moments)), levels=self._levels)
+        title = PASSED if self._passed else TITLES[self._way]
+        return replace(self.over_time(title, FRAMES, sorted(self._moments)), levels=self._levels)
 
 
 class SharingWatch(SendingWatch):
@@ -99,10 +103,9 @@ def _named(names: Sequence[str]) -> str:
 
 def picture_of(record: FlowRecord, words: Sequence[str]) -> StepPicture:
     """What a trial that is over says of its guests, bin by bin."""
+    guests, brief = guests_of(record), brief_words(record)
     if not record.senders:
-        names = [*(each.guest for each in record.ring), *(each.guest for each in record.receivers)]
-        done = tuple(PictureGuest(name=name, state=CopyState.DONE) for name in names)
-        return StepPicture(found=tuple(words), guests=done)
+        return StepPicture(found=tuple(words), brief=brief, guests=guests)
     asked = record.requested
     bins = round(asked.duration_s / asked.bin_s)
     curves = tuple(
@@ -115,18 +118,96 @@ def picture_of(record: FlowRecord, words: Sequence[str]) -> StepPicture:
         )
         for sender in record.senders
     )
-    guests = tuple(PictureGuest(name=sender.guest, state=CopyState.DONE) for sender in record.senders)
     steps = () if record.weights is None else record.weights.steps
     taken = [(each.taken_s, weights_text(each.weights)) for each in steps if each.taken_s is not None]
     limiters = {each.guest: each.limiter for each in record.senders if each.limiter is not None} if not steps else {}
     over_time = OverTime(
-        title="What came of each guest",
+        title=AT_SINK,
         unit=PAYLOAD,
         curves=curves,
         moments=tuple(sorted([*moments_of(asked.second_after_s, asked.disk), *taken])),
         levels=limit_levels(limiters, (asked.payload_bytes + HEADER_BYTES) / asked.payload_bytes),
     )
-    return StepPicture(found=tuple(words), guests=guests, over_time=over_time if record.flows else None)
+    return StepPicture(
+        found=tuple(words), brief=brief, guests=guests, over_time=over_time if record.flows else None
+    )  # fmt: skip
+
+
+Found = list[tuple[str, str]]
+"""Of a guest, by the headings of a table's columns."""
+
+
+def guests_of(record: FlowRecord) -> tuple[PictureGuest, ...]:
+    """What each guest of a trial that is over brought, read or sent on."""
+    attained, limited = quantities(record).attained, bool(record.requested.limits_bps)
+    found = [(each.guest, _sent(record, place, attained.get(each.guest))) for place, each in enumerate(record.senders)]
+    found += [(each.guest, _sent_on(each, record.window_s, limited)) for each in record.ring]
+    found += [(each.guest, _read(each)) for each in record.receivers]
+    return tuple(PictureGuest(name=name, state=CopyState.DONE, found=tuple(told)) for name, told in found)
+
+
+def _sent(record: FlowRecord, place: int, attained: float | None) -> Found:
+    each = record.senders[place]
+    found = [("Mbit/s at sink", mbit(each.payload_bps))]
+    if record.requested.limits_bps:
+        found += [_limit(each), ("attained", UNKNOWN if attained is None else f"{attained:.4f}")]
+    if record.weights is not None and len(record.weights.steps) == 1:
+        step = record.weights.steps[0]
+        share = f"{step.share_ratios[place]:.4f}" if place < len(step.share_ratios) else UNKNOWN
+        found += [("weight", str(step.weights[place])), ("share", share)]
+    found += _lost(each.lost_packets, each.host_packets)
+    if len(record.senders) > 1:
+        found.append(("while all send", mbit(each.shared_bps)))
+    return [*found, ("Mbit/s offered", mbit(each.offered_bps))]
+
+
+def _sent_on(each: RingSeen, window_s: float | None, limited: bool) -> Found:
+    into_bps = None if each.in_bytes is None or not window_s else each.in_bytes * 8 / window_s
+    return [
+        ("sends to", each.to), ("Mbit/s of frames out", mbit(each.out_bps)),
+        *([_limit(each)] if limited else []),
+        ("Mbit/s of frames in", mbit(into_bps)), ("Mbit/s by its word", mbit(each.said_bps)),
+    ]  # fmt: skip
+
+
+def _read(each: ReceiverSeen) -> Found:
+    return [
+        ("Mbit/s read", mbit(each.payload_bps)), *_lost(each.lost_packets, each.sent_packets),
+        ("lost at", lost_at(each)), ("Mbit/s sent to it", mbit(each.offered_bps)),
+    ]  # fmt: skip
+
+
+def _limit(each: SenderSeen | RingSeen) -> tuple[str, str]:
+    return "limit Mbit/s", mbit(None if each.limiter is None else each.limiter.rate_bps)
+
+
+def _lost(lost_packets: int | None, sent_packets: int | None) -> Found:
+    ratio = None if lost_packets is None or not sent_packets else lost_packets / sent_packets
+    return [("lost", count(lost_packets)), ("lost %", percent(ratio))]
+
+
+def lost_at(each: ReceiverSeen) -> str:
+    """At which places a guest that is sent to lost how many: ``guest_socket_full 12, unplaced 1``."""
+    places = [(loss.hop, loss.packets) for loss in each.losses if loss.packets]
+    places += [("unplaced", each.unplaced_packets)] if each.unplaced_packets else []
+    return ", ".join(f"{hop} {packets}" for hop, packets in places)
+
+
+def brief_words(record: FlowRecord) -> str:
+    """``95.71 Mbit/s, g1 47.86, g2 47.85, Jain 0.9999, 100.00% of the line``: first what tells most, in parts."""
+    if record.sum_bps is None:
+        return ""
+    words = [f"{mbit(record.sum_bps)} Mbit/s"]
+    each = [
+        *((sender.guest, sender.payload_bps) for sender in record.senders),
+        *((guest.guest, guest.out_bps) for guest in record.ring),
+        *((guest.guest, guest.payload_bps) for guest in record.receivers),
+    ]
+    if 1 < len(each) <= MOST_IN_BRIEF:
+        words += [f"{guest} {mbit(rate)}" for guest, rate in each]
+    words += [f"Jain {record.jain:.4f}"] if record.jain is not None and len(each) > 1 else []
+    words += [f"{record.line_ratio:.2%} of the line"] if record.line_ratio is not None else []
+    return ", ".join(words)
 
 
 def moments_of(second_after_s: float, disk: DiskBeside | None = None) -> tuple[tuple[float, str], ...]:

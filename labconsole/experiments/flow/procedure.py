@@ -18,7 +18,7 @@ from labconsole.experiments.flow.figures import line_bps, shared, start_skew_s
 from labconsole.experiments.flow.frame import TrialSeen
 from labconsole.experiments.flow.inward_found import inward_skew_s, inward_sum, receiver_seen, source_seen
 from labconsole.experiments.flow.inward_taking import InwardTaking, InwardTrialSeen
-from labconsole.experiments.flow.live import picture_of
+from labconsole.experiments.flow.live import MOST_NAMED, lost_at, picture_of
 from labconsole.experiments.flow.ring import ring_busy_s, ring_seen, ring_sum
 from labconsole.experiments.flow.ring_taking import RingTaking, RingTrialSeen
 from labconsole.experiments.flow.taking import FlowTaking, FlowTrialSeen
@@ -40,8 +40,6 @@ from labconsole.wire.version import __version__
 
 FlowStore = ExperimentStore[FlowRecord]
 """Where flows are kept."""
-
-MOST_NAMED = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,9 +291,7 @@ def receiver_words(each: ReceiverSeen) -> str:
     rate = "not known" if each.payload_bps is None else f"{format_rate_bps(each.payload_bps)} of payload"
     if each.lost_packets is None:
         return rate
-    places = [(loss.hop, loss.packets) for loss in each.losses if loss.packets]
-    places += [("unplaced", each.unplaced_packets)] if each.unplaced_packets else []
-    where = ", ".join(f"{hop} {packets}" for hop, packets in places)
+    where = lost_at(each)
     return f"{rate}; lost {each.lost_packets}" + (f": {where}" if where else "")
 
 

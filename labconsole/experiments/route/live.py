@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 from labconsole.contracts.picture import CopyState, OverTime, PictureCurve, PictureGuest, StepPicture
 from labconsole.experiments.route.ledger import hops_of
-from labconsole.model.record.route import RouteRecord
+from labconsole.experiments.route.points import lost_ratio
+from labconsole.model.record.route import RouteRecord, RouterSeen
+from labconsole.text.cells import count, percent
 
-MOST_NAMED = 8
+MOST_NAMED, MOST_IN_BRIEF = 8, 4
 
 
 def result_words(record: RouteRecord) -> list[str]:
@@ -36,6 +38,34 @@ def picture_of(record: RouteRecord, words: Sequence[str]) -> StepPicture:
         )
         for each in record.routers
     )
-    guests = tuple(PictureGuest(name=each.guest, state=CopyState.DONE) for each in record.routers)
-    over_time = OverTime(title="What came of each router", unit="kpackets/s at the sink", curves=curves)
-    return StepPicture(found=tuple(words), guests=guests, over_time=over_time if record.sink is not None else None)
+    guests = tuple(
+        PictureGuest(name=each.guest, state=CopyState.DONE, found=_found(each)) for each in record.routers
+    )  # fmt: skip
+    over_time = OverTime(title="At the sink, by router", unit="kpackets/s", curves=curves)
+    return StepPicture(
+        found=tuple(words), brief=brief_words(record), guests=guests,
+        over_time=over_time if record.sink is not None else None,
+    )  # fmt: skip
+
+
+def _found(each: RouterSeen) -> tuple[tuple[str, str], ...]:
+    """What a router passed on and lost, by the headings of a table's columns."""
+    hops = hops_of(each)
+    return (
+        ("packets/s at sink", count(each.forwarded_pps)), ("lost %", percent(hops.lost_ratio)),
+        ("lost before", count(hops.before)), ("lost in it", count(hops.inside)), ("lost behind", count(hops.behind)),
+        ("packets/s sent", count(each.sent_pps)), ("sent", count(each.sent_packets)),
+        ("into it", count(each.to_packets)), ("at sink", count(each.packets)), ("routes", count(each.routes)),
+    )  # fmt: skip
+
+
+def brief_words(record: RouteRecord) -> str:
+    """``130 000, 0.10% lost, g1 65 000, g2 65 000, Jain 0.9999``, of packets/s: first what tells most, in parts."""
+    if record.sum_pps is None:
+        return ""
+    words, lost, several = [count(record.sum_pps)], lost_ratio(record), len(record.routers) > 1
+    words += [f"{lost:.2%} lost"] if lost is not None else []
+    if several and len(record.routers) <= MOST_IN_BRIEF:
+        words += [f"{each.guest} {count(each.forwarded_pps)}" for each in record.routers]
+    words += [f"Jain {record.jain:.4f}"] if record.jain is not None and several else []
+    return ", ".join(words)

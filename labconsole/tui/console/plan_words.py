@@ -34,8 +34,19 @@ def repeats(outcome: Outcome) -> str:
     return f"{outcome.redone} repeat{'' if outcome.redone == 1 else 's'}"
 
 
+def _nothing_left(outcome: Outcome) -> bool:
+    """Whether all of it was stored before."""
+    steps = outcome.steps
+    tried = outcome.taken or outcome.redone or steps.made or steps.redone or outcome.refused or steps.refused
+    stored = outcome.skipped or steps.skipped
+    return bool(stored) and not (tried or outcome.left_out or outcome.stopped or outcome.ended_by or outcome.problem)
+
+
 def ending(plan: Plan, outcome: Outcome) -> str:
     """How a plan ended, in a sentence."""
+    if _nothing_left(outcome):
+        stored = f"all is stored ({extent(plan)})"
+        return f"nothing was left to take, {stored}; labconsole replay with --occasion measures it again"
     counts = ", ".join(f"{number} {word}" for word, number in sorted(outcome.verdicts.items())) or "nothing to do"
     word = "stopped" if outcome.stopped else f"ended because {outcome.ended_by}" if outcome.ended_by else "done"
     again = f", {repeats(outcome)}" if outcome.redone else ""

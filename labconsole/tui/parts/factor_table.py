@@ -14,7 +14,7 @@ from labconsole.text.cells import safe
 from labconsole.tui.parts.lines import Span
 from labconsole.tui.parts.table import GUTTER, Column, LineTable, fit_columns
 
-MOST_CELLS, TIGHT = 24, 10
+MOST_CELLS, TIGHT = 24, 12
 DIFFERING, SHARED = 1, 3
 """Ranks of columns: what tells rows apart stays as long as anything that can leave."""
 
@@ -39,23 +39,37 @@ def factor_columns(rows: Sequence[Mapping[str, str]]) -> tuple[Column, ...]:
 
 class FactorTable(LineTable):
     """``factors``: of every row, by headings. ``wide``: its columns; one that grows gives way, down to TIGHT, to those
-    that tell rows apart.
+    that tell rows apart, and then to no others. ``roomy``: the same, where what all rows share gives way to it.
     """
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
         self.factors: Mapping[Any, Mapping[str, str]] = {}
         self.wide: tuple[Column, ...] = ()
+        self.roomy: tuple[Column, ...] = ()
         self._tight: tuple[Column, ...] = ()
 
-    def take_columns(self, columns: Sequence[Column]) -> None:
-        """Take these columns, those of factors among them."""
+    def take_columns(self, columns: Sequence[Column], roomy_cells: int = 0) -> None:
+        """Take these columns, those of factors among them. ``roomy_cells``: what one that grows takes before those
+        that all rows share.
+        """
         self.wide = tuple(columns)
-        self._tight = tuple(replace(each, width=min(each.width, TIGHT)) if each.grow_to else each for each in columns)
+        self.roomy = tuple(
+            replace(each, width=max(each.width, roomy_cells)) if each.grow_to else each for each in columns
+        )
+        self._tight = tuple(
+            replace(each, width=min(each.width, TIGHT)) if each.grow_to else each
+            for each in columns
+            if each.rank != SHARED
+        )
 
     def columns(self) -> tuple[Column, ...]:
-        kept = {column.name for column, _ in fit_columns(self.wide, self._room_for(len(self.keys())) - GUTTER)}
-        return self.wide if all(each.name in kept for each in self.wide if each.rank == DIFFERING) else self._tight
+        room = self._room_for(len(self.keys())) - GUTTER
+        for columns in (self.roomy, self.wide):
+            kept = {column.name for column, _ in fit_columns(columns, room)}
+            if all(each.name in kept for each in columns if each.rank == DIFFERING):
+                return columns
+        return self._tight
 
     def cell_of(self, column: Column, key: Any, width: int) -> Span:
         if column.name.startswith(PREFIX):

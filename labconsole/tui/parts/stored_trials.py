@@ -21,7 +21,7 @@ from labconsole.errors import LabError
 from labconsole.model.record.kind import RecordKind
 from labconsole.model.record.summary import RunFilter
 from labconsole.report.tables import labelled
-from labconsole.text.cells import count, safe
+from labconsole.text.cells import count, fit_parts, safe
 from labconsole.tui.parts import new_file
 from labconsole.tui.parts.action import Action, HasActions
 from labconsole.tui.parts.factor_table import MOST_CELLS, FactorTable, factor_columns
@@ -121,7 +121,7 @@ class _StoredTable(FactorTable):
         return safe(self.records[key].started_at[:16].replace("T", " "), width), "muted"
 
     def cell_found(self, key: str, width: int) -> Span:
-        return safe(self._words[key][1], width), ""
+        return fit_parts(self._words[key][1], width), ""
 
     def cell_plan(self, key: str, width: int) -> Span:
         return safe(self.records[key].plan.name or "", width), "muted"
@@ -160,7 +160,9 @@ class StoredTrials(HasActions, ModalScreen[None]):
     ) -> None:
         super().__init__()
         self.console_app, self._store, self._kinds, self._saved = app, store, kinds, saved
-        self._index, self._sums, self._seen = 0, False, -1
+        self._index: int | None = None
+        """Which of the kinds; None: not chosen yet."""
+        self._sums, self._seen = False, -1
         self._figure: int | None = 0 if drawn else None
         self._of: tuple[str, list[str]] = "", []
         self._summed: list[str] | None = None
@@ -190,10 +192,21 @@ class StoredTrials(HasActions, ModalScreen[None]):
 
     @property
     def _kind(self) -> KindOfTrials:
-        return self._kinds[self._index]
+        return self._kinds[self._index or 0]
+
+    def _newest(self) -> int:
+        """The place of the kind that was measured last; the first where there is none, or the store cannot say so."""
+        try:
+            begun = self._store.newest_experiments()
+        except LabError:
+            return 0  # whoever reads the trials themselves tells why
+        each = [begun.get(kind.of.name, "") for kind in self._kinds]
+        return each.index(max(each))
 
     @work(exclusive=True, group="stored")
     async def action_reload(self) -> None:
+        if self._index is None:
+            self._index = await asyncio.to_thread(self._newest)
         kind, table = self._kind, self.query_one(_StoredTable)
 
         def read() -> tuple[dict[str, Any], dict[str, tuple[str, str]], dict[str, dict[str, str]]]:
@@ -290,7 +303,7 @@ class StoredTrials(HasActions, ModalScreen[None]):
         self._tell()
 
     def action_kind(self, by: int) -> None:
-        self._index = (self._index + by) % len(self._kinds)
+        self._index = ((self._index or 0) + by) % len(self._kinds)
         self._figure = None if self._figure is None else 0
         self.action_reload()
 

@@ -213,7 +213,7 @@ def test_the_live_curve_is_of_what_is_handed_to_a_guest():
                    "namespaces": {"": [[7, len(rows), rows]]}}  # fmt: skip
         watch.see(CountersSampled.parse(message))
     over_time = watch.shown()
-    assert over_time.curves[0].values == (8.0, 8.0) and "handed" in over_time.unit
+    assert over_time.curves[0].values == (8.0, 8.0) and "handed" in over_time.title
 
 
 def test_a_report_draws_both_ways_side_by_side_and_says_where_the_rest_went(tmp_path: Path):

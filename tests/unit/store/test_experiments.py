@@ -52,6 +52,20 @@ def test_a_search_comes_back_as_it_was_and_is_found_by_its_meaning(place: Place,
             store.experiment(SEARCH, "x")
 
 
+def test_of_each_kind_the_newest_is_known(place: Place, record: SearchRecord) -> None:
+    with open_store(place.url) as store:
+        assert store.newest_experiments() == {}
+        jobs = [taken([2.0], guests=1, working="one", block=block) for block in (1, 2)]
+        for job in jobs:
+            store.save_experiment(JOB, job)
+        store.save_experiment(SEARCH, record)
+    with open_store(place.url, write=False) as store:
+        kept = {"job": store.experiments(JOB)[0].started_at, "search": record.started_at}
+        assert {kind: begun[:19] for kind, begun in store.newest_experiments().items()} == {
+            kind: begun[:19] for kind, begun in kept.items()
+        }
+
+
 def test_a_search_that_failed_is_kept_and_does_not_count_as_finished(tmp_path: Path, record: SearchRecord) -> None:
     failed = record.model_copy(update={"search_id": "other", "status": "failed", "failure": "why"})
     with open_store(str(tmp_path / "s.sqlite")) as store:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from labconsole.text.cells import count, decimal, percent, safe, scale_top, span, sparkline
+from labconsole.text.cells import count, decimal, fit_parts, percent, safe, scale_top, span, sparkline
 
 
 @given(st.text(max_size=300), st.integers(min_value=1, max_value=40))
 def test_any_text_becomes_printable_and_never_wider_than_asked(text: str, width: int) -> None:
-    shown = safe(text, width)
-    assert cell_len(shown) <= width
-    assert "\x1b" not in shown
-    assert all(c.isprintable() or c == "\u2009" for c in shown)
+    for shown in (safe(text, width), fit_parts(text, width)):
+        assert cell_len(shown) <= width
+        assert "\x1b" not in shown
+        assert all(c.isprintable() or c == "\u2009" for c in shown)
 
 
 def test_an_escape_sequence_in_a_name_is_shown_harmlessly() -> None:
@@ -57,3 +58,21 @@ def test_scales_are_round_and_do_not_fall_below_the_data() -> None:
 
 def test_only_zero_has_the_lowest_bar_and_a_missing_sample_has_none() -> None:
     assert sparkline([None, 0, 1, 50, 100], 100) == " ▁▂▅█"
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (40, "95.71 Mbit/s, g1 47.86; Jain 0.9999"),
+        (35, "95.71 Mbit/s, g1 47.86; Jain 0.9999"),
+        (34, "95.71 Mbit/s, g1 47.86 …"),
+        (24, "95.71 Mbit/s, g1 47.86 …"),
+        (23, "95.71 Mbit/s …"),
+        (13, "95.71 Mbit/s"),
+        (12, "95.71 Mbit/s"),
+        (11, "95.71 Mbit…"),
+        (0, ""),
+    ],
+)
+def test_parts_stand_whole_as_long_as_one_does(width: int, shown: str) -> None:
+    assert fit_parts("95.71 Mbit/s, g1 47.86; Jain 0.9999", width) == shown

@@ -169,7 +169,11 @@ async def test_the_way_back_leads_to_the_point_and_leaves_the_runs_as_they_were(
 async def test_without_runs_and_with_a_store_that_cannot_be_read_it_says_so(size: tuple[int, int]) -> None:
     async with console(FakeSession, size) as (app, session, pilot):
         await open_curves(app, pilot)
-        assert "No runs saved yet" in text(app)
+        said = " ".join(text(app).split())
+        assert (
+            "No runs saved yet. Press 1 for the Bench, where they are taken, or E for curves of trials of guests"
+            in said
+        )
         session.store.broken = True
         await pilot.press("l")
         await until(pilot, lambda: "✗ the run store cannot be read" in text(app))

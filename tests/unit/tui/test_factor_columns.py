@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -88,6 +89,22 @@ async def test_no_two_flows_of_a_plan_look_the_same(tmp_path: Path, width: int) 
     lines = await lines_of(plan, [StepSeen(step) for step in Flows(store).steps(plan)], width)
     assert "limits" in lines[0] and "set-up" in lines[0] and "payload" in lines[0]
     assert len({tuple(line[2:].split()) for line in lines[1:]}) == len(lines) - 1
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("width", [64, 78, 114])
+async def test_of_what_flows_came_to_no_number_is_cut(tmp_path: Path, width: int) -> None:
+    path = tmp_path / "flows.yaml"
+    path.write_text(FLOWS.replace("platforms: [raw, container]", "platforms: [container]"))
+    plan = load_plan(path, make_inventory())
+    store: Any = None
+    steps = [StepSeen(step) for step in Flows(store).steps(plan)]
+    for each in steps:
+        each.record, each.state = flow_record([[2500, 2600], [5500, 5500]]), StepState.DONE
+    lines = await lines_of(plan, steps, width)
+    for line in lines[1:]:
+        assert "94.80 Mbit/s" in line and not re.search(r"[\d.,]…", line), line
+    assert ("g1 30.02" in lines[1]) is (width > 64) and ("g2 64.76" in lines[1]) is (width > 78)
 
 
 @pytest.mark.asyncio

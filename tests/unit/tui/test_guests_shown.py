@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from textual.widget import Widget
 
-from labconsole.contracts.picture import CopyState, PictureGuest
+from labconsole.contracts.picture import CopyState, OverTime, PictureCurve, PictureGuest, StepPicture
+from labconsole.engine.execution.step_seen import StepSeen, StepState
+from labconsole.experiments.flow.live import picture_of as flow_picture
+from labconsole.experiments.route.live import picture_of as route_picture
+from labconsole.model.record.flow import FlowRecord
+from labconsole.model.record.route import RouteRecord
 from labconsole.tui.app import ConsoleApp
 from labconsole.tui.parts.guests_table import GuestsTable, guests_words
 from labconsole.tui.parts.step_screen import SeenSteps, StepScreen
@@ -19,6 +26,8 @@ from labconsole.tui.screens.bench.topology import Topology
 from support.crew_shown import bounded, step_under_way
 from support.driven_console import SIZES, console, shown, text, until
 from support.fake_lab_session import LabSession
+from support.flow_records import flow_record, inward_record, ring_record
+from support.route_records import route_record
 
 
 def guest(number: int, state: CopyState) -> PictureGuest:
@@ -97,6 +106,67 @@ async def test_the_same_picture_is_painted_once(monkeypatch):
         for _ in range(20):
             bench.tick()
         assert not painted
+        session.release.set()
+        await until(pilot, lambda: not app.state.asked)
+
+
+def over(record: FlowRecord | RouteRecord) -> SeenSteps:
+    """A trial that is over, as a plan shows it."""
+    picture = flow_picture(record, ()) if isinstance(record, FlowRecord) else route_picture(record, ())
+    step: Any = SimpleNamespace(describe=lambda: "a trial", picture=lambda _: picture)
+    return SeenSteps("p", [StepSeen(step, StepState.STORED, record)])
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("record", "headings", "rows"),
+    [
+        (
+            flow_record([[2500, 2600], [800, 900]], limits_bps=(30_000_000, 40_000_000)),
+            "guest Mbit/s at sink limit Mbit/s attained lost lost %",
+            ["g1 30.02 30.00 1.0295 0 0.000", "g2 10.00 40.00 – 0 0.000"],
+        ),
+        (
+            ring_record([40e6, None]), "guest sends to Mbit/s of frames out Mbit/s of frames in",
+            ["g1 g2 40.00 –", "g2 g1 – 40.00"],
+        ),
+        (
+            inward_record([1000, 1000], losses=[{"guest_socket_full": 100, "to_guest": 5}, {}]),
+            "guest Mbit/s read lost lost % lost at",
+            ["g1 5.27 105 10.500 to_guest 5, guest_socket_full 100", "g2 5.89 0 0.000"],
+        ),
+        (
+            route_record((200, 100), lost_inside=(1000, 0)),
+            "guest packets/s at sink lost % lost before lost in it lost behind",
+            ["g1 2 000 20.000 0 1 000 0", "g2 1 000 0.000 0 0 0"],
+        ),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("size", SIZES)
+async def test_each_guest_that_sent_or_forwarded_is_shown_with_what_it_came_to(size, record, headings, rows):
+    async with console(bounded, size) as (app, _, pilot):
+        app.push_screen(StepScreen(app, lambda: over(record)))
+        await shown(app, pilot, "2 of 2 done", "g2")
+        lines = [" ".join(line.strip("│ ▌›").split()) for line in text(app).replace("\u2009", "_").splitlines()]
+        assert any(line.startswith(headings) for line in lines), text(app)
+        for row in rows:
+            assert any(line.startswith(row.replace(" 000", "_000")) for line in lines), (row, lines)
+        assert "seconds" not in text(app) and "+s" not in text(app)
+
+
+@pytest.mark.asyncio
+async def test_guests_that_send_have_no_times():
+    """The chart beside them has what they do."""
+    async with console(bounded) as (app, session, pilot):
+        assert isinstance(session, LabSession)
+        sending = (guest(1, CopyState.WORKS),)
+        await step_under_way(app, pilot, sending)
+        await shown(app, pilot, "begun +s")
+        assert app.state.execution is not None and (seen := app.state.execution.steps.current) is not None
+        curve = PictureCurve(name="g1", seconds=(1.0,), values=(1.0,))
+        seen.shown = StepPicture(guests=sending, over_time=OverTime(title="Sent", unit="Mbit/s", curves=(curve,)))
+        await shown(app, pilot, "Sent: Mbit/s", "▶ works")
+        await until(pilot, lambda: "+s" not in text(app))
         session.release.set()
         await until(pilot, lambda: not app.state.asked)
 

@@ -313,6 +313,17 @@ async def test_an_abort_asks_once_keeps_what_was_measured_and_running_again_goes
         assert app.state.execution is not None and app.state.execution.outcome.skipped == 1
 
 
+async def test_a_plan_of_which_all_is_stored_says_so_when_it_is_run_again():
+    async with console(screen="4") as (app, session, pilot):
+        await shown(app, pilot, "pair.yaml", "ready")
+        for _ in range(2):
+            await pilot.press("r")
+            await until(pilot, lambda: state(app) is ExecutionStatus.DONE and not app.state.asked)
+        assert len(session.store.records) == 6
+        told = "plan pair: nothing was left to take, all is stored (6 trials); labconsole replay with --occasion"
+        assert any(note.text.startswith(told) for note in app.state.notes)
+
+
 async def test_only_one_thing_runs_at_a_time():
     async with console(lambda: LabSession(hold=True)) as (app, session, pilot):
         await pilot.press("r")

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from textual.app import App
 
 from labconsole.contracts.picture import CopyState, OverTime, PictureCurve, PictureGuest, StepPicture
 from labconsole.engine.execution.step_seen import StepSeen
+from labconsole.experiments.flow.live import INTO, SendingWatch
+from labconsole.experiments.flow.live import picture_of as flow_picture
+from labconsole.experiments.route.live import picture_of as route_picture
 from labconsole.tui.app import ConsoleApp
 from labconsole.tui.parts import over_time_chart
 from labconsole.tui.parts.lines import Span
@@ -15,6 +20,8 @@ from labconsole.tui.parts.over_time_chart import OverTimeChart, _legend, _rows
 from support.crew_shown import bounded, step_under_way
 from support.driven_console import SIZES, console, shown, text, until
 from support.fake_lab_session import LabSession
+from support.flow_records import flow_record
+from support.route_records import route_record
 
 SECONDS = tuple(0.5 * number for number in range(1, 21))
 TWO = OverTime(
@@ -76,6 +83,33 @@ async def test_the_same_curves_are_drawn_once(monkeypatch):
         assert not drawn
         session.release.set()
         await until(pilot, lambda: not app.state.asked)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("over_time", "words"),
+    [
+        (SendingWatch({}).shown(), "What guests send: Mbit/s of frames, over s"),
+        (SendingWatch({}, INTO).shown(), "What is handed to guests: Mbit/s of frames, over s"),
+        (SendingWatch({}, passed=True).shown(), "Let through, by guest: Mbit/s of frames, over s"),
+        (flow_picture(flow_record([[100]]), ()).over_time, "At the sink, by guest: Mbit/s of payload, over s"),
+        (route_picture(route_record(), ()).over_time, "At the sink, by router: kpackets/s, over s"),
+    ],
+)
+async def test_a_title_with_its_unit_fits_beside_the_plans_at_120_columns(monkeypatch, over_time, words):
+    monkeypatch.setattr(over_time_chart, "MIN_INTERVAL_S", 0.0)
+
+    class Alone(App[None]):
+        CSS = "OverTimeChart { width: 66; height: 20; border: round white; }"
+
+        def compose(self) -> Any:
+            yield OverTimeChart(id="chart")
+
+    async with Alone().run_test(size=(120, 40)) as pilot:
+        pilot.app.query_one(OverTimeChart).show(StepPicture(over_time=replace(over_time, curves=TWO.curves)))
+        await pilot.pause()
+        rows = pilot.app.screen._compositor.render_strips()
+        assert words in "".join(segment.text for segment in rows[0])
 
 
 @pytest.mark.parametrize(("width", "height"), [(78, 9), (118, 20)])

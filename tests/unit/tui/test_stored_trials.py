@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
-from typing import Any
+from threading import Event
+from typing import Any, cast
 
 import pytest
 from textual.pilot import Pilot
 
 from labconsole.cli.text.of_guests import ALL_SHOWN
+from labconsole.errors import StoreError
 from labconsole.tui.app import ConsoleApp
 from labconsole.tui.parts.stored_trials import StoredTrials
 from labconsole.tui.parts.table import LineTable
@@ -26,6 +29,8 @@ pytestmark = pytest.mark.asyncio
 def stored(session: FakeSession, app: ConsoleApp, records: list[Any]) -> None:
     store: Any = session.store
     store.experiments = lambda kind, where: [each for each in records if isinstance(each, kind.record)]
+    of = {kind: [each.started_at for each in records if isinstance(each, kind.of.record)] for kind in ALL_SHOWN}
+    store.newest_experiments = lambda: {kind.name: max(begun) for kind, begun in of.items() if begun}
     app.crew_kinds = lambda: ALL_SHOWN
 
 
@@ -65,11 +70,68 @@ async def test_all_kinds_are_there_with_what_they_came_to(size):
     async with console(FakeSession, size) as (app, session, pilot):
         stored(session, app, [flow_record([[100, 100], [50, 50]]), route_record(routes=1000)])
         await opened(app, pilot)
-        for words in ("Stored boots: 0 of 0", "Stored flows: 1 of 1", "Stored routes: 1 of 1"):
-            await pilot.press("right")
-            await shown(app, pilot, words, "came to")
+        await shown(app, pilot, "Stored routes: 1 of 1", "came to")
         row = next(line for line in text(app).splitlines() if "✓" in line)
         assert "container" in row and "/s" in row
+        for words in ("Stored jobs: 0 of 0", "Stored boots: 0 of 0", "Stored flows: 1 of 1"):
+            await pilot.press("right")
+            await shown(app, pilot, words, "came to")
+
+
+@pytest.mark.parametrize(
+    ("records", "words"),
+    [
+        ([flow_record([[100, 100]])], "Stored flows: 1 of 1"),
+        ([route_record(), flow_record([[100, 100]], started_at="2026-02-01T00:00:00Z")], "Stored flows: 1 of 1"),
+        ([flow_record([[100, 100]]), route_record(started_at="2026-02-01T00:00:00Z")], "Stored routes: 1 of 1"),
+        ([], "Stored jobs: 0 of 0"),
+    ],
+)
+@pytest.mark.parametrize("screen", ["2", "3"])
+async def test_the_kind_that_was_measured_last_comes_first(records: list[Any], words: str, screen: str):
+    async with console(FakeSession) as (app, session, pilot):
+        stored(session, app, records)
+        await pilot.press(screen)
+        await until(pilot, lambda: isinstance(app.screen, RunsScreen | CurvesScreen) and app.screen.is_up)
+        await pilot.press("E")
+        await shown(app, pilot, words)
+
+
+async def test_a_kind_that_was_asked_for_before_the_store_has_answered_stays():
+    async with console(FakeSession) as (app, session, pilot):
+        stored(session, app, [route_record()])
+        asked, store = Event(), cast(Any, session.store)
+        newest = store.newest_experiments
+        store.newest_experiments = lambda: asked.wait(5) and newest()
+        await opened(app, pilot)
+        await pilot.press("right")
+        asked.set()
+        await shown(app, pilot, "Stored boots: 0 of 0")
+        await pilot.pause(0.1)
+        assert "Stored boots: 0 of 0" in text(app)
+
+
+async def test_a_store_that_cannot_be_read_says_why():
+    async with console(FakeSession) as (app, session, pilot):
+        stored(session, app, [])
+
+        def broken(*_: Any) -> Any:
+            raise StoreError("the run store cannot be read")
+
+        store = cast(Any, session.store)
+        store.newest_experiments = store.experiments = broken
+        await opened(app, pilot)
+        await shown(app, pilot, "Stored jobs: 0 of 0", "the run store cannot be read")
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_no_number_of_what_a_trial_came_to_is_cut(size):
+    async with console(FakeSession, size) as (app, session, pilot):
+        stored(session, app, [flow_record([[8000, 8100], [100, 90]], limits_bps=(95_000_000, 1_200_000))])
+        await opened(app, pilot)
+        await shown(app, pilot, "Stored flows: 1 of 1", "Mbit/s of payload")
+        row = next(line for line in text(app).splitlines() if "✓" in line)
+        assert "95.92 Mbit/s of" in row and not re.search(r"[\d.,]…", row)
 
 
 async def test_a_fault_in_what_is_summed_up_is_told_and_ends_nothing(monkeypatch):
@@ -92,14 +154,14 @@ async def test_sideways_keys_are_the_dialogs_also_while_a_table_seems_too_wide(m
     async with console(FakeSession) as (app, session, pilot):
         stored(session, app, [flow_record([[100, 100], [50, 50]])])
         await opened(app, pilot)
-        await shown(app, pilot, "Stored jobs: 0 of 0")
+        await shown(app, pilot, "Stored flows: 1 of 1")
         # What Textual says between a scroll bar's coming up and the columns' being chosen anew.
         monkeypatch.setattr(LineTable, "show_horizontal_scrollbar", True)
         monkeypatch.setattr(LineTable, "is_scrollable", True)
         await pilot.press("right")
-        await shown(app, pilot, "Stored boots: 0 of 0")
+        await shown(app, pilot, "Stored routes: 0 of 0")
         await pilot.press("left")
-        await shown(app, pilot, "Stored jobs: 0 of 0")
+        await shown(app, pilot, "Stored flows: 1 of 1")
 
 
 @pytest.mark.parametrize("size", SIZES)

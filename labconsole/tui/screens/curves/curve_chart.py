@@ -14,7 +14,7 @@ from textual.strip import Strip
 from labconsole.text import charts
 from labconsole.text.cells import safe
 from labconsole.tui.parts.figure_chart import curve_tone
-from labconsole.tui.parts.lines import Span, Tones
+from labconsole.tui.parts.lines import Span, Tones, field
 
 MOST_CURVES = 12
 
@@ -59,7 +59,7 @@ class CurveChart(Tones):
             return
         self._drawn = (self._picture, width, height)
         if self._picture is None or not self._picture.curves:
-            self._rows = [[], [(f"  {safe(self._words, width - 2)}", "muted")]]
+            self._rows = [[], *field("", self._words, width, "muted", label_cells=0, margin="  ")]
         else:
             legend = legend_rows(self._picture.labels, width, 2 if height >= 12 else 1)
             others = self._picture.other_glyphs()

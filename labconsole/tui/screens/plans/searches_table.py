@@ -12,7 +12,7 @@ from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.step_seen import StepSeen, StepState
 from labconsole.model.record.run import Verdict
 from labconsole.model.record.verdict_codes import TITLES as TITLES_OF_CODES
-from labconsole.text.cells import count, safe
+from labconsole.text.cells import count, fit_parts, safe
 from labconsole.tui.console.plan_words import step_noun
 from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.factor_table import FactorTable, factor_columns
@@ -38,6 +38,9 @@ FOUND = {
     "route": "packets/s at the sink",
 }
 """Of guests: what stands over that which a trial came to."""
+
+ROOMY_CELLS = 40
+"""Of what a trial came to: the sum, and what each of two guests did."""
 
 TITLES = {
     "search": "Searches", "step": "Steps", "job": "Jobs",
@@ -115,8 +118,8 @@ class SearchesTable(FactorTable):
         self.factors = {}
         if told and len(told) == len(steps):
             self.factors = dict(enumerate(told))
-            found = Column("found", FOUND.get(self._noun, "found"), 21, right=False, grow_to=90)
-            self.take_columns((Column("state", "", 1, right=False), *factor_columns(told), found))
+            found = Column("found", FOUND.get(self._noun, "found"), 26, right=False, grow_to=90)
+            self.take_columns((Column("state", "", 1, right=False), *factor_columns(told), found), ROOMY_CELLS)
 
     @property
     def nothing_words(self) -> str:
@@ -159,8 +162,9 @@ class SearchesTable(FactorTable):
         words, verdict = seen.picture.brief or "; ".join(seen.picture.found), _verdict(seen)
         if verdict is not None and verdict.reasons and verdict.status in DOUBTED:
             # Its glyph says that there is a doubt: where not all fits, what it came to stands first.
-            return safe("; ".join(filter(None, (words, TITLES_OF_CODES[verdict.reasons[0].code]))), width), "warn"
-        return safe(words, width), ""
+            told = "; ".join(filter(None, (words, TITLES_OF_CODES[verdict.reasons[0].code])))
+            return fit_parts(told, width), "warn"
+        return fit_parts(words, width), ""
 
     @property
     def seen(self) -> StepSeen | None:
