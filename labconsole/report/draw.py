@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -25,10 +26,14 @@ BARS = ("#BBBBBB", *COLOURS[1:])
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 DASHES = ("-", "--", "-.", ":")
+LEVEL_DASHES = ("--", ":", "-.")
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "+++", "ooo", "***")
 FORMATS = ("svg", "pdf", "png")
 PNG_DPI = 150
+_UNIT = re.compile(r"(?<![\w.])(\d[\d.]*) (?=(?:s|B|MiB|ms)\b)")
 TITLE_CHARACTERS_PER_INCH = 10
+LEGEND_GLYPH_INCHES, LEGEND_INCHES_PER_CHARACTER = 0.5, 0.075
+BARS_MARGIN_INCHES, NAME_CHARACTERS_PER_INCH, MOST_NAME_LINES = 0.9, 11, 4
 MARGIN_RATIO = 0.05
 MOST_COUNTED = 20
 """Up to here whole numbers along x are counts, such as sources and guests, and so are the ticks."""
@@ -70,7 +75,7 @@ def draw(figure: Figure, formats: Sequence[str] = FORMATS) -> dict[str, bytes]:
 def _canvas(figure: Figure, pyplot: Any) -> Any:
     columns = min(2, len(figure.panels))
     rows = -(-len(figure.panels) // columns)
-    wide = 4.2 if figure.kind == "curves" else max(4.2, 0.9 + 0.55 * len(figure.x_names))
+    wide = 4.2 if figure.kind == "curves" else max(4.2, BARS_MARGIN_INCHES + 0.55 * len(figure.x_names))
     wide = wide if columns > 1 else max(5.6, wide)
     canvas, grid = pyplot.subplots(
         rows, columns, figsize=(wide * columns, 3.0 * rows + 0.6), squeeze=False, layout="constrained"
@@ -78,6 +83,8 @@ def _canvas(figure: Figure, pyplot: Any) -> Any:
     axes = list(grid.flat)
     for panel, ax in zip(figure.panels, axes, strict=False):
         (_curves if figure.kind == "curves" else _bars)(figure, panel, ax)
+        if figure.kind == "bars":
+            _name_bars(figure.x_names, ax, wide)
         ax.set_title(_wrapped(panel.title, wide))
     for ax in axes[len(figure.panels) :]:
         ax.remove()
@@ -85,14 +92,18 @@ def _canvas(figure: Figure, pyplot: Any) -> Any:
     for ax in axes[: len(figure.panels)]:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
-    canvas.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(3, len(handles) or 1))
+    longest = max(map(len, handles), default=0)
+    fit = int(wide * columns / (LEGEND_GLYPH_INCHES + LEGEND_INCHES_PER_CHARACTER * longest))
+    canvas.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=max(1, min(3, len(handles), fit)))
     canvas.suptitle(_wrapped(figure.title, wide * columns))
     return canvas
 
 
 def _wrapped(title: str, inches: float) -> str:
-    """In lines that are no wider than what they stand above."""
-    return "\n".join(textwrap.wrap(title, max(30, round(TITLE_CHARACTERS_PER_INCH * inches))))
+    """In lines that are no wider than what they stand above; a number is not parted from its unit."""
+    held = _UNIT.sub("\\1\N{NO-BREAK SPACE}", title)
+    lines = textwrap.wrap(held, max(30, round(TITLE_CHARACTERS_PER_INCH * inches)))
+    return "\n".join(lines).replace("\N{NO-BREAK SPACE}", " ")
 
 
 def _no_date(suffix: str) -> dict[str, None]:
@@ -140,6 +151,12 @@ def _curves(figure: Figure, panel: Panel, ax: Axes) -> None:
                 )  # fmt: skip
     for number, change in enumerate(panel.changes):
         ax.axvline(change, color="0.35", linewidth=1, linestyle=":", zorder=0, label="" if number else "change")
+    for change, name in zip(panel.changes, panel.change_names, strict=False):
+        ax.annotate(
+            name, (change, 0), xycoords=("data", "axes fraction"), xytext=(2, 2), textcoords="offset points",
+            fontsize="x-small", color="0.35",
+        )  # fmt: skip
+    _levels(figure, panel, ax)
     ax.set(xlabel=figure.x_label, ylabel=figure.y_label)
     places = [mark.x for curve in panel.curves for mark in curve.marks]
     counted = all(float(place).is_integer() for place in places) and max(places, default=0) <= MOST_COUNTED
@@ -151,6 +168,14 @@ def _curves(figure: Figure, panel: Panel, ax: Axes) -> None:
         ax.set_yscale("log")
     elif figure.from_zero:
         _from_zero(ax)
+
+
+def _levels(figure: Figure, panel: Panel, ax: Axes) -> None:
+    """Each looks the same in every panel."""
+    known = list(dict.fromkeys(what for each in figure.panels for _, what in each.levels))
+    for height, what in panel.levels:
+        dashes = LEVEL_DASHES[known.index(what) % len(LEVEL_DASHES)]
+        ax.axhline(height, color="0.35", linewidth=0.9, linestyle=dashes, zorder=1.5, label=what)
 
 
 def _from_zero(ax: Axes) -> None:
@@ -187,12 +212,21 @@ def _bars(figure: Figure, panel: Panel, ax: Axes) -> None:
             capsize=2,
         )
         _dots(ax, [(mark.x + shift, mark.dots) for mark in curve.marks], "black")
+    _levels(figure, panel, ax)
     if figure.reference_line is not None:
         ax.axhline(figure.reference_line, color="black", linewidth=0.8)
-    ax.set_xticks(range(len(figure.x_names)), figure.x_names)
-    if max(map(len, figure.x_names), default=0) > 8:
-        ax.tick_params(axis="x", labelrotation=20)
-        for label in ax.get_xticklabels():
-            label.set(horizontalalignment="right", rotation_mode="anchor")  # a name ends at its bars
     ax.set(xlabel=figure.x_label, ylabel=figure.y_label)
     _from_zero(ax)
+
+
+def _name_bars(names: Sequence[str], ax: Axes, inches: float) -> None:
+    """In lines below the bars where a few are enough and no word is broken, else aslant."""
+    room = max(1, int((inches - BARS_MARGIN_INCHES) / max(1, len(names)) * NAME_CHARACTERS_PER_INCH))
+    lines = [textwrap.wrap(name, room, break_long_words=False, break_on_hyphens=False) for name in names]
+    if all(len(of) <= MOST_NAME_LINES and max(map(len, of), default=0) <= room for of in lines):
+        ax.set_xticks(range(len(names)), ["\n".join(of) for of in lines])
+        return
+    ax.set_xticks(range(len(names)), names)
+    ax.tick_params(axis="x", labelrotation=20)
+    for label in ax.get_xticklabels():
+        label.set(horizontalalignment="right", rotation_mode="anchor")  # a name ends at its bars
