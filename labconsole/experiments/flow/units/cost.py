@@ -69,9 +69,7 @@ def table(material: Material) -> Table | None:
 
 def _gaps_words(gaps: Mapping[str, Sequence[str]]) -> str:
     """Of which points, and of how many of their trials, it is not known, and why."""
-    if not gaps:
-        return ""
-    return " Not known: " + "; ".join(f"{why}: {', '.join(where)}" for why, where in gaps.items()) + "."
+    return "".join(f" Not known, because {why}: {'; '.join(where)}." for why, where in gaps.items())
 
 
 UNITS = (ReportUnit(name="flow-processors", place=123, make=table),)

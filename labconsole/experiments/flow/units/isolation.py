@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from labconsole.contracts.report import Cell, Figure, Mark, Panel, PlottedCurve, ReportUnit, Table
 from labconsole.experiments.flow.figures import HEADER_BYTES, bin_rates
-from labconsole.experiments.flow.shown import MEGA, interval, records_of, summary_of, words
+from labconsole.experiments.flow.shown import MEGA, interval, nothing_words, records_of, summary_of, words
 from labconsole.experiments.flow.summary import FlowPointFound, FlowPointKey, FlowsSummary
 from labconsole.model.weights import weights_text
 from labconsole.report.captions import caption, mark_of
@@ -112,10 +112,15 @@ def _upright(panels: Sequence[Panel]) -> str:
     return "".join(f"; {each}" for each in words)
 
 
+def _not_drawn(summary: FlowsSummary, point: FlowPointFound) -> str:
+    """The same of a point without a panel."""
+    return f"; not drawn: {_panel_title(summary, point.key)} ({nothing_words(point)})"
+
+
 def over_time(material: Material, name: str, title: str, of: Callable[[FlowPointFound], bool]) -> Figure | None:
     """A panel a point, a curve a guest: the mean of every bin over the trials, with its interval."""
     summary = summary_of(material)
-    panels = []
+    panels, missing = [], list[str]()
     for point in filter(of, summary.points):
         curves = tuple(
             PlottedCurve(
@@ -126,6 +131,8 @@ def over_time(material: Material, name: str, title: str, of: Callable[[FlowPoint
         )
         if curves:
             panels.append(_panel(summary, point, curves))
+        else:
+            missing.append(_not_drawn(summary, point))
     if not panels:
         return None
     return Figure(
@@ -135,7 +142,9 @@ def over_time(material: Material, name: str, title: str, of: Callable[[FlowPoint
         x_label=X_LABEL,
         y_label=Y_LABEL,
         panels=tuple(panels),
-        caption=caption(f"Payload that came to the sink of each guest, bin by bin{_upright(panels)}", panels),
+        caption=caption(
+            f"Payload that came to the sink of each guest, bin by bin{_upright(panels)}{''.join(missing)}", panels
+        ),
         ideal=False,
     )
 
@@ -143,10 +152,11 @@ def over_time(material: Material, name: str, title: str, of: Callable[[FlowPoint
 def one_path(material: Material, name: str, title: str, of: Callable[[FlowPointFound], bool]) -> Figure | None:
     """A panel a point: the trial of median dominance, as it went."""
     summary, records = summary_of(material), {record.flow_id: record for record in records_of(material)}
-    panels = []
+    panels, missing = [], list[str]()
     for point in filter(of, summary.points):
         record = records.get(point.median_id or "")
         if record is None:
+            missing.append(_not_drawn(summary, point))
             continue
         asked = record.requested
         bins = round(asked.duration_s / asked.bin_s)
@@ -173,7 +183,7 @@ def one_path(material: Material, name: str, title: str, of: Callable[[FlowPointF
         y_label=Y_LABEL,
         panels=tuple(panels),
         caption="Payload that came to the sink of each guest, bin by bin, in a single trial: the one whose longest "
-        f"dominance of one guest is the median of all trials of its point{_upright(panels)}.",
+        f"dominance of one guest is the median of all trials of its point{_upright(panels)}{''.join(missing)}.",
         ideal=False,
     )
 
