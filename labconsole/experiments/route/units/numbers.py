@@ -135,7 +135,7 @@ def changes(material: Material) -> Table | None:
         "the other, one value per block, and by what it differs between the first and the last of them. Equivalent: of "
         "routes alone, two one-sided tests within the plan's margin, by Holm over these tests, where routers lost "
         "packets at both points or a cost of rules was found beside. The paper names the fall through four routers and "
-        f"no other number. {CAUTION}",
+        f"no other number; its routers are guests of Xen, whatever platform a row is of. {CAUTION}",
     )  # fmt: skip
 
 
