@@ -168,7 +168,8 @@ def _curves(figure: Figure, panel: Panel, ax: Axes) -> None:
     for change, name in zip(panel.changes, panel.change_names, strict=False):
         ax.annotate(
             name, (change, 0), xycoords=("data", "axes fraction"), xytext=(2, 2), textcoords="offset points",
-            fontsize="x-small", color="0.35",
+            fontsize="x-small", color="0.2", zorder=4,
+            bbox={"facecolor": "white", "alpha": 0.6, "linewidth": 0, "pad": 0.5},
         )  # fmt: skip
     _levels(figure, panel, ax)
     ax.set(xlabel=figure.x_label, ylabel=figure.y_label)
