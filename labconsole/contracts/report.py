@@ -43,13 +43,15 @@ class PlottedCurve:
 class Panel:
     """One set of axes. ``changes``: where along x the curves are cut, each drawn as an upright line.
 
-    ``change_names``: what stands above these lines where there is room for it; empty, or as many.
+    ``change_names``: what stands above these lines where there is room for it; empty, or as many. ``levels``: heights
+    to compare the curves with, each a line across, with what it is.
     """
 
     title: str
     curves: tuple[PlottedCurve, ...]
     changes: tuple[float, ...] = ()
     change_names: tuple[str, ...] = ()
+    levels: tuple[tuple[float, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import io
 import math
+import re
 import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from labconsole.contracts.report import Figure, Mark, Panel
+from labconsole.contracts.report import Figure, Mark, Panel, PlottedCurve
 from labconsole.errors import ConfigError
 from labconsole.text.extras import to_install
 
@@ -25,10 +26,18 @@ BARS = ("#BBBBBB", *COLOURS[1:])
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 DASHES = ("-", "--", "-.", ":")
+LEVEL_DASHES = ("--", "-.", (0, (6, 1)), (0, (1, 3)))
+COVERED_RATIO = 0.02
+"""Of what a panel's curves reach: marks that are this near hide each other."""
+
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "+++", "ooo", "***")
 FORMATS = ("svg", "pdf", "png")
 PNG_DPI = 150
+_UNIT = re.compile(r"(?<![\w.])(\d[\d.]*) (?=(?:s|B|MiB|ms)\b)")
 TITLE_CHARACTERS_PER_INCH = 10
+LEGEND_GLYPH_INCHES, LEGEND_INCHES_PER_CHARACTER = 0.5, 0.075
+BARS_MARGIN_INCHES, BESIDE_INCHES = 0.9, 7.0
+NAME_CHARACTERS_PER_INCH, MOST_NAME_LINES, MOST_SLANTED = 11, 4, 16
 MARGIN_RATIO = 0.05
 MOST_COUNTED = 20
 """Up to here whole numbers along x are counts, such as sources and guests, and so are the ticks."""
@@ -68,9 +77,9 @@ def draw(figure: Figure, formats: Sequence[str] = FORMATS) -> dict[str, bytes]:
 
 
 def _canvas(figure: Figure, pyplot: Any) -> Any:
-    columns = min(2, len(figure.panels))
+    wide = 4.2 if figure.kind == "curves" else _bars_inches(figure.x_names)
+    columns = min(2 if wide <= BESIDE_INCHES else 1, len(figure.panels))
     rows = -(-len(figure.panels) // columns)
-    wide = 4.2 if figure.kind == "curves" else max(4.2, 0.9 + 0.55 * len(figure.x_names))
     wide = wide if columns > 1 else max(5.6, wide)
     canvas, grid = pyplot.subplots(
         rows, columns, figsize=(wide * columns, 3.0 * rows + 0.6), squeeze=False, layout="constrained"
@@ -78,21 +87,28 @@ def _canvas(figure: Figure, pyplot: Any) -> Any:
     axes = list(grid.flat)
     for panel, ax in zip(figure.panels, axes, strict=False):
         (_curves if figure.kind == "curves" else _bars)(figure, panel, ax)
+        if figure.kind == "bars":
+            _name_bars(figure.x_names, ax, wide)
         ax.set_title(_wrapped(panel.title, wide))
     for ax in axes[len(figure.panels) :]:
         ax.remove()
-    handles: dict[str, Any] = {}
+    handles: dict[str, Any] = dict.fromkeys(_labels(figure))  # curves before lines to compare them with
     for ax in axes[: len(figure.panels)]:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
-            handles.setdefault(label, handle)
-    canvas.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(3, len(handles) or 1))
+            handles[label] = handles.get(label) or handle
+    handles = {label: handle for label, handle in handles.items() if handle}
+    longest = max(map(len, handles), default=0)
+    fit = int(wide * columns / (LEGEND_GLYPH_INCHES + LEGEND_INCHES_PER_CHARACTER * longest))
+    canvas.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=max(1, min(3, len(handles), fit)))
     canvas.suptitle(_wrapped(figure.title, wide * columns))
     return canvas
 
 
 def _wrapped(title: str, inches: float) -> str:
-    """In lines that are no wider than what they stand above."""
-    return "\n".join(textwrap.wrap(title, max(30, round(TITLE_CHARACTERS_PER_INCH * inches))))
+    """In lines that are no wider than what they stand above; a number is not parted from its unit."""
+    held = _UNIT.sub("\\1\N{NO-BREAK SPACE}", title)
+    lines = textwrap.wrap(held, max(30, round(TITLE_CHARACTERS_PER_INCH * inches)))
+    return "\n".join(lines).replace("\N{NO-BREAK SPACE}", " ")
 
 
 def _no_date(suffix: str) -> dict[str, None]:
@@ -112,6 +128,14 @@ def _errors(marks: tuple[Mark, ...]) -> list[list[float]] | None:
     return [low, high]
 
 
+def _hides(panel: Panel, curve: PlottedCurve) -> bool:
+    """Whether marks of a curve that is drawn before would not be seen under this one's."""
+    near = COVERED_RATIO * max((abs(mark.y) for each in panel.curves for mark in each.marks), default=0.0)
+    before = panel.curves[: panel.curves.index(curve)]
+    under = {(mark.x, mark.y) for each in before for mark in each.marks}
+    return any(mark.x == x and abs(mark.y - y) <= near for mark in curve.marks for x, y in under)
+
+
 def _curves(figure: Figure, panel: Panel, ax: Axes) -> None:
     labels = _labels(figure)
     if figure.ideal:
@@ -128,6 +152,7 @@ def _curves(figure: Figure, panel: Panel, ax: Axes) -> None:
             marker=MARKERS[place % len(MARKERS)],
             linestyle=DASHES[place // len(COLOURS) % len(DASHES)],
             markersize=4,
+            markerfacecolor="none" if _hides(panel, curve) else None,
             linewidth=1,
             capsize=2,
         )
@@ -140,6 +165,13 @@ def _curves(figure: Figure, panel: Panel, ax: Axes) -> None:
                 )  # fmt: skip
     for number, change in enumerate(panel.changes):
         ax.axvline(change, color="0.35", linewidth=1, linestyle=":", zorder=0, label="" if number else "change")
+    for change, name in zip(panel.changes, panel.change_names, strict=False):
+        ax.annotate(
+            name, (change, 0), xycoords=("data", "axes fraction"), xytext=(2, 2), textcoords="offset points",
+            fontsize="x-small", color="0.2", zorder=4,
+            bbox={"facecolor": "white", "alpha": 0.6, "linewidth": 0, "pad": 0.5},
+        )  # fmt: skip
+    _levels(figure, panel, ax)
     ax.set(xlabel=figure.x_label, ylabel=figure.y_label)
     places = [mark.x for curve in panel.curves for mark in curve.marks]
     counted = all(float(place).is_integer() for place in places) and max(places, default=0) <= MOST_COUNTED
@@ -151,6 +183,14 @@ def _curves(figure: Figure, panel: Panel, ax: Axes) -> None:
         ax.set_yscale("log")
     elif figure.from_zero:
         _from_zero(ax)
+
+
+def _levels(figure: Figure, panel: Panel, ax: Axes) -> None:
+    """Each looks the same in every panel."""
+    known = list(dict.fromkeys(what for each in figure.panels for _, what in each.levels))
+    for height, what in panel.levels:
+        dashes = LEVEL_DASHES[known.index(what) % len(LEVEL_DASHES)]
+        ax.axhline(height, color="0.35", linewidth=0.9, linestyle=dashes, zorder=1.5, label=what)
 
 
 def _from_zero(ax: Axes) -> None:
@@ -187,12 +227,37 @@ def _bars(figure: Figure, panel: Panel, ax: Axes) -> None:
             capsize=2,
         )
         _dots(ax, [(mark.x + shift, mark.dots) for mark in curve.marks], "black")
+    _levels(figure, panel, ax)
     if figure.reference_line is not None:
         ax.axhline(figure.reference_line, color="black", linewidth=0.8)
-    ax.set_xticks(range(len(figure.x_names)), figure.x_names)
-    if max(map(len, figure.x_names), default=0) > 8:
-        ax.tick_params(axis="x", labelrotation=20)
-        for label in ax.get_xticklabels():
-            label.set(horizontalalignment="right", rotation_mode="anchor")  # a name ends at its bars
     ax.set(xlabel=figure.x_label, ylabel=figure.y_label)
     _from_zero(ax)
+
+
+def _bars_inches(names: Sequence[str]) -> float:
+    """How wide a panel is; names that are too long to stand aslant have room below their bars."""
+    inches = max(4.2, BARS_MARGIN_INCHES + 0.55 * len(names))
+    longest = max(map(len, names), default=0)
+    if longest <= MOST_SLANTED:
+        return inches
+    room = next(room for room in range(1, longest + 1) if _in_lines(names, room))
+    return max(inches, BARS_MARGIN_INCHES + len(names) * (room + 1) / NAME_CHARACTERS_PER_INCH)
+
+
+def _in_lines(names: Sequence[str], room: int) -> list[str]:
+    """Each name in a few lines of so many characters; none where that would break a word."""
+    lines = [textwrap.wrap(name, room, break_long_words=False, break_on_hyphens=False) for name in names]
+    fit = all(len(of) <= MOST_NAME_LINES and max(map(len, of), default=0) <= room for of in lines)
+    return ["\n".join(of) for of in lines] if fit else []
+
+
+def _name_bars(names: Sequence[str], ax: Axes, inches: float) -> None:
+    """In lines below the bars, or aslant."""
+    room = int((inches - BARS_MARGIN_INCHES) / max(1, len(names)) * NAME_CHARACTERS_PER_INCH)
+    if lines := _in_lines(names, max(1, room)):
+        ax.set_xticks(range(len(names)), lines)
+        return
+    ax.set_xticks(range(len(names)), names)
+    ax.tick_params(axis="x", labelrotation=20)
+    for label in ax.get_xticklabels():
+        label.set(horizontalalignment="right", rotation_mode="anchor")  # a name ends at its bars

@@ -29,7 +29,10 @@ def glyph(figure: Figure, number: int) -> str:
 
 def marked(figure: Figure) -> str:
     """What stands in its panels beside curves, with its glyph; "" where there is nothing."""
-    return f"{charts.UPRIGHT} change" if any(panel.changes for panel in figure.panels) else ""
+    words = list(dict.fromkeys(what for panel in figure.panels for _, what in panel.levels))
+    found = [f"{charts.ACROSS} {', '.join(map(harmless, words))}"] if words else []
+    found += [f"{charts.UPRIGHT} change"] if any(panel.changes for panel in figure.panels) else []
+    return "   ".join(found)
 
 
 def panel_heading(figure: Figure, panel: Panel) -> str:
@@ -44,6 +47,8 @@ def panel_rows(figure: Figure, panel: Panel, labels: Sequence[str], width: int, 
     by_label = {curve.label: curve for curve in panel.curves}
     series = [[_point(mark, scale) for mark in by_label[label].marks] if label in by_label else [] for label in labels]
     names = (*map(harmless, panel.change_names), *[""] * len(panel.changes))
+    levels = [scale(height) for height, _ in panel.levels]
+    levels += [] if figure.reference_line is None else [scale(figure.reference_line)]
     axes = charts.CurveAxes(
         x_ticks=[mark.x for curve in panel.curves for mark in curve.marks] if figure.x_numbered else (),
         x_words=_axis,
@@ -51,6 +56,8 @@ def panel_rows(figure: Figure, panel: Panel, labels: Sequence[str], width: int, 
         ideal=figure.kind == "curves" and figure.ideal,
         y_least_step=1.0 if figure.y_log else 0.0,
         moments=list(zip(panel.changes, names, strict=False)),
+        levels=levels,
+        y_top=max(levels, default=-math.inf),
     )
     if figure.kind == "curves":
         return charts.draw_curves(series, axes, width, height)

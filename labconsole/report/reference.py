@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -92,6 +92,25 @@ def matched(own: Sequence[str], paper: PaperTables, given: Mapping[str, str]) ->
             )
         found[name] = theirs
     return found
+
+
+def matching_words(own: Iterable[str], names: Mapping[str, str], others: str) -> str:
+    """Which of these platforms is which of the paper's, by ``names``, and which are not matched; ``others``: what is
+    so of those, such as ``they have no row``.
+    """
+    platforms = sorted(set(own), key=lambda name: (name != "raw", name))
+    found = [f"{name} is its {names[name]}" for name in platforms if name in names]
+    rest = [name for name in platforms if name not in names]
+    words = "Platforms are matched to the paper's by name, or as --reference-map OWN=THEIRS says"
+    words += f": {', '.join(found)}." if found else "; none here is matched."
+    return f"{words} Not matched: {', '.join(rest)}; {others}." if rest else words
+
+
+BESIDE_ALL = "what the paper says stands beside them whatever platform it is of"
+"""Of platforms that are not matched, in tables of sentences."""
+
+NO_ROW = "they have no row"
+"""The same in tables of numbers."""
 
 
 def printed_words(row: Mapping[str, str]) -> str:

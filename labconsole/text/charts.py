@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,9 @@ FRAME_ROWS, FRAME_CELLS = 3, 2
 
 UPRIGHT = "┊"
 """Of an upright line: no interval's."""
+
+ACROSS = "┄"
+"""Of a line across."""
 
 MARKERS = "●▲■◆○△□◇★✚"
 """One per curve, told apart without colour; after ten curves letters follow."""
@@ -46,7 +50,8 @@ class CurveAxes:
 
     ``y_least_step``: between two ticks, such as 1 where y are decades, whose halves are no round numbers.
     ``moments``: where on x something happened, each an upright line, with its words, if any, above it where they have
-    room; ``levels``: on y, each a line across. Those beyond the points are not drawn.
+    room; ``levels``: on y, each a line across. Those beyond the axes, which go to the points and to ``y_top``, are not
+    drawn.
     """
 
     x_ticks: Sequence[float] = ()
@@ -56,6 +61,7 @@ class CurveAxes:
     y_least_step: float = 0.0
     moments: Sequence[tuple[float, str]] = ()
     levels: Sequence[float] = ()
+    y_top: float = -math.inf
 
 
 CurveRow = list[tuple[str, int | None]]
@@ -79,7 +85,7 @@ def draw_curves(curves: Sequence[Sequence[CurvePointMark]], axes: CurveAxes, wid
     figure.clear.all()
     y_axis = fit_upright(
         min(0.0, *(min(p.y, p.low if p.low is not None else p.y) for p in points)),
-        max(max(p.y, p.high or p.y) for p in points),
+        max(axes.y_top, *(max(p.y, p.high or p.y) for p in points)),
         height - FRAME_ROWS,
         least_step=axes.y_least_step,
     )
@@ -96,7 +102,7 @@ def draw_curves(curves: Sequence[Sequence[CurvePointMark]], axes: CurveAxes, wid
         if y_axis.low <= level <= y_axis.high:
             steps = max(2, wide)
             across = [left + (right - left) * i / steps for i in range(steps + 1)]
-            draw(across, [level] * len(across), "┄", _IDEAL, joined=False)
+            draw(across, [level] * len(across), ACROSS, _IDEAL, joined=False)
     for second, _ in axes.moments:
         if left <= second <= right:
             draw([second, second], [y_axis.low, y_axis.high], UPRIGHT, _IDEAL, joined=True)
@@ -140,7 +146,9 @@ FILLS = "█▒▚░▓▞▤▥▦▧"
 def draw_bars(
     series: Sequence[Sequence[CurvePointMark]], names: Sequence[str], axes: CurveAxes, width: int, height: int
 ) -> list[CurveRow]:
-    """Bars in groups: ``x`` of a mark is the place of its group's name. Lines as ``draw_curves`` gives them."""
+    """Bars in groups: ``x`` of a mark is the place of its group's name, which stands in several lines where one is too
+    short. Lines as ``draw_curves`` gives them.
+    """
     marks = [mark for row in series for mark in row]
     if not marks or width < 20 or height < 5:
         return [[] for _ in range(height)]
@@ -149,7 +157,11 @@ def draw_bars(
     plotext.terminal.limit(False, False)
     figure = plotext.figure
     figure.clear.all()
-    y_axis = fit_upright(0.0, max(max(mark.y, mark.high or mark.y) for mark in marks), height - FRAME_ROWS)
+    room = max(3, (width - 12) // len(names) - 1)
+    labels = [textwrap.wrap(name, room, max_lines=max(1, height // 3), placeholder="…") for name in names]
+    label_rows = max(1, *map(len, labels))
+    top = max(axes.y_top, *(max(mark.y, mark.high or mark.y) for mark in marks))
+    y_axis = fit_upright(0.0, top, height - FRAME_ROWS + 1 - label_rows)
     figure.plot_size(width, y_axis.cells + FRAME_ROWS)
     figure.theme("colorless")
     left, right = -0.5, len(names) - 0.5
@@ -160,6 +172,11 @@ def draw_bars(
         drawn = figure.signal([x, x], [low, high], marker=plotext.marker(glyph, _FIRST_COLOUR + number))
         figure.draw(drawn.lines(True))
 
+    for level in axes.levels:
+        if 0.0 <= level <= y_axis.high:
+            across = [left + (right - left) * i / width for i in range(width + 1)]
+            marker_across = plotext.marker(ACROSS, _FIRST_COLOUR + _IDEAL)
+            figure.draw(figure.signal(across, [level] * len(across), marker=marker_across))
     for number, row in enumerate(series):
         glyph = FILLS[number % len(FILLS)]
         for mark in row:
@@ -170,12 +187,28 @@ def draw_bars(
                 stroke(begin + wide * 0.4, max(0.0, mark.low), mark.high, "┃", number)
     figure.ruler("y").lim(0.0, y_axis.high)
     y_ticks = [tick for _, tick in y_axis.ticks()]
-    figure.ruler("y").ticks(y_ticks, [axes.y_words(tick) for tick in y_ticks])
+    y_labels = [axes.y_words(tick) for tick in y_ticks]
+    figure.ruler("y").ticks(y_ticks, y_labels)
     figure.ruler("x").lim(left, right)
-    room = max(3, (width - 12) // len(names) - 1)
-    figure.ruler("x").ticks(list(range(len(names))), [name[:room] for name in names])
+    figure.ruler("x").ticks(list(range(len(names))), [lines[0] if lines else "" for lines in labels])
     rows = [_numbered(line) for line in figure.build().string().splitlines()[:height]]
+    if label_rows > 1:
+        begin, last = max(map(len, y_labels)) + 1, width - max(map(len, y_labels)) - FRAME_CELLS - 1
+        places = [begin + round((number - left) / (right - left) * last) for number in range(len(names))]
+        rows[-1:] = [
+            [(_centred([lines[row] if row < len(lines) else "" for lines in labels], places, width), None)]
+            for row in range(label_rows)
+        ]
     return rows + [[] for _ in range(height - len(rows))]
+
+
+def _centred(words: Sequence[str], places: Sequence[int], width: int) -> str:
+    """A line with each of these words around its place."""
+    line = " " * width
+    for text, place in zip(words, places, strict=True):
+        begin = max(0, min(place - len(text) // 2, width - len(text)))
+        line = line[:begin] + text + line[begin + len(text) :]
+    return line.rstrip()
 
 
 def _x_axis(points: Sequence[CurvePointMark], axes: CurveAxes, cells: int) -> tuple[float, float, list[float], int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from labconsole.cli.text.runs import DASH, reason_lines
 from labconsole.experiments.flow.procedure import receiver_words
 from labconsole.experiments.flow.quantities import quantities
+from labconsole.experiments.flow.shown import nothing_words
 from labconsole.experiments.flow.summary import FlowPointFound, FlowsSummary
 from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.model.record.flow import FlowRecord, ReceiverSeen, RingSeen, SenderSeen
@@ -206,9 +207,11 @@ def summary_lines(summary: FlowsSummary) -> list[str]:
 
 def _point_words(point: FlowPointFound, name: str) -> str:
     guests = f"{point.key.guests} guest{'s' if point.key.guests > 1 else ''}"
+    if point.sum_bps is None:
+        return f"{name}, {guests}, {point.key.scenario}: {nothing_words(point)}"
     words = f"{name}, {guests}, {point.key.scenario}: {_mean(point.sum_bps)} in all"
     words += f", {_mean(point.line_ratio, 0.01, 2)} % of the line" if point.line_ratio is not None else ""
-    words += f", Jain {_mean(point.jain, 1, 4)}" if point.key.guests > 1 else ""
+    words += f", Jain {_mean(point.jain, 1, 4)}" if len(point.guests) > 1 and point.jain is not None else ""
     if point.interference_ratio is not None:
         words += f", interference {_mean(point.interference_ratio, 0.01, 2)} %"
     if point.dominant_s is not None:

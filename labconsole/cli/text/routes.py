@@ -100,8 +100,8 @@ def _claim_words(summary: RoutesSummary, claim: RoutesCompared) -> str:
 
 
 def _point_words(point: RoutePointFound, name: str) -> str:
-    words = f"{name}, {point.key.words}: {_mean(point.sum_pps)}"
-    words += f", Jain {_mean(point.jain, 1, 4)}" if point.key.guests > 1 else ""
+    words = f"{name}, {point.key.words}: {'no valid trial' if point.sum_pps is None else _mean(point.sum_pps)}"
+    words += f", Jain {_mean(point.jain, 1, 4)}" if point.jain is not None and point.key.guests > 1 else ""
     words += f", lost {_mean(point.lost_ratio, 0.01, 3)} %" if point.lost_ratio is not None else ""
     left_out = ", ".join(f"{count} {code}" for code, count in point.left_out.items())
     return words + (f"; left out: {left_out}" if left_out else "")

@@ -15,18 +15,28 @@ SAID_ERROR = 0.1
 interfaces, up to this share.
 """
 
+NOT_RECORDED = "no time of the processors was recorded"
+
 
 def machine_cpu_s_per_gb(record: FlowRecord) -> float | None:
     """Of the machine that the unit under test runs on, with all else that runs there, other nodes too, while the trial
     was watched: for 10^9 bytes of payload that arrived. None: not known.
     """
-    seen, carried_bytes = _processors(record), payload_bytes(record)
-    if seen is None or not carried_bytes:
+    busy_s, carried_bytes = _busy_s(record), payload_bytes(record)
+    return None if busy_s is None or not carried_bytes else busy_s / (carried_bytes / GIGA)
+
+
+def unknown_because(record: FlowRecord) -> str | None:
+    """Why that is not known; None: it is."""
+    if _busy_s(record) is None:
+        return NOT_RECORDED
+    if payload_bytes(record):
         return None
-    busy, cpus, window_s = (seen.get(name) for name in ("busy_ratio", "cpus", "window_s"))
-    if not all(_is_number(each) for each in (busy, cpus, window_s)):
-        return None
-    return float(busy) * float(cpus) * float(window_s) / (carried_bytes / GIGA)  # type: ignore[arg-type]
+    if not record.ring:
+        return "how much payload arrived is not known, or none did"
+    if _ring_rates(record)[0] is None:
+        return "of a guest iperf did not say how much it sent, or its interface was not counted"
+    return f"the rates by iperf and by the guests' interfaces differ by more than {100 * SAID_ERROR:.0f} %"
 
 
 def cpu_s_per_gb(record: FlowRecord) -> float | None:
@@ -38,16 +48,33 @@ def cpu_s_per_gb(record: FlowRecord) -> float | None:
 def payload_bytes(record: FlowRecord) -> float | None:
     """What arrived in all, or in a ring was sent. None: somebody's is not known."""
     if record.ring:
-        counts = [said_bytes(each.output) for each in record.ring]
-        rates = [(each.said_bps, each.out_bps) for each in record.ring]
-        if None in counts or any(None in both for both in rates):
+        said, seen = _ring_rates(record)
+        if said is None or seen is None or abs(said - seen) > SAID_ERROR * seen:
             return None
-        said, seen = (math.fsum(both[place] or 0.0 for both in rates) for place in (0, 1))
-        return float(sum(each or 0 for each in counts)) if abs(said - seen) <= SAID_ERROR * seen else None
+        return float(sum(said_bytes(each.output) or 0 for each in record.ring))
     if record.receivers:
         read = [one.udp_packets for one in record.receivers if one.udp_packets is not None]
         return float(sum(read) * record.requested.payload_bytes) if len(read) == len(record.receivers) else None
     return float(sum(flow.packets for flow in record.flows) * record.requested.payload_bytes) if record.flows else None
+
+
+def _ring_rates(record: FlowRecord) -> tuple[float | None, float | None]:
+    """The sum of the rates by iperf, and by the interfaces; None: one guest's, or how much it sent, is not known."""
+    rates = [(each.said_bps, each.out_bps) for each in record.ring]
+    if any(None in both for both in rates) or None in [said_bytes(each.output) for each in record.ring]:
+        return None, None
+    said, seen = (math.fsum(both[place] or 0.0 for both in rates) for place in (0, 1))
+    return said, seen
+
+
+def _busy_s(record: FlowRecord) -> float | None:
+    seen = _processors(record)
+    if seen is None:
+        return None
+    busy, cpus, window_s = (seen.get(name) for name in ("busy_ratio", "cpus", "window_s"))
+    if not all(_is_number(each) for each in (busy, cpus, window_s)):
+        return None
+    return float(busy) * float(cpus) * float(window_s)  # type: ignore[arg-type]
 
 
 def _processors(record: FlowRecord) -> Mapping[str, Any] | None:

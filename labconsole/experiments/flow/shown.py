@@ -59,6 +59,14 @@ def plain(points: Sequence[FlowPointFound]) -> list[FlowPointFound]:
     ]
 
 
+def nothing_words(point: FlowPointFound) -> str:
+    """Why there is nothing to say of how its guests share."""
+    if point.flow_ids:
+        return "there is no bin in which all guests send"
+    out = ", ".join(f"{times} {code}" for code, times in point.left_out.items())
+    return f"no trial is valid{f' (left out: {out})' if out else ''}"
+
+
 def interval(found: SetUpMean | None) -> tuple[Cell, Cell, Cell]:
     """Mean and interval, as cells."""
     return (None, None, None) if found is None else (found.mean, found.ci_low, found.ci_high)

@@ -38,9 +38,14 @@ def in_order(points: Sequence[RoutePointFound]) -> list[RoutePointFound]:
     return sorted(points, key=lambda each: platform_order(each.key.platform))
 
 
-def curve(label: str, points: Sequence[RoutePointFound], x: Callable[[RoutePointFound], float]) -> PlottedCurve:
+def curve(
+    label: str,
+    points: Sequence[RoutePointFound],
+    x: Callable[[RoutePointFound], float],
+    y: Callable[[RoutePointFound], SetUpMean | None] = lambda point: point.sum_pps,
+) -> PlottedCurve:
     """Sums in kpackets/s."""
-    marks = [mark_of(x(each), each.sum_pps, scale=KILO) for each in points if each.sum_pps is not None]
+    marks = [mark_of(x(each), found, scale=KILO) for each in points if (found := y(each)) is not None]
     return PlottedCurve(label, tuple(sorted(marks, key=lambda mark: mark.x)))
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from labconsole.cli.main import main
 from labconsole.cli.text.flows import summary_lines
 from labconsole.experiments.flow.comparing import summarize_compared
-from labconsole.experiments.flow.cost import cpu_s_per_gb, machine_cpu_s_per_gb, payload_bytes
+from labconsole.experiments.flow.cost import cpu_s_per_gb, machine_cpu_s_per_gb, payload_bytes, unknown_because
 from labconsole.model.record.flow import FlowRecord
+from labconsole.model.record.kinds.flow import KIND as FLOW
+from labconsole.store.open import open_store
 from support.flow_records import flow_record, ring_record
 
 ENVIRONMENT = {"uut": "uut", "nodes": {"uut": {"facts": {"boot_id": "boot-1"}}}}
@@ -60,3 +64,19 @@ def test_a_rings_bytes_are_iperfs_where_its_rates_are_those_of_the_interfaces(
     record = record.model_copy(update={"ring": ring})
     assert payload_bytes(record) == (200_000_000 if known else None)
     assert cpu_s_per_gb(record) == (pytest.approx(0.5 * 4 * 10 / 0.2) if known else None)
+    why = {79e6: None, 60e6: "differ by more than 10 %", None: "iperf did not say"}[said_bps]
+    assert (unknown_because(record) is None) if why is None else (why in (unknown_because(record) or ""))
+
+
+def test_a_ring_whose_witnesses_disagree_has_its_row_without_a_number_and_the_reason_below(tmp_path: Path) -> None:
+    with open_store(str(tmp_path / "s")) as store:
+        for name, said_bps in (("lxc", 79e6), ("uml", 60e6)):
+            record = ring_record([80e6, 80e6], **seen(), flow_id=f"20260101T000000000000Z-{name}", platform=name)
+            told = {"said_bps": said_bps, "output": f"1,1.2.3.4,5,6,7,3,0-10,100000000,{said_bps:.0f}|"}
+            ring = tuple(each.model_copy(update=told) for each in record.ring)
+            store.save_experiment(FLOW, record.model_copy(update={"ring": ring}))
+    assert main(["report", "--store", str(tmp_path / "s"), "--out", str(tmp_path / "o"), "--formats", "md,csv"]) == 0
+    text = (tmp_path / "o" / "flow-processors.md").read_text()
+    assert "| in a ring | lxc | 2 | in a ring | 100.0 | 100.0 | 1 |" in text
+    assert "| in a ring | uml | 2 | in a ring | – | – | 0 |" in text
+    assert "differ by more than 10 %: uml, 2 guests, in a ring (1 of 1)" in text

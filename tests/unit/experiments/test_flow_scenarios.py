@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import html
+import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -454,6 +456,39 @@ def test_a_report_draws_each_scenario_in_its_own_figure_beside_the_papers_senten
     assert "50.00 ± 0.00 % of before" in beside
     assert "what the sending guest brings falls" in beside and "in proportion to the weights" in beside
     assert "both guests get about the same" in beside
+    assert "Not matched: lxc; what the paper says stands beside them whatever platform it is of." in beside
+    assert {">t0<", ">t1<"} <= set(re.findall(">t[01]<", (out / "adamczyk-9.svg").read_text()))
+    assert ">an equal share of that<" in (out / "adamczyk-7.svg").read_text()
+    assert ">limit, as payload<" in (out / "adamczyk-11.svg").read_text()
+
+
+def test_limits_of_several_guests_are_lines_and_one_guests_is_no_isolation(tmp_path: Path):
+    store, out = tmp_path / "s.sqlite", tmp_path / "out"
+    trials = {
+        "equal": flow_record([[2540] * 10] * 2, limits_bps=(30_000_000,)),
+        "different": flow_record([[2540] * 10, [3387] * 10], limits_bps=(30_000_000, 40_000_000)),
+        "one": flow_record([[2540] * 10], limits_bps=(30_000_000,)),
+        "shared": flow_record([[4000] * 10] * 2),
+        "silent": flow_record([[2540] * 10, [0] * 10], platform="uml"),
+    }
+    with open_store(str(store)) as opened:
+        for name, record in trials.items():
+            plan = record.plan.model_copy(update={"hash": f"flow-{name}"})
+            opened.save_experiment(
+                FLOW, record.model_copy(update={"plan": plan, "flow_id": f"20260101T000000000000Z-{name}"})
+            )
+    told = ["report", "--store", str(store), "--out", str(out), "--reference", "adamczyk"]
+    assert main([*told, "--formats", "svg,md,html", "--reference-map", "lxc=xen"]) == 0
+    assert ">limit, as payload<" in (out / "adamczyk-5.svg").read_text()
+    page = html.unescape((out / "report.html").read_text())
+    assert "not drawn: uml, no limit (no trial is valid (left out: 1 no_packets))" in page
+    different = (out / "adamczyk-6.svg").read_text()
+    assert ">limit of g1, as payload<" in different and ">limit of g2, as payload<" in different
+    beside = (out / "adamczyk-flow-beside.md").read_text()
+    assert re.findall(r"\| equal limits \| lxc \| (\d)", beside) == ["2"]
+    assert "A single guest with a limit has no row" in beside and "lxc is its xen. Not matched: uml;" in beside
+    assert "| no trial is valid (left out: 1 no_packets) |" in beside and "Jain –" not in beside
+    assert "| lxc | 1 | limit 30Mbit |" in (out / "flow-sharing.md").read_text()
 
 
 def test_a_trial_is_shown_with_its_steps_and_its_marks():

@@ -240,6 +240,8 @@ def test_a_report_draws_both_ways_side_by_side_and_says_where_the_rest_went(tmp_
     assert "| lxc | 1 |" in received and "guest_socket_full 0.123" in received
     beside = (tmp_path / "out" / "mattos-flow-beside.md").read_text()
     assert "sent 95.708712Mbit" in beside and "below native" in beside
+    assert "lxc is its openvz." in beside and "Not matched" not in beside
+    assert "what the link carries" in drawn
     assert "lxc" in (tmp_path / "out" / "flow-sharing.md").read_text()
     summary = summarize_flows(records)
     assert "lost of what was sent: guest_socket_full 0.123 ± " in "\n".join(summary_lines(summary))

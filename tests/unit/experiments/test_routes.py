@@ -464,7 +464,8 @@ def test_reports_draw_the_sum_over_routes_and_over_routers_and_list_every_router
     assert [panel.title for panel in over_routes.panels] == ["container, 1 router", "container, 4 routers"]
     assert [mark.x for mark in over_routes.panels[0].curves[0].marks] == [0.0, 1000.0]
     (panel,) = over_routers.panels
-    assert [curve.label for curve in panel.curves] == ["0 routes, sent max", "1000 routes, sent max"]
+    labels = ["0 routes, sent max", "1000 routes, sent max"]
+    assert [curve.label for curve in panel.curves] == [*labels, *(f"{label}: what was sent" for label in labels)]
     assert [mark.y for mark in panel.curves[0].marks] == [pytest.approx(10.02), pytest.approx(7.08)]
     lines = "\n".join(ROUTES_SHOWN.summary_lines(ROUTES_SHOWN.summarize(records)))
     assert "4 routers against 1, 0 routes, max" in lines

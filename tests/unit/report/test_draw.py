@@ -48,6 +48,39 @@ def test_a_long_title_of_a_panel_stands_in_lines_no_wider_than_the_panel():
         assert max(map(len, lines)) <= 42
 
 
+@pytest.mark.parametrize("kind", ["curves", "bars"])
+def test_a_line_across_is_drawn_with_its_words_and_looks_the_same_in_every_panel(kind: str):
+    curves = (curve("lxc", 0, 1),)
+    panels = (
+        Panel("p", curves, levels=((30.0, "limit"),)), Panel("q", curves, levels=((40.0, "link"), (20.0, "limit"))),
+    )  # fmt: skip
+    drawn = [
+        {line.get_label(): (line.get_ydata()[0], line.get_linestyle()) for line in ax.get_lines()
+         if line.get_label() in ("limit", "link")}
+        for ax in axes_of(figure(panels, kind=kind, names=("a", "b")))
+    ]  # fmt: skip
+    assert drawn[0]["limit"] == (30.0, drawn[1]["limit"][1]) and drawn[1]["limit"][0] == 20.0
+    assert drawn[1]["link"] == (40.0, drawn[1]["link"][1]) and drawn[1]["link"][1] != drawn[1]["limit"][1]
+    assert all(ax.get_ylim()[1] > 30 for ax in axes_of(figure(panels, kind=kind, names=("a", "b"))))
+
+
+@pytest.mark.parametrize("many", [1, 4, 8])
+def test_long_names_of_bars_take_no_room_from_the_bars_and_do_not_overlap(many: int):
+    names = tuple(f"qemu-virtio-{place}, 256 MiB, CPU own, payload 1472 B, on wuerzburg" for place in range(many))
+    bars = (curve("payload", *range(many)),)
+    for ax in axes_of(figure((Panel("from", bars), Panel("to", bars)), kind="bars", names=names)):
+        labels = ax.get_xticklabels()
+        assert [" ".join(label.get_text().split()) for label in labels] == list(names)
+        found = [label.get_window_extent() for label in labels]
+        assert all(left.x1 < right.x0 for left, right in zip(found, found[1:], strict=False))
+        assert ax.get_window_extent().width > 0.6 * ax.figure.get_window_extent().width / 2
+
+
+def test_a_number_is_not_parted_from_its_unit():
+    title = draw._wrapped("container, CPU own, for 10 s, in bins of 1 s, no limit, 2 flows to one", 4.2)
+    assert "1 s," in title and "10 s," in title and not [line for line in title.splitlines() if line.endswith(" 1")]
+
+
 def test_bars_of_a_panel_stand_around_their_place_whatever_other_panels_have():
     panels = (
         Panel("both", (curve("lxc", 0), curve("uml", 0))),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from labconsole.contracts.report import Cell, ReportUnit, Table
 from labconsole.experiments.boot.units.starts import PAPER, line_words, mean_words, summary_of
 from labconsole.report.material import Material
-from labconsole.report.reference import printed_words
+from labconsole.report.reference import BESIDE_ALL, NO_ROW, matching_words, printed_words
 from labconsole.report.words import number
 
 
@@ -41,7 +41,8 @@ def beside_paper(material: Material) -> Table | None:
         headings=("platform", "start", "guests", "s", "paper's guests", "paper's s"),
         shown=tuple(shown),
         note=f"{paper.cited('figure 2')} Times of different numbers of guests do not compare: of each platform, "
-        "the most guests that were started here stand beside the paper's.",
+        "the most guests that were started here stand beside the paper's. "
+        f"{matching_words((each.key.platform for each in summary.points), names, NO_ROW)}",
         beside_paper=True,
     )
 
@@ -51,12 +52,13 @@ def memory_beside(material: Material) -> Table | None:
     paper = material.paper
     if paper is None or paper.name != PAPER:
         return None
+    names = material.paper_names
     summary, rows = summary_of(material), list[tuple[str, ...]]()
     for each in summary.lines:
         if each.used_bytes is None:
             continue
         own, _ = line_words(each.used_bytes)
-        theirs = material.paper_names.get(each.key.platform, "")
+        theirs = names.get(each.key.platform, "")
         for row in paper.tables["numbers"]:
             if row["topic"] == "memory" and (theirs in row["platform"] or theirs not in paper.platforms):
                 told = (summary.names[each.key], each.key.start, own, row["platform"], printed_words(row), row["where"])
@@ -70,7 +72,7 @@ def memory_beside(material: Material) -> Table | None:
         rows=tuple(rows),
         headings=("platform", "start", "MiB a guest, available", "the paper's", "the paper", "where"),
         shown=tuple(rows),
-        note=paper.cited(),
+        note=f"{paper.cited()} {matching_words((each.key.platform for each in summary.lines), names, BESIDE_ALL)}",
         beside_paper=True,
     )
 

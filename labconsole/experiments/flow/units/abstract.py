@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from labconsole.experiments.flow.comparing import WAYS, compare_with, is_bare
-from labconsole.experiments.flow.shown import inward_of, plain, records_of, summary_of, words
+from labconsole.experiments.flow.shown import inward_of, nothing_words, plain, records_of, summary_of, words
 from labconsole.experiments.flow.summary import FlowPointFound, summarize_flows
 from labconsole.measure.statistics.effects import SIGNIFICANCE, Effect, fall_p, rise_p
 from labconsole.measure.statistics.set_ups import SetUpMean
@@ -140,6 +140,8 @@ def _fills_link(point: FlowPointFound) -> bool:
 
 def _fair(point: FlowPointFound) -> tuple[str, Held]:
     """Only where there is something to be shared: a full link, or one processor."""
+    if point.jain is None:
+        return nothing_words(point), "not decided"
     said = f"Jain {words(point.jain, 1, 4)}"
     if point.by_outcome:
         return f"{said}, with trials left out by {point.by_outcome}", "not decided"

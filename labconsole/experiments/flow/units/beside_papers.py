@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from labconsole.contracts.report import Cell, ReportUnit, Table
-from labconsole.experiments.flow.shown import full, inward_of, plain, summary_of, words
+from labconsole.experiments.flow.shown import full, inward_of, nothing_words, plain, summary_of, words
 from labconsole.experiments.flow.summary import FlowPointFound, FlowsSummary, summarize_flows
 from labconsole.model.weights import Weights
 from labconsole.report.material import Material
+from labconsole.report.reference import BESIDE_ALL, matching_words
 
 TOPICS = {
     "mattos": ("endpoint", "sending"),
@@ -20,6 +21,12 @@ TOPICS = {
 }  # fmt: skip
 
 
+ALONE = (
+    " A single guest with a limit has no row: nobody disturbs it, so it shows how exactly the limit holds (least "
+    "attained of its limit, in How guests share one NIC) and nothing of isolation."
+)
+
+
 def make(material: Material, paper_name: str) -> Table | None:
     """A row for each sentence of the paper on a topic that was measured here, whatever platform it is of."""
     paper = material.paper
@@ -28,10 +35,9 @@ def make(material: Material, paper_name: str) -> Table | None:
     out, into = summary_of(material), summarize_flows(inward_of(material))
     found = [(out, topic, point) for topic, point in _topics(out)]
     found += [(into, "endpoint", point) for point in full(into.points) if point.key.guests == 1]
+    found = [each for each in found if each[1] in TOPICS[paper_name]]
     rows: list[tuple[Cell, ...]] = []
     for summary, topic, point in found:
-        if topic not in TOPICS[paper_name]:
-            continue
         own = summary.name_of(point.key)
         theirs = material.paper_names.get(point.key.platform)
         for said in paper.tables["shapes"]:
@@ -42,6 +48,10 @@ def make(material: Material, paper_name: str) -> Table | None:
                 )  # fmt: skip
     if not rows:
         return None
+    matched = matching_words((point.key.platform for _, _, point in found), material.paper_names, BESIDE_ALL)
+    alone = "equal limits" in TOPICS[paper_name] and any(
+        point.key.guests == 1 and point.key.limits_bps for point in out.points
+    )
     return Table(
         name=f"{paper_name}-flow-beside",
         title="Flows of guests beside the paper's",
@@ -49,7 +59,7 @@ def make(material: Material, paper_name: str) -> Table | None:
         rows=tuple(rows),
         headings=("topic", "platform", "guests", "scenario", "own finding", "paper's platform", "the paper", "where"),
         shown=tuple(tuple(str(cell) for cell in row) for row in rows),
-        note=paper.cited(how="its sentences in short"),
+        note=f"{paper.cited(how='its sentences in short')} {matched}{ALONE if alone else ''}",
         beside_paper=True,
     )
 
@@ -78,9 +88,9 @@ def _topics(summary: FlowsSummary) -> Iterator[tuple[str, FlowPointFound]]:
             continue
         if point in without:
             yield ("endpoint" if point.key.guests == 1 else "sending"), point
-        if limits:
+        if limits and point.key.guests > 1:
             yield ("equal limits" if len(set(limits)) == 1 else "unequal limits"), point
-        elif point.key.greedy > 1:
+        elif point.key.greedy > 1 and point.key.guests > 1:
             yield "greedy guest", point
         elif point.key.guests > 1:
             yield "no limit", point
@@ -88,9 +98,11 @@ def _topics(summary: FlowsSummary) -> Iterator[tuple[str, FlowPointFound]]:
 
 def _found(point: FlowPointFound) -> str:
     """What there is to say, in short."""
+    if point.sum_bps is None:
+        return nothing_words(point)
     found = [f"sum {words(point.sum_bps)} Mbit/s"]
     found += [f"{words(point.line_ratio, 0.01)} % of the line"] if point.line_ratio is not None else []
-    if point.key.guests > 1:
+    if len(point.guests) > 1 and point.jain is not None:
         found += [f"Jain {words(point.jain, 1, 4)}"]
     attained = [guest.attained_ratio for guest in point.guests if guest.attained_ratio is not None]
     if attained:

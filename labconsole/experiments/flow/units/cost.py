@@ -2,38 +2,51 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
 from labconsole.contracts.report import Cell, ReportUnit, Table
 from labconsole.experiments.flow.comparing import WAYS
-from labconsole.experiments.flow.shown import interval, words
+from labconsole.experiments.flow.cost import NOT_RECORDED, unknown_because
+from labconsole.experiments.flow.shown import interval, nothing_words, words
 from labconsole.experiments.flow.summary import summarize_flows
 from labconsole.model.record.flow import FlowRecord
 from labconsole.report.material import Material
 from labconsole.report.tested_on import TESTED_ON, tested_on
+from labconsole.report.words import count
 
 
 def table(material: Material) -> Table | None:
-    """A row for each point of which it is known."""
-    summary = summarize_flows(each for each in material.of("flow") if isinstance(each, FlowRecord))
+    """A row for each point, and why it is not known of some."""
+    records = [each for each in material.of("flow") if isinstance(each, FlowRecord)]
+    summary, of = summarize_flows(records), {each.flow_id: each for each in records}
+    gaps, asked = dict[str, list[str]](), False
     rows: list[tuple[Cell, ...]] = []
     shown: list[tuple[str, ...]] = []
     for each in summary.points:
-        key = each.key
-        if each.machine_cpu_s_per_gb is None:
-            continue
+        key, known = each.key, each.machine_cpu_s_per_gb
         way = WAYS.get(key.pattern, "in a ring")
+        trials = 0 if known is None else known.trials
+        reasons = Counter(filter(None, (unknown_because(of[name]) for name in each.flow_ids)))
+        where = f"{summary.name_of(key)}, {count(key.guests, 'guest')}, {key.scenario}"
+        asked = asked or bool(reasons.keys() - {NOT_RECORDED})
+        for why, times in reasons.items():
+            gaps.setdefault(why, []).append(f"{where} ({times} of {len(each.flow_ids)})")
+        if not each.flow_ids:
+            gaps.setdefault(nothing_words(each), []).append(where)
         rows.append(
             (
                 way, key.platform, key.guests, key.scenario, key.cpu, *interval(each.cpu_s_per_gb),
-                *interval(each.machine_cpu_s_per_gb), len(each.flow_ids), *tested_on(key, summary.testbeds),
+                *interval(known), trials, *tested_on(key, summary.testbeds),
             )
         )  # fmt: skip
         shown.append(
             (
                 way, summary.name_of(key), str(key.guests), key.scenario, words(each.cpu_s_per_gb, 1, 1),
-                words(each.machine_cpu_s_per_gb, 1, 1), str(len(each.flow_ids)),
+                words(known, 1, 1), str(trials),
             )
         )  # fmt: skip
-    if not rows:
+    if not any(each.machine_cpu_s_per_gb for each in summary.points) and not asked:
         return None
     quantities = ("cpu_s_per_gb", "machine_cpu_s_per_gb")
     return Table(
@@ -50,8 +63,13 @@ def table(material: Material) -> Table | None:
         note="Seconds that processors were busy while a trial was watched, for each 10^9 bytes of payload that arrived "
         "(in a ring: that iperf says it sent, where its rates are those of the interfaces); mean ± half the 95 % "
         "interval over set-ups. Of the unit under test where its machine hosts no other node, else not known; of the "
-        "machine with all that runs on it.",
+        f"machine with all that runs on it. Trials: those of which it is known.{_gaps_words(gaps)}",
     )  # fmt: skip
+
+
+def _gaps_words(gaps: Mapping[str, Sequence[str]]) -> str:
+    """Of which points, and of how many of their trials, it is not known, and why."""
+    return "".join(f" Not known, because {why}: {'; '.join(where)}." for why, where in gaps.items())
 
 
 UNITS = (ReportUnit(name="flow-processors", place=123, make=table),)

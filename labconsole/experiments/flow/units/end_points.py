@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from labconsole.contracts.report import Figure, MethodNote, Panel, PlottedCurve, ReportUnit
 from labconsole.experiments.flow.shown import MEGA, full, inward_of, plain, records_of, summary_of
 from labconsole.experiments.flow.summary import FlowPointFound, flow_key, summarize_flows
@@ -30,7 +32,6 @@ def one_guest(material: Material) -> Figure | None:
         return None
     every = sorted((one for own in found.values() for one in own), key=lambda one: platform_order(one[1].key.platform))
     names = tuple(dict.fromkeys(name for name, _ in every))
-    lines = {each.line_bps for _, each in every}
     panels = tuple(
         Panel(
             way,
@@ -40,6 +41,7 @@ def one_guest(material: Material) -> Figure | None:
                     tuple(mark_of(names.index(name), each.sum_bps) for name, each in own if each.sum_bps is not None),
                 ),
             ),
+            levels=_link([each for _, each in own]),
         )
         for way, own in found.items()
     )
@@ -55,10 +57,15 @@ def one_guest(material: Material) -> Figure | None:
         x_label="",
         y_label="Mbit/s of payload",
         panels=panels,
-        caption=caption(f"{layer}; the line: what the link carries of such payload", panels),
+        caption=caption(layer, panels),
         x_names=names,
-        reference_line=lines.pop() / MEGA if len(lines) == 1 else None,
     )
+
+
+def _link(points: Sequence[FlowPointFound]) -> tuple[tuple[float, str], ...]:
+    """What it carries of such payload, where that is the same for all of them."""
+    lines = {each.line_bps for each in points}
+    return ((lines.pop() / MEGA, "what the link carries of such payload"),) if len(lines) == 1 else ()
 
 
 def several_guests(material: Material) -> Figure | None:
@@ -77,7 +84,8 @@ def several_guests(material: Material) -> Figure | None:
             for guest in each.guests
             if guest.shared_bps is not None
         ]
-        panels.append(Panel(name, (PlottedCurve("all together", tuple(total)), PlottedCurve("each", tuple(each_one)))))
+        panels.append(Panel(name, (PlottedCurve("all together", tuple(total)), PlottedCurve("each", tuple(each_one))),
+                            levels=_link(own)))  # fmt: skip
     if not panels:
         return None
     return Figure(

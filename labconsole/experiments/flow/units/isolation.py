@@ -4,11 +4,11 @@ of their numbers, and in a table of how they share.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from labconsole.contracts.report import Cell, Figure, Mark, Panel, PlottedCurve, ReportUnit, Table
-from labconsole.experiments.flow.figures import bin_rates
-from labconsole.experiments.flow.shown import MEGA, interval, records_of, summary_of, words
+from labconsole.experiments.flow.figures import HEADER_BYTES, bin_rates
+from labconsole.experiments.flow.shown import MEGA, interval, nothing_words, records_of, summary_of, words
 from labconsole.experiments.flow.summary import FlowPointFound, FlowPointKey, FlowsSummary
 from labconsole.model.weights import weights_text
 from labconsole.report.captions import caption, mark_of
@@ -18,6 +18,8 @@ from labconsole.report.words import UNKNOWN, count
 
 PAPER = "adamczyk"
 Y_LABEL = "Mbit/s of payload"
+LINK, SHARE, BEGIN = "what the link carries", "an equal share of that", "the others begin"
+LIMIT = "limit, as payload"
 X_LABEL = "seconds since the first packet"
 
 
@@ -31,7 +33,7 @@ def _alike(point: FlowPointFound) -> bool:
 
 
 def _different(point: FlowPointFound) -> bool:
-    return _plain(point) and point.key.greedy == 1 and len(set(point.key.limits_bps)) > 1
+    return _plain(point) and point.key.guests > 1 and point.key.greedy == 1 and len(set(point.key.limits_bps)) > 1
 
 
 def _unlimited(point: FlowPointFound) -> bool:
@@ -71,10 +73,54 @@ def _panel_title(summary: FlowsSummary, key: FlowPointKey) -> str:
     return f"{summary.name_of(key)}{guests}, {key.scenario}"
 
 
+def _levels(point: FlowPointFound) -> tuple[tuple[float, str], ...]:
+    """The limits of its guests, of whole frames, as the payload that they leave; without any what the link carries."""
+    key, names = point.key, [each.guest for each in point.guests]
+    if not key.limits_bps:
+        share = [(point.line_bps / len(names) / MEGA, SHARE)] if len(names) > 1 and not key.weights else []
+        return ((point.line_bps / MEGA, LINK), *share)
+    held: dict[int, list[str]] = {}
+    for place, name in enumerate(names):
+        held.setdefault(key.limits_bps[place % len(key.limits_bps)], []).append(name)
+    payload_ratio = key.payload_bytes / (key.payload_bytes + HEADER_BYTES)
+    return tuple(
+        (rate_bps * payload_ratio / MEGA, f"limit of {', '.join(of)}, as payload" if len(held) > 1 else LIMIT)
+        for rate_bps, of in held.items()
+    )
+
+
+def _changes(key: FlowPointKey) -> tuple[tuple[float, ...], tuple[str, ...]]:
+    """When what guests are told changes, and what it is then."""
+    found = [(key.second_after_s, BEGIN)] if key.second_after_s else []
+    found += [(key.beside.from_s, "t0"), (key.beside.to_s, "t1")] if key.beside is not None else []
+    if key.weighted is not None and len(key.weighted.steps) > 1:
+        found += [(place * key.weighted.every_s, weights_text(each)) for place, each in enumerate(key.weighted.steps)]
+    return tuple(at_s for at_s, _ in found), tuple(words for _, words in found)
+
+
+def _panel(summary: FlowsSummary, point: FlowPointFound, curves: tuple[PlottedCurve, ...]) -> Panel:
+    changes, names = _changes(point.key)
+    return Panel(_panel_title(summary, point.key), curves, changes, names, _levels(point))
+
+
+def _upright(panels: Sequence[Panel]) -> str:
+    """What the upright lines are, as words of a caption."""
+    names = {name for panel in panels for name in panel.change_names}
+    words = [f"{BEGIN}: when they were told to"] if BEGIN in names else []
+    words += ["t0 and t1: when the last guest was told to begin and to end work on its disk"] if "t0" in names else []
+    words += ["upright: weights, from when they hold"] if names - {"t0", "t1", BEGIN} else []
+    return "".join(f"; {each}" for each in words)
+
+
+def _not_drawn(summary: FlowsSummary, point: FlowPointFound) -> str:
+    """The same of a point without a panel."""
+    return f"; not drawn: {_panel_title(summary, point.key)} ({nothing_words(point)})"
+
+
 def over_time(material: Material, name: str, title: str, of: Callable[[FlowPointFound], bool]) -> Figure | None:
     """A panel a point, a curve a guest: the mean of every bin over the trials, with its interval."""
     summary = summary_of(material)
-    panels = []
+    panels, missing = [], list[str]()
     for point in filter(of, summary.points):
         curves = tuple(
             PlottedCurve(
@@ -84,7 +130,9 @@ def over_time(material: Material, name: str, title: str, of: Callable[[FlowPoint
             for guest in point.guests
         )
         if curves:
-            panels.append(Panel(_panel_title(summary, point.key), curves))
+            panels.append(_panel(summary, point, curves))
+        else:
+            missing.append(_not_drawn(summary, point))
     if not panels:
         return None
     return Figure(
@@ -94,7 +142,9 @@ def over_time(material: Material, name: str, title: str, of: Callable[[FlowPoint
         x_label=X_LABEL,
         y_label=Y_LABEL,
         panels=tuple(panels),
-        caption=caption("Payload that came to the sink of each guest, bin by bin", panels),
+        caption=caption(
+            f"Payload that came to the sink of each guest, bin by bin{_upright(panels)}{''.join(missing)}", panels
+        ),
         ideal=False,
     )
 
@@ -102,10 +152,11 @@ def over_time(material: Material, name: str, title: str, of: Callable[[FlowPoint
 def one_path(material: Material, name: str, title: str, of: Callable[[FlowPointFound], bool]) -> Figure | None:
     """A panel a point: the trial of median dominance, as it went."""
     summary, records = summary_of(material), {record.flow_id: record for record in records_of(material)}
-    panels = []
+    panels, missing = [], list[str]()
     for point in filter(of, summary.points):
         record = records.get(point.median_id or "")
         if record is None:
+            missing.append(_not_drawn(summary, point))
             continue
         asked = record.requested
         bins = round(asked.duration_s / asked.bin_s)
@@ -121,7 +172,7 @@ def one_path(material: Material, name: str, title: str, of: Callable[[FlowPointF
             )
             for sender in record.senders
         )
-        panels.append(Panel(_panel_title(summary, point.key), curves))
+        panels.append(_panel(summary, point, curves))
     if not panels:
         return None
     return Figure(
@@ -132,7 +183,7 @@ def one_path(material: Material, name: str, title: str, of: Callable[[FlowPointF
         y_label=Y_LABEL,
         panels=tuple(panels),
         caption="Payload that came to the sink of each guest, bin by bin, in a single trial: the one whose longest "
-        "dominance of one guest is the median of all trials of its point.",
+        f"dominance of one guest is the median of all trials of its point{_upright(panels)}{''.join(missing)}.",
         ideal=False,
     )
 
@@ -167,7 +218,7 @@ def sharing(material: Material) -> Table | None:
                 str(key.guests),
                 key.scenario,
                 words(point.sum_bps),
-                UNKNOWN if point.jain is None or key.guests < 2 else words(point.jain, 1, 4),
+                UNKNOWN if point.jain is None or len(point.guests) < 2 else words(point.jain, 1, 4),
                 words(least, 1, 4),
                 words(point.interference_ratio, 0.01),
                 words(widest),

@@ -8,6 +8,7 @@ from labconsole.experiments.flow.summary import FlowPointFound, FlowsSummary, su
 from labconsole.report.captions import caption, mark_of
 from labconsole.report.material import Material
 from labconsole.report.points import platform_order
+from labconsole.report.reference import NO_ROW, matching_words
 from labconsole.report.tested_on import TESTED_ON, tested_on
 from labconsole.report.words import UNKNOWN, number
 
@@ -125,7 +126,8 @@ def beside(material: Material) -> Table | None:
         shown=tuple(
             tuple(number(cell, 1) if isinstance(cell, float) else str(cell or UNKNOWN) for cell in row) for row in rows
         ),
-        note=paper.cited("figure 15", how="payload by netperf there, frames here"),
+        note=f"{paper.cited('figure 15', how='payload by netperf there, frames here')} "
+        f"{matching_words((each.key.platform for each in points), material.paper_names, NO_ROW)}",
         beside_paper=True,
     )  # fmt: skip
 

@@ -14,10 +14,13 @@ from labconsole.experiments.job.summary import LEFT_OUT, JobsSummary
 from labconsole.model.jobs import JOBS
 from labconsole.report.effect_words import effect_words, line_part_words
 from labconsole.report.material import Material
-from labconsole.report.reference import printed_words
+from labconsole.report.reference import matching_words, printed_words
 from labconsole.report.words import number
 
 TOPICS = {"quetier": ("overhead", "linearity", "isolation"), "mattos": ("job",)}
+
+
+ALL_ONLY = "only what the paper says of all platforms stands beside them"
 
 
 class OwnFinding(NamedTuple):
@@ -48,8 +51,10 @@ def make(material: Material, paper_name: str) -> Table | None:
         return None
     summary = summary_of(material)
     rows: list[tuple[Cell, ...]] = []
+    own_platforms: list[str] = []
     for topic in TOPICS[paper_name]:
         for own in _FINDINGS[topic](summary):
+            own_platforms.append(own.platform)
             for said in paper.tables["shapes"]:
                 theirs = (said["topic"], said["resource"], said["platform"])
                 if theirs in ((topic, own.resource, names.get(own.platform, "")), (topic, own.resource, "all")):
@@ -75,7 +80,7 @@ def make(material: Material, paper_name: str) -> Table | None:
         ),
         shown=tuple(tuple(str(cell) for cell in row) for row in rows),
         note=f"{paper.cited(how='its sentences and numbers in short')} A job from another paper uses the same "
-        "resource by another program.",
+        f"resource by another program. {matching_words(own_platforms, names, ALL_ONLY)}",
         beside_paper=True,
     )
 

@@ -15,6 +15,7 @@ from labconsole.experiments.job.shown import (
 from labconsole.model.jobs import JOBS
 from labconsole.report.captions import caption
 from labconsole.report.material import Material
+from labconsole.report.reference import matching_words
 from labconsole.report.tested_on import TESTED_ON, tested_on
 from labconsole.report.words import UNKNOWN, number
 
@@ -90,7 +91,9 @@ def times(material: Material) -> Table | None:
             shown.append((*cells, seconds_words(mean), UNKNOWN if paper_s is None else number(paper_s, 0)))
     if not rows:
         return None
-    source = "" if paper is None or not known else f" {paper.cited('figure 1', how='files of 600 MB')}"
+    own = (each.key.platform for each in _served(material))
+    matched = matching_words(own, material.paper_names, "the paper has no seconds beside them")
+    source = "" if paper is None or not known else f" {paper.cited('figure 1', how='files of 600 MB')} {matched}"
     return Table(
         name="quetier-1-times",
         title="Seconds of each request to guests that serve files",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from labconsole.contracts.report import Figure, MethodNote, Panel, PlottedCurve, ReportUnit
 from labconsole.experiments.route.shown import curve, in_order, records_of, summary_of
 from labconsole.experiments.route.summary import RoutePointFound, RoutesSummary
+from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.report.captions import caption
 from labconsole.report.material import Material
 
@@ -45,7 +46,7 @@ def over_routers(material: Material) -> Figure | None:
     panels = []
     for name in dict.fromkeys(summary.name_of(each.key) for each in points):
         own = [each for each in points if summary.name_of(each.key) == name]
-        curves = _curves(own, _each, "guests")
+        curves = (*_curves(own, _each, "guests"), *_curves(own, _sent, "guests", lambda point: point.sent_pps))
         panels += [Panel(name, curves)] if curves else []
     if not panels:
         return None
@@ -56,20 +57,27 @@ def over_routers(material: Material) -> Figure | None:
         x_label="routers at once",
         y_label="kpackets/s in all",
         panels=tuple(panels),
-        caption=caption("Packets that came to the sink of all routers together", panels),
+        caption=caption(
+            "Packets that came to the sink of all routers together, and that they were sent: where both are alike, the "
+            "routers might forward more",
+            panels,
+        ),
         ideal=False,
     )
 
 
 def _curves(
-    points: Sequence[RoutePointFound], label: Callable[[RoutePointFound], str], over: str
+    points: Sequence[RoutePointFound],
+    label: Callable[[RoutePointFound], str],
+    over: str,
+    y: Callable[[RoutePointFound], SetUpMean | None] = lambda point: point.sum_pps,
 ) -> tuple[PlottedCurve, ...]:
     """One for each label, of those that have something to go over."""
     curves = []
     for name in dict.fromkeys(map(label, points)):
         own = [each for each in points if label(each) == name]
         if len({getattr(each.key, over) for each in own}) >= MANY:
-            curves.append(curve(name, own, lambda each: float(getattr(each.key, over))))
+            curves.append(curve(name, own, lambda each: float(getattr(each.key, over)), y))
     return tuple(curves)
 
 
@@ -88,6 +96,10 @@ def _load(point: RoutePointFound) -> str:
 def _each(point: RoutePointFound) -> str:
     """What else is asked than routers."""
     return f"{point.key.load}, sent {point.key.rate}"
+
+
+def _sent(point: RoutePointFound) -> str:
+    return f"{_each(point)}: what was sent"
 
 
 def method(material: Material) -> MethodNote | None:

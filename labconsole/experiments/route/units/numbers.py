@@ -16,7 +16,7 @@ from labconsole.experiments.route.shown import claimed, interval, summary_of, wo
 from labconsole.experiments.route.summary import RoutesSummary
 from labconsole.report.effect_words import effect_words
 from labconsole.report.material import Material
-from labconsole.report.reference import CAUTION
+from labconsole.report.reference import BESIDE_ALL, CAUTION, matching_words
 from labconsole.report.tested_on import TESTED_ON, tested_on
 from labconsole.report.words import UNKNOWN
 
@@ -135,7 +135,7 @@ def changes(material: Material) -> Table | None:
         "the other, one value per block, and by what it differs between the first and the last of them. Equivalent: of "
         "routes alone, two one-sided tests within the plan's margin, by Holm over these tests, where routers lost "
         "packets at both points or a cost of rules was found beside. The paper names the fall through four routers and "
-        f"no other number. {CAUTION}",
+        f"no other number; its routers are guests of Xen, whatever platform a row is of. {CAUTION}",
     )  # fmt: skip
 
 
@@ -219,6 +219,7 @@ def beside(material: Material) -> Table | None:
     ]
     if not rows:
         return None
+    matched = matching_words((claim.key.platform for claim in summary.compared), material.paper_names, BESIDE_ALL)
     return Table(
         name="mattos-route-beside",
         title="Routers beside the paper's",
@@ -226,7 +227,7 @@ def beside(material: Material) -> Table | None:
         rows=tuple(rows),
         headings=("topic", "platform", "own finding", "paper's platform", "the paper", "where"),
         shown=tuple(tuple(map(str, row)) for row in rows),
-        note=paper.cited(how="its sentences in short"),
+        note=f"{paper.cited(how='its sentences in short')} {matched}",
         beside_paper=True,
     )
 

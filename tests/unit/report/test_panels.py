@@ -1,0 +1,46 @@
+"""Figures as lines of text: names of bars that are long, and lines across."""
+
+from __future__ import annotations
+
+from labconsole.contracts.report import Figure, Mark, Panel, PlottedCurve
+from labconsole.report.panels import labels_of, marked, panel_rows
+
+LONG = tuple(f"{name}, 256 MiB, CPU own, payload 1472 B" for name in ("container", "lxc", "qemu-virtio", "uml"))
+
+
+def figure(*levels: tuple[float, str], names: tuple[str, ...] = (), kind: str = "bars") -> Figure:
+    marks = tuple(Mark(float(place), 50.0, 49.0, 51.0, 3, 3) for place in range(len(names) or 4))
+    panel = Panel("p", (PlottedCurve("payload", marks),), levels=levels)
+    return Figure(
+        name="f", title="t", kind=kind, x_label="", y_label="y", panels=(panel,), caption="", x_names=names, ideal=False
+    )
+
+
+def lines(of: Figure, width: int, height: int) -> list[str]:
+    rows = panel_rows(of, of.panels[0], labels_of(of), width, height)
+    assert len(rows) == height
+    found = ["".join(text for text, _ in row) for row in rows]
+    assert max(map(len, found)) <= width
+    return found
+
+
+def test_names_of_bars_are_not_cut_where_the_terminal_is_narrow():
+    found = lines(figure(names=LONG), 120, 17)
+    below = found[[place for place, line in enumerate(found) if "└" in line][-1] + 1 :]
+    quarter = 120 // len(LONG)
+    for place, name in enumerate(LONG):
+        own = " ".join(line.ljust(120)[place * quarter : (place + 1) * quarter + 4].strip() for line in below)
+        assert set(name.replace(",", "").split()) <= set(own.replace(",", "").split()), found
+
+
+def test_short_names_take_one_line():
+    found = [line for line in lines(figure(names=("a", "b")), 80, 17) if line.strip()]
+    assert found[-1].split() == ["a", "b"] and "└" in found[-2]
+
+
+def test_a_line_across_is_drawn_though_it_lies_above_all_and_is_told():
+    for kind in ("bars", "curves"):
+        of = figure((95.7, "what the link carries"), names=("a", "b"), kind=kind)
+        assert any(line.count("┄") > 30 for line in lines(of, 80, 17)), kind
+        assert marked(of) == "┄ what the link carries"
+        assert not any("┄" in line for line in lines(figure(names=("a", "b"), kind=kind), 80, 17))
