@@ -14,9 +14,8 @@ from pydantic import ValidationError
 
 from labconsole.contracts.crew import CrewOffer
 from labconsole.contracts.experiment import Bench, ExperimentStore, Step, StepRecord
-from labconsole.errors import Aborted, ConfigError, GuestLacks, LabError, LeaseTaken, MeasurementError
+from labconsole.errors import Aborted, ConfigError, GuestLacks, MeasurementError
 from labconsole.model.design_point import DesignPoint
-from labconsole.model.inventory import Inventory
 from labconsole.model.plan.conduct import Retry
 from labconsole.model.plan.crews import CrewPoint, CrewTrial
 from labconsole.model.plan.plan import Plan
@@ -87,7 +86,7 @@ class CrewStep(ABC, Generic[P, R]):
             mended = True
             try:
                 record = await self._attempt(bench, attempt)
-            except (Aborted, LeaseTaken):
+            except Aborted:
                 raise  # nothing was wrong with the trial
             except MeasurementError as exc:
                 mended = not isinstance(exc, GuestLacks)
@@ -125,7 +124,7 @@ class CrewStep(ABC, Generic[P, R]):
     async def attempt(self, bench: Bench, attempt: int) -> R:
         """One attempt, from 1. Raises MeasurementError for one that gave no record, and may be made again."""
 
-    def kept(self, problem: LabError) -> MeasurementError:
+    def kept(self, problem: Exception) -> MeasurementError:
         """What kept it from being measured, told with which trial it is."""
         kind = GuestLacks if isinstance(problem, GuestLacks) else MeasurementError
         return kind(f"{self.describe()}: {problem}")
@@ -198,9 +197,9 @@ def refused(steps: Sequence[CrewStep[P, Any]], refuse: Callable[[P], None]) -> d
     return found
 
 
-def refuse_without(program: str, offer: CrewOffer, inventory: Inventory) -> None:
+def refuse_without(program: str, offer: CrewOffer) -> None:
     """Raises ConfigError where the local lab's guests have no such program. Of the images of others nobody knows."""
-    if inventory.emulated and offer.no_programs is not None:
+    if offer.no_programs is not None:
         raise ConfigError(
             f"{offer.no_programs}, and the image of the local lab has no {program}: bring the lab up by "
             "`labconsole lab up --jobs`",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, TypeVar
 
 from labconsole.measure.trials_of_guests import PointOfHypervisor, TrialOfGuests, uut_facts
@@ -11,12 +11,12 @@ from labconsole.model.conditions import hypervisor_words, seen_conditions
 BARE_HOST: Final = "raw"
 """The driver of a platform whose guests are processes of the bare host; hosts.yaml may call the platform otherwise."""
 
-GUESTS_BESIDE: Final = {"xen": "xl"}
-"""Of hypervisors that the unit under test's own kernel may say that it runs under the driver whose guests are not in
-that kernel, but beside it.
-"""
+XEN: Final = "xen"
+"""As Linux says that it runs under it (/sys/hypervisor/type): the only hypervisor of which it says so."""
 
-UNDER: Final = " under "
+UNDER_XEN: Final = f" under {XEN}"
+OR_BESIDE: Final = f"{UNDER_XEN} or beside"
+"""Of tools of the operator's own, which may be Xen's."""
 
 H = TypeVar("H", bound=PointOfHypervisor)
 
@@ -26,42 +26,43 @@ def hypervisor(record: TrialOfGuests) -> str:
     in the UUT's own kernel also what that runs under.
     """
     words = hypervisor_words(seen_conditions({"platform": record.attestation}, None)) or ""
-    under = _runs_under(record)
-    return words if under is None else f"{words}{UNDER}{under}"
+    return words + _under(record)
 
 
-def _runs_under(record: TrialOfGuests) -> str | None:
-    """Which hypervisor the kernel that its guests are in, or are started from, says that it runs under. None: it says
-    nothing, or they are guests of that hypervisor themselves.
+def _under(record: TrialOfGuests) -> str:
+    """Words of what the kernel that its guests are in, or are started from, says that it runs under; "": of nothing, or
+    they are guests of that hypervisor themselves.
     """
-    driver, found = record.attestation.get("driver"), uut_facts(record).get("hypervisor_type")
-    if not isinstance(found, str) or not found or driver is None:
-        return None
-    return None if GUESTS_BESIDE.get(found) == driver else found
+    told = record.attestation
+    driver, versions = told.get("driver"), told.get("versions")
+    if driver is None or uut_facts(record).get("hypervisor_type") != XEN:
+        return ""
+    connected = versions.get("hypervisor") if isinstance(versions, Mapping) else None  # as libvirt is
+    if driver == "xl" or str(connected).lower().startswith(XEN):
+        return ""
+    return OR_BESIDE if driver == "command" else UNDER_XEN
 
 
 def runs_under(key: PointOfHypervisor) -> str:
     """What the kernel that a point was measured from runs under; "": nothing that it says. As Xen's first domain a
     host is bare to what is in its own kernel, and is not to Xen's guests.
     """
-    return key.hypervisor.rpartition(UNDER)[2] if UNDER in key.hypervisor else ""
+    return next((each.strip() for each in (OR_BESIDE, UNDER_XEN) if key.hypervisor.endswith(each)), "")
 
 
 def told_hypervisor(key: H, keys: Iterable[H]) -> list[str]:
     """What tells a platform from the same of another hypervisor among ``keys``, or from that on bare hardware."""
     if len({each.hypervisor for each in keys if each.platform == key.platform}) > 1:
         return [key.hypervisor or "hypervisor not known"]
-    return [f"under {under}"] if (under := runs_under(key)) else []
+    return [under] if (under := runs_under(key)) else []
 
 
 def apart_words(keys: Iterable[PointOfHypervisor]) -> str:
     """A sentence that says which trials are compared with each other only; "" where there are none."""
-    under = sorted({(name, key.platform) for key in keys if (name := runs_under(key))})
-    if not under:
+    platforms = list(dict.fromkeys(key.platform for key in keys if runs_under(key)))
+    if not platforms:
         return ""
-    hypervisors = ", ".join(dict.fromkeys(name for name, _ in under))
-    platforms = ", ".join(dict.fromkeys(platform for _, platform in under))
     return (
-        f" The kernel of the unit under test itself ran under {hypervisors} in trials of {platforms}: these are "
-        "compared with each other only, and are not the bare host of other guests."
+        f" The kernel of the unit under test itself ran under Xen in trials of {', '.join(sorted(platforms))}: these "
+        "are compared with each other only, and are not the bare host of other guests."
     )

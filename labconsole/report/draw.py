@@ -132,8 +132,10 @@ def _hides(panel: Panel, curve: PlottedCurve) -> bool:
     """Whether marks of a curve that is drawn before would not be seen under this one's."""
     near = COVERED_RATIO * max((abs(mark.y) for each in panel.curves for mark in each.marks), default=0.0)
     before = panel.curves[: panel.curves.index(curve)]
-    under = {(mark.x, mark.y) for each in before for mark in each.marks}
-    return any(mark.x == x and abs(mark.y - y) <= near for mark in curve.marks for x, y in under)
+    under: dict[float, list[float]] = {}
+    for mark in (mark for each in before for mark in each.marks):
+        under.setdefault(mark.x, []).append(mark.y)
+    return any(abs(mark.y - y) <= near for mark in curve.marks for y in under.get(mark.x, ()))
 
 
 def _curves(figure: Figure, panel: Panel, ax: Axes) -> None:

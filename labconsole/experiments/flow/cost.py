@@ -34,6 +34,8 @@ def unknown_because(record: FlowRecord) -> str | None:
         return None
     if not record.ring:
         return "how much payload arrived is not known, or none did"
+    if payload_bytes(record) == 0:
+        return "no payload was sent"
     if _ring_rates(record)[0] is None:
         return "of a guest iperf did not say how much it sent, or its interface was not counted"
     return f"the rates by iperf and by the guests' interfaces differ by more than {100 * SAID_ERROR:.0f} %"

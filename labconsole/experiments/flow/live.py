@@ -154,7 +154,8 @@ def _sent(record: FlowRecord, place: int, attained: float | None) -> Found:
     if record.weights is not None and len(record.weights.steps) == 1:
         step = record.weights.steps[0]
         share = f"{step.share_ratios[place]:.4f}" if place < len(step.share_ratios) else UNKNOWN
-        found += [("weight", str(step.weights[place])), ("share", share)]
+        weight = str(step.weights[place]) if place < len(step.weights) else UNKNOWN
+        found += [("weight", weight), ("share", share)]
     found += _lost(each.lost_packets, each.host_packets)
     if len(record.senders) > 1:
         found.append(("while all send", mbit(each.shared_bps)))

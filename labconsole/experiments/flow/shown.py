@@ -59,12 +59,18 @@ def plain(points: Sequence[FlowPointFound]) -> list[FlowPointFound]:
     ]
 
 
+NOTHING_OF = {
+    "out": "there is no bin in which all guests send",
+    "in": "what one of the guests read is not known",
+    "ring": "what one of the guests sent while all did is not known",
+}
+
+
 def nothing_words(point: FlowPointFound) -> str:
     """Why there is nothing to say of how its guests share."""
-    if point.flow_ids:
-        return "there is no bin in which all guests send"
+    why = NOTHING_OF[point.key.pattern] if point.flow_ids else "no trial is valid"
     out = ", ".join(f"{times} {code}" for code, times in point.left_out.items())
-    return f"no trial is valid{f' (left out: {out})' if out else ''}"
+    return why + (f" (left out: {out})" if out else "")
 
 
 def interval(found: SetUpMean | None) -> tuple[Cell, Cell, Cell]:

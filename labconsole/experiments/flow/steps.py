@@ -61,8 +61,19 @@ class Flows:
         from labconsole.experiments.flow.weights import link_bps, weights_misfit
 
         factors = plan.flows.factors
+        most_guests, most_limits = max(factors.guests), max(factors.limits, key=len)
 
         def refuse(point: FlowPoint) -> None:
+            if len(most_limits) > most_guests:
+                raise ConfigError(
+                    "are more than guests", key="flow.limits", value=", ".join(map(format_target, most_limits)),
+                    allowed=f"one for all, one for each of {most_guests}, or fewer that they take in turn",
+                )  # fmt: skip
+            if most_guests < 2 and max(factors.second_after_s) > 0:
+                raise ConfigError(
+                    "is of all guests but the first, and one guest is asked for", key="flow.second_after_s",
+                    value=max(factors.second_after_s), allowed="0, or two guests and more",
+                )  # fmt: skip
             offer = stage.offer(point.platform, flow_members(point, factors, SOME_CPUS))
             link_speed_bps = inventory.streams[0].link_speed_bps
             fits_bps = (line_frames_bps if point.weights is None else link_bps)(link_speed_bps, point.payload_bytes)
@@ -94,7 +105,7 @@ class Flows:
                     "guests of this platform have no interface of their own on the UUT", key=asked,
                     value=point.platform, allowed="platforms whose guests have one (docs/platforms.md: `to_guest`)",
                 )  # fmt: skip
-            refuse_without("iperf", offer, inventory)
+            refuse_without("iperf", offer)
 
         return refused(steps, refuse)
 

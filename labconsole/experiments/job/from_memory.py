@@ -41,6 +41,8 @@ def _caches_bytes(record: JobRecord) -> int | None:
         found = uut_facts(record).get("memory_bytes")
         return found if isinstance(found, int) else None
     machines = record.attestation.get("machines")
-    known = [each for each in machines.values() if isinstance(each, dict)] if isinstance(machines, dict) else []
-    has_mib = [each["memory_mib"] for each in known if isinstance(each.get("memory_mib"), int)]
-    return max(has_mib) * MIB if has_mib else None
+    if not isinstance(machines, dict):
+        return None
+    has_mib = [each.get("memory_mib") if isinstance(each, dict) else None for each in machines.values()]
+    known_mib = [each for each in has_mib if isinstance(each, int)]
+    return max(known_mib) * MIB if known_mib and len(known_mib) == len(has_mib) else None

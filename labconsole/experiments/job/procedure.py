@@ -80,7 +80,7 @@ class JobStep(CrewStep[JobPoint, JobRecord]):
         except (LabError, ValidationError) as exc:
             # Whatever became of the guests, the next trial does not begin with these.
             await stage.restore()
-            raise MeasurementError(f"{self.describe()}: {exc}") from exc
+            raise self.kept(exc) from exc
         record = self._record(seen, crew, bench, attempt)
         if record.status == "failed":
             await stage.restore()

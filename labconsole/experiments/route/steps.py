@@ -61,7 +61,7 @@ class Routes:
         def refuse(point: RoutePoint) -> None:
             members = route_members(point, factors, SOME_CPUS)
             offer = stage.offer(point.platform, members)
-            refuse_without("iproute2, by which routes are given to them", offer, inventory)
+            refuse_without("iproute2, by which routes are given to them", offer)
             if point.filters and not offer.in_namespaces:
                 raise ConfigError(
                     "are possible only where a router is a network namespace of the UUT's kernel", key="route.filters",

@@ -14,10 +14,11 @@ from labconsole.errors import LabSetupError
 from labconsole.lab.guests.guest_image import write_guest_image
 from labconsole.lab.guests.programs import guest_programs
 from labconsole.lab.prerequisites import tool
+from labconsole.platforms.drivers.uml import LAB_IMAGE
 
 PROGRAM = "linux.uml"
 MODULES = Path("/usr/lib/uml/modules")
-IMAGE_FILE = "uml.cpio"
+IMAGE_FILE = LAB_IMAGE
 SHIM_FILE = "uml_registers.so"
 SHIM_SOURCE = Path(__file__).with_name("uml_registers.c")
 TUN = Path("/dev/net/tun")

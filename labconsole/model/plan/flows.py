@@ -134,11 +134,6 @@ class FlowFactors(StrictModel):
             )
         if "out" not in self.pattern and (any(self.weights) or any(self.disk)):
             raise ValueError("weights and disk are of guests that send to the sink | allowed: none, or pattern out")
-        if (most := max(map(len, self.limits))) > max(self.guests):
-            raise ValueError(
-                f"limits are more than guests: {most} for {max(self.guests)} | allowed: one for all, one for each, or "
-                "fewer that they take in turn"
-            )
         if self.bin_s * 2 > self.duration_s:
             raise ValueError("bin_s leaves fewer than two bins in duration_s | allowed: at most half of it")
         if max(self.second_after_s) + 2 * self.bin_s > self.duration_s:

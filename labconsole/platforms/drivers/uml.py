@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -27,6 +28,9 @@ from labconsole.wire.execution import Execute
 
 QUEUE_DEPTH = 128
 """Frames that a NIC takes or gives in one system call."""
+
+LAB_IMAGE = "uml.cpio"
+"""What the local lab calls the image that it makes, in which are no programs but busybox."""
 
 SCRATCH = "/dev/shm"
 IN_SCRATCH = f'mount -t tmpfs -o mode=0700,size=100% labconsole {SCRATCH} && exec "$@"'
@@ -123,7 +127,7 @@ class UmlDriver(GuestProgramDriver[UmlOptions]):
 
     def crew_offer(self, wanted: CrewWanted) -> CrewOffer:
         offer = super().crew_offer(wanted)
-        if self.options.crew_root is not None:
+        if self.options.crew_root is not None or Path(self.options.initrd).name != LAB_IMAGE:
             return offer
         why = f"platform {self.name} has no `crew_root` in hosts.yaml, the directory in which its guests find programs"
         return replace(offer, no_programs=why)

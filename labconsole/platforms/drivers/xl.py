@@ -214,11 +214,12 @@ class XlDriver(ManagedDriver):
     async def facts(self, shell: Shell, name: str) -> Attestation:
         domain = (await self._domains(shell)).get(name)
         config = described(await shell.must(["xl", "list", "-l", name]), name) or {}
-        kind = config.get("c_info", {}).get("type")
+        kind, built = config.get("c_info", {}).get("type"), config.get("b_info")
+        most_kib = built.get("max_memkb") if type(built) is dict else None
         return {
             "kind": kind if type(kind) is str else None,
             "vcpus": domain.vcpus if domain else None,
-            "memory_mib": domain.memory_mib if domain else None,
+            "memory_mib": most_kib // 1024 if type(most_kib) is int else None,
         }
 
     async def pinning(self, shell: Shell, name: str) -> Pinning | None:

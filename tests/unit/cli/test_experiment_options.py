@@ -41,7 +41,7 @@ def test_a_value_that_cannot_be_is_told_by_its_option(capsys: pytest.CaptureFixt
     [
         ("--limits abc", "--limits: is not a rate, got 'abc'; allowed: a number with a unit"),
         ("--limits 30Mbit,abc --guests 2", "--limits: is not a rate, got '30Mbit,abc'; allowed: a number with a unit"),
-        ("--second-after 3", "got 3.0; allowed: with --guests 2 or more"),
+        ("--second-after 3", "got 3.0; allowed: 0, or two guests and more"),
     ],
 )
 def test_what_was_typed_is_in_the_sentence(capsys: pytest.CaptureFixture[str], words: str, said: str):

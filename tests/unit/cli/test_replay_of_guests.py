@@ -189,11 +189,9 @@ def test_guests_of_a_lab_without_the_programs_of_jobs_are_refused_before_anythin
 ):
     """Of an image that is not the local lab's nobody knows what it has."""
 
-    def told_of(options: str, platforms: str, emulated: str = "true") -> tuple[int, str]:
+    def told_of(options: str, platforms: str, image: str = "/srv/uml.cpio") -> tuple[int, str]:
         (hosts := tmp_path / "hosts.yaml").write_text(
-            HOSTS.read_text()
-            .replace("platforms:\n", f"platforms:\n  uml: {{driver: uml, initrd: /srv/i{options}}}\n")
-            .replace("emulated: true", f"emulated: {emulated}")
+            HOSTS.read_text().replace("platforms:\n", f"platforms:\n  uml: {{driver: uml, initrd: {image}{options}}}\n")
         )
         where = ("--hosts", str(hosts), "--store", str(tmp_path / "none.sqlite"), "--dry-run")
         return main(["experiment", kind, "--platforms", platforms, *where]), "".join(capsys.readouterr())
@@ -205,7 +203,7 @@ def test_guests_of_a_lab_without_the_programs_of_jobs_are_refused_before_anythin
     assert status == 2 and f"{why} of the local lab has no {program}" in told and "`labconsole lab up --jobs`" in told
     status, told = told_of("", "uml,container")
     assert status == 0 and f"1 of 2 {kind}s to take" in told and "cannot be measured: uml: 1" in told, told
-    assert told_of(", crew_root: /srv/root", "uml")[0] == told_of("", "uml", "false")[0] == 0
+    assert told_of(", crew_root: /srv/root", "uml")[0] == told_of("", "uml", "/srv/i")[0] == 0
 
 
 def test_an_experiment_measures_the_platforms_that_can_have_what_it_asks_for(
@@ -241,7 +239,8 @@ def test_flows_of_defaults_are_possible(words: tuple[str, ...], told: str, capsy
 def test_more_limits_than_guests_are_refused(capsys: pytest.CaptureFixture[str]):
     asked = ("--platforms", "container", "--guests", "1,2", "--hosts", str(HOSTS), "--dry-run")
     assert main(["experiment", "flow", *asked, "--limits", "3Mbit,4Mbit,5Mbit"]) == 2
-    assert "limits are more than guests: 3 for 2; allowed: one for all, one for each" in capsys.readouterr().err
+    told = "--limits: are more than guests, got '3Mbit, 4Mbit, 5Mbit'; allowed: one for all, one for each of 2"
+    assert told in capsys.readouterr().err
 
 
 def test_how_long_a_job_that_waits_takes_is_known(tmp_path: Path):

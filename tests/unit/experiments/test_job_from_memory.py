@@ -30,7 +30,7 @@ def worked(
     asked = record.requested.model_copy(update={"job": job, "size": size, "memory_mib": memory_mib})
     facts = record.environment["nodes"]["uut"]["facts"] | ({} if host_mib is None else {"memory_bytes": host_mib * MIB})
     nodes = {"nodes": {"uut": {"facts": facts}, "snk1": {"facts": {"memory_bytes": MIB}}}}
-    machines = {"one": {}, "two": None, "three": {"memory_mib": machine_mib}}
+    machines = {"one": {"memory_mib": machine_mib}, "two": {"memory_mib": 32 if machine_mib != "much" else None}}
     has = record.attestation | ({} if machine_mib is None else {"machines": machines})
     return record.model_copy(update={"requested": asked, "disk": told, "environment": nodes, "attestation": has})
 

@@ -75,6 +75,17 @@ def test_what_is_in_the_kernel_of_xens_first_domain_is_compared_there_and_with_n
     assert [each.key.hypervisor for each in summarize_jobs(guests).points] == ["xl"], "they are that hypervisor's own"
     assert [each.key.platform for each in summarize_jobs([*bare, *guests]).overheads] == ["xen"]
 
+    def by(told: dict[str, object]) -> list[JobRecord]:
+        return [each.model_copy(update={"attestation": told}) for each in guests]
+
+    connected = by({"driver": "libvirt", "versions": {"libvirt": "9.0", "hypervisor": "Xen 4.17.0"}})
+    assert summarize_jobs([*under(bare), *connected]).overheads == (), "they are Xen's, too"
+    assert len(summarize_jobs([*bare, *connected]).overheads) == 1
+    other = by({"driver": "libvirt", "versions": {"libvirt": "9.0", "hypervisor": "lxc"}})
+    assert len(summarize_jobs([*under(bare), *other]).overheads) == 1
+    unknown = by({"driver": "command"})
+    assert summarize_jobs([*bare, *unknown]).overheads == summarize_jobs([*under(bare), *unknown]).overheads == ()
+
 
 def test_no_overhead_is_seldom_found_where_there_is_none():
     false = 0

@@ -115,9 +115,4 @@ def run(args: argparse.Namespace) -> int:
         "disk": None if args.disk is None else {key: value for key, value in disk.items() if value is not None},
     }  # fmt: skip
     factors = asked(FlowFactors, wanted)
-    if args.second_after and max(args.guests or [1]) < 2:
-        raise ConfigError(
-            "is of all guests but the first, and one guest is asked for", key="--second-after",
-            value=args.second_after, allowed="with --guests 2 or more",
-        )  # fmt: skip
     return take(args, FLOWS_SHOWN, factors)
