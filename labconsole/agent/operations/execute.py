@@ -67,12 +67,10 @@ class Executor:
             return await self._wait(process, argv[0], request.timeout_s, stdin)
         finally:
             children.kill_group(process)
-            await process.wait()
+            await process.exited()
             self._running.discard(process)
 
-    async def _wait(
-        self, process: asyncio.subprocess.Process, name: str, timeout_s: float, stdin: Optional[str]
-    ) -> Executed:
+    async def _wait(self, process: children.Child, name: str, timeout_s: float, stdin: Optional[str]) -> Executed:
         assert process.stdout is not None and process.stderr is not None
         tasks: List["asyncio.Task[Any]"] = [
             asyncio.ensure_future(_collect(process.stdout)),
@@ -82,7 +80,7 @@ class Executor:
             tasks.append(asyncio.ensure_future(_feed(process.stdin, stdin.encode("utf-8", "surrogateescape"))))
         try:
             try:
-                await asyncio.wait_for(process.wait(), timeout_s)
+                await asyncio.wait_for(process.exited(), timeout_s)
             except asyncio.TimeoutError:
                 message = "%s had not ended after %g s and was killed" % (name, timeout_s)
                 raise WireError("exec_timeout", message) from None

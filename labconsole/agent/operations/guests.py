@@ -44,7 +44,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}\Z")
 class GuestProcess:
     """One process and its console."""
 
-    def __init__(self, name: str, process: asyncio.subprocess.Process, ended: Callable[["GuestProcess"], None]) -> None:
+    def __init__(self, name: str, process: children.Child, ended: Callable[["GuestProcess"], None]) -> None:
         self.name, self.process = name, process
         self.console = bytearray()
         self.printed_bytes = 0
@@ -77,7 +77,7 @@ class GuestProcess:
 
     async def _reap(self) -> None:
         """What it started must not hold its console open."""
-        await self.process.wait()
+        await self.process.exited()
         children.kill_group(self.process)
 
     @property

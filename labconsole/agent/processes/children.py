@@ -20,6 +20,9 @@ from labconsole.agent.processes import linux
 SEARCH_PATH = ":".join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin", "/bin"])
 """An unprivileged login's PATH often lacks the directories that tcpdump is in."""
 
+READ_BYTES = 65536
+"""As much of a child's output is read ahead, which is asyncio's default."""
+
 OOM_SCORE = "900"
 """Of at most 1000."""
 
@@ -42,6 +45,38 @@ def before_exec(parent: int, namespaces: Sequence[Any], ignore_setgroups: bool, 
     return prepare
 
 
+class _Watched(asyncio.subprocess.SubprocessStreamProtocol):
+    """Told of the end of a process while something that it started may still hold its output open."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(limit=READ_BYTES, loop=loop)
+        self.over: "asyncio.Future[None]" = loop.create_future()
+
+    def process_exited(self) -> None:
+        super().process_exited()
+        if not self.over.done():
+            self.over.set_result(None)
+
+
+class Child(asyncio.subprocess.Process):
+    """A process of which ``exited`` waits for its own end. ``wait`` does, from Python 3.11 on, for that of its output,
+    which what it started may hold open for ever.
+    """
+
+    def __init__(self, transport: asyncio.SubprocessTransport, protocol: _Watched) -> None:
+        super().__init__(transport, protocol, asyncio.get_running_loop())
+        self._over = protocol.over
+
+    async def exited(self) -> None:
+        await asyncio.shield(self._over)
+
+
+async def _started(argv: Sequence[str], **told: Any) -> Child:
+    loop = asyncio.get_running_loop()
+    transport, protocol = await loop.subprocess_exec(lambda: _Watched(loop), *argv, **told)
+    return Child(transport, protocol)
+
+
 async def spawn(
     argv: Sequence[str],
     *,
@@ -51,11 +86,11 @@ async def spawn(
     namespaces: Sequence[Any] = (),
     ignore_setgroups: bool = False,
     own_session: bool = True,
-) -> asyncio.subprocess.Process:
+) -> Child:
     """Start a program that dies with the agent, in a process group of its own, and unless told otherwise a session."""
     starting = asyncio.ensure_future(
-        asyncio.create_subprocess_exec(
-            *argv,
+        _started(
+            argv,
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,

@@ -113,7 +113,7 @@ async def read(keeper: str) -> KeptClock:
         out, err = await asyncio.wait_for(process.communicate(), TIMEOUT_S)
     except asyncio.TimeoutError:
         children.kill_group(process)
-        await process.wait()
+        await process.exited()
         raise _refused("%s did not answer within %g s" % (argv[0], TIMEOUT_S)) from None
     if process.returncode:
         raise _refused("%s: %s" % (argv[0], (out + err)[:300].decode("utf-8", "replace").strip()))

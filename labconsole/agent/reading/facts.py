@@ -98,7 +98,7 @@ async def tool_version(name: str, *arguments: str) -> Optional[str]:
         out, err = await asyncio.wait_for(process.communicate(), VERSION_TIMEOUT_S)
     except asyncio.TimeoutError:
         children.kill_group(process)
-        await process.wait()
+        await process.exited()
         return "unknown"
     lines = (out + b"\n" + err).decode("utf-8", "replace").strip().splitlines()
     return lines[0].strip()[:200] if lines else "unknown"

@@ -63,7 +63,7 @@ async def have_pktgen(root: str = PKTGEN_ROOT) -> bool:
         await asyncio.wait_for(process.communicate(), MODPROBE_LIMIT_S)
     except asyncio.TimeoutError:
         children.kill_group(process)
-        await process.wait()
+        await process.exited()
     return os.path.exists(control)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
@@ -60,6 +62,22 @@ def test_a_shell_answers_each_line_with_what_that_line_printed() -> None:
         assert answers == ["0", "1", "2", "3", "4"]
         await close_shell(link, "second")
         await close_shell(link, "second")
+
+    _with_link(work)
+
+
+def test_a_guest_that_dies_is_missed_although_what_it_started_holds_its_console_open() -> None:
+    """As the helpers of a User-mode Linux do."""
+
+    async def work(link: AgentLink) -> None:
+        ask = await open_shell(link, "second", [])
+        waiting = asyncio.ensure_future(ask(link, "echo begun; sleep 1000"))
+        (guest,) = cast(_Link, link).started
+        while b"begun" not in guest.console:
+            await asyncio.sleep(0.01)
+        os.kill(guest.process.pid, signal.SIGKILL)
+        with pytest.raises(AgentError, match="guest second ended with status -9"):
+            await asyncio.wait_for(waiting, 20)
 
     _with_link(work)
 
