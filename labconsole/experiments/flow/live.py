@@ -150,7 +150,9 @@ def guests_of(record: FlowRecord) -> tuple[PictureGuest, ...]:
 
 def _sent(record: FlowRecord, place: int, attained: float | None) -> Found:
     each = record.senders[place]
-    found = [("Mbit/s at sink", mbit(each.payload_bps))]
+    several = len(record.senders) > 1
+    own = ("Mbit/s at sink", mbit(each.payload_bps))
+    found = [("Mbit/s while all send", mbit(each.shared_bps)) if several else own]
     if record.requested.limits_bps:
         found += [_limit(each), ("attained", UNKNOWN if attained is None else f"{attained:.4f}")]
     if record.weights is not None and len(record.weights.steps) == 1:
@@ -159,8 +161,7 @@ def _sent(record: FlowRecord, place: int, attained: float | None) -> Found:
         weight = str(step.weights[place]) if place < len(step.weights) else UNKNOWN
         found += [("weight", weight), ("share", share)]
     found += _lost(each.lost_packets, each.host_packets)
-    if len(record.senders) > 1:
-        found.append(("while all send", mbit(each.shared_bps)))
+    found += [own] if several else []
     return [*found, ("Mbit/s sent", mbit(sent_bps(each, record.requested.payload_bytes)))]
 
 
