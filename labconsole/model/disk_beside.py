@@ -30,6 +30,11 @@ class DiskBeside(StrictModel):
         return self
 
     @property
+    def early_s(self) -> float:
+        """How much too early it may be over: what is repeated ends by the guest's whole seconds."""
+        return 1.0 if self.job in _SIZES else 0.0
+
+    @property
     def size(self) -> int:
         """The job's, in its own unit."""
         return _SIZES.get(self.job, round(self.to_s - self.from_s))

@@ -238,7 +238,7 @@ def test_a_console_that_is_killed_leaves_nothing(hosts: Path, tmp_path: Path):
         (("--guests", "2", "--limits", "30Mbit,fast"), "is not a rate"),
         (("--payload-bytes", "9000"), "payload-bytes"),
         (("--duration", "1", "--bin", "1"), "bin"),
-        (("--second-after", "9.5"), "second_after_s"),
+        (("--second-after", "9.5"), "second-after"),
         (("--greedy", "100"), "greedy"),
         (("--platforms", "nowhere"), "is not in the inventory"),
     ],

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from labconsole.cli.text.runs import DASH, reason_lines
+from labconsole.experiments.flow.live import line_words
 from labconsole.experiments.flow.procedure import receiver_words
-from labconsole.experiments.flow.quantities import quantities
+from labconsole.experiments.flow.quantities import quantities, sent_bps
+from labconsole.experiments.flow.script import said_sent_s
 from labconsole.experiments.flow.shown import nothing_words
 from labconsole.experiments.flow.summary import FlowPointFound, FlowsSummary
 from labconsole.measure.statistics.set_ups import SetUpMean
@@ -47,7 +49,7 @@ def sum_words(record: FlowRecord) -> str:
     if record.sum_bps is None or record.line_ratio is None:
         return DASH
     jain = "" if record.jain is None or record.requested.guests < 2 else f", Jain {record.jain:.4f}"
-    return f"{format_rate_bps(record.sum_bps)} of payload, {record.line_ratio:.2%} of the line{jain}"
+    return f"{format_rate_bps(record.sum_bps)} of payload, {line_words(record)}{jain}"
 
 
 def flow_lines(record: FlowRecord) -> list[str]:
@@ -66,7 +68,9 @@ def flow_lines(record: FlowRecord) -> list[str]:
     if len(record.ring) > MAX_GUESTS:
         lines.append(f"  and {len(record.ring) - MAX_GUESTS} more guests")
     shares = record.requested.weights is not None and not record.requested.limits_bps
-    lines += [f"  {_guest_line(each, shares=shares)}" for each in record.senders[:MAX_GUESTS]]
+    lines += [
+        f"  {_guest_line(each, record.requested.payload_bytes, shares=shares)}" for each in record.senders[:MAX_GUESTS]
+    ]
     if len(record.senders) > MAX_GUESTS:
         lines.append(f"  and {len(record.senders) - MAX_GUESTS} more guests")
     lines += [f"  {words}" for words in _weight_lines(record)]
@@ -123,14 +127,18 @@ def _counted_words(each: ReceiverSeen) -> str:
     return words + (f"; {each.dropped_packets} dropped at its interface" if each.dropped_packets else "")
 
 
-def _guest_line(sender: SenderSeen, *, shares: bool) -> str:
-    """``shares``: it has a class of the queue, which holds it to no limit of its own."""
-    rate = DASH if sender.payload_bps is None else format_rate_bps(sender.payload_bps)
-    words = f"{sender.guest:<6} {rate} of payload in {sender.packets} packets"
+def _guest_line(sender: SenderSeen, payload_bytes: int, *, shares: bool) -> str:
+    """First in the time of the line above. ``shares``: it has a class of the queue, which holds it to no limit of its
+    own.
+    """
+    shared, own = (DASH if bps is None else format_rate_bps(bps) for bps in (sender.shared_bps, sender.payload_bps))
+    words = f"{sender.guest:<6} {shared} of payload; {own} from its first to its last packet, {sender.packets} packets"
     if sender.host_packets is not None:
-        offered = DASH if sender.offered_bps is None else format_rate_bps(sender.offered_bps)
+        sent, sent_s = sent_bps(sender, payload_bytes), said_sent_s(sender.output)
+        rate = "" if sent is None else f", {format_rate_bps(sent)}"
+        rate += "" if sent is None or sent_s is None else f" for {sent_s:.1f} s by its own clock"
         lost = DASH if sender.lost_packets is None else sender.lost_packets
-        words += f"; it sent {offered} in {sender.host_packets}, of which {lost} did not arrive"
+        words += f"; it sent {sender.host_packets}{rate}, of which {lost} did not arrive"
     if sender.limiter is not None and sender.limiter.rate_bps is not None:
         words += "" if shares else f"; limit {format_rate_bps(sender.limiter.rate_bps)} in frames"
         if sender.limiter.dropped_packets is not None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from labconsole.contracts.picture import CopyState, OverTime, PictureCurve, PictureGuest, StepPicture
 from labconsole.engine.crew_watch import CountingWatch
 from labconsole.experiments.flow.figures import HEADER_BYTES, bin_rates
-from labconsole.experiments.flow.quantities import quantities
+from labconsole.experiments.flow.quantities import quantities, sent_bps
 from labconsole.model.disk_beside import DiskBeside
 from labconsole.model.record.flow import FlowRecord, LimiterSeen, ReceiverSeen, RingSeen, SenderSeen
 from labconsole.model.weights import weights_text
@@ -29,6 +29,8 @@ PASSED, AT_SINK = "Let through, by guest", "At the sink, by guest"
 """With the unit they have to fit above a chart of 66 cells."""
 
 MOST_NAMED, MOST_IN_BRIEF = 8, 4
+SAME_TIME_RATIO = 0.001
+"""Times in which guests were sent to that differ by no more than this are one."""
 
 
 class SendingWatch(CountingWatch):
@@ -148,7 +150,9 @@ def guests_of(record: FlowRecord) -> tuple[PictureGuest, ...]:
 
 def _sent(record: FlowRecord, place: int, attained: float | None) -> Found:
     each = record.senders[place]
-    found = [("Mbit/s at sink", mbit(each.payload_bps))]
+    several = len(record.senders) > 1
+    own = ("Mbit/s at sink", mbit(each.payload_bps))
+    found = [("Mbit/s while all send", mbit(each.shared_bps)) if several else own]
     if record.requested.limits_bps:
         found += [_limit(each), ("attained", UNKNOWN if attained is None else f"{attained:.4f}")]
     if record.weights is not None and len(record.weights.steps) == 1:
@@ -157,9 +161,8 @@ def _sent(record: FlowRecord, place: int, attained: float | None) -> Found:
         weight = str(step.weights[place]) if place < len(step.weights) else UNKNOWN
         found += [("weight", weight), ("share", share)]
     found += _lost(each.lost_packets, each.host_packets)
-    if len(record.senders) > 1:
-        found.append(("while all send", mbit(each.shared_bps)))
-    return [*found, ("Mbit/s offered", mbit(each.offered_bps))]
+    found += [own] if several else []
+    return [*found, ("Mbit/s sent", mbit(sent_bps(each, record.requested.payload_bytes)))]
 
 
 def _sent_on(each: RingSeen, window_s: float | None, limited: bool) -> Found:
@@ -200,15 +203,27 @@ def brief_words(record: FlowRecord) -> str:
         return ""
     words = [f"{mbit(record.sum_bps)} Mbit/s"]
     each = [
-        *((sender.guest, sender.payload_bps) for sender in record.senders),
+        *((sender.guest, sender.shared_bps) for sender in record.senders),
         *((guest.guest, guest.out_bps) for guest in record.ring),
         *((guest.guest, guest.payload_bps) for guest in record.receivers),
     ]
     if 1 < len(each) <= MOST_IN_BRIEF:
         words += [f"{guest} {mbit(rate)}" for guest, rate in each]
     words += [f"Jain {record.jain:.4f}"] if record.jain is not None and len(each) > 1 else []
-    words += [f"{record.line_ratio:.2%} of the line"] if record.line_ratio is not None else []
+    words += [filled] if (filled := line_words(record)) else []
     return ", ".join(words)
+
+
+def line_words(record: FlowRecord) -> str:
+    """``100.00% of the line``: what the sum is of what the link carries. Rates that are each over another time add up
+    to no rate, and may be more than that.
+    """
+    if record.line_ratio is None:
+        return ""
+    times_s = [each.sent_s for each in record.receivers if each.sent_s is not None]
+    if times_s and max(times_s) - min(times_s) > SAME_TIME_RATIO * max(times_s):
+        return f"each over its own time, {min(times_s):.3f} to {max(times_s):.3f} s"
+    return f"{record.line_ratio:.2%} of the line"
 
 
 def moments_of(second_after_s: float, disk: DiskBeside | None = None) -> tuple[tuple[float, str], ...]:

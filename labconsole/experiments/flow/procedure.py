@@ -18,7 +18,7 @@ from labconsole.experiments.flow.figures import line_bps, shared, start_skew_s
 from labconsole.experiments.flow.frame import TrialSeen
 from labconsole.experiments.flow.inward_found import inward_skew_s, inward_sum, receiver_seen, source_seen
 from labconsole.experiments.flow.inward_taking import InwardTaking, InwardTrialSeen
-from labconsole.experiments.flow.live import MOST_NAMED, lost_at, picture_of
+from labconsole.experiments.flow.live import MOST_NAMED, line_words, lost_at, picture_of
 from labconsole.experiments.flow.ring import ring_busy_s, ring_seen, ring_sum
 from labconsole.experiments.flow.ring_taking import RingTaking, RingTrialSeen
 from labconsole.experiments.flow.taking import FlowTaking, FlowTrialSeen
@@ -269,7 +269,7 @@ def result_words(record: FlowRecord) -> list[str]:
     words: list[str] = []
     if record.sum_bps is not None and record.line_ratio is not None:
         jain = "" if record.jain is None else f", Jain {record.jain:.4f}"
-        words.append(f"{format_rate_bps(record.sum_bps)} of payload in all, {record.line_ratio:.2%} of the line{jain}")
+        words.append(f"{format_rate_bps(record.sum_bps)} of payload in all, {line_words(record)}{jain}")
     if record.receivers:
         told = [f"{each.guest}: {receiver_words(each)}" for each in record.receivers[:MOST_NAMED]]
         more = len(record.receivers) - MOST_NAMED
@@ -278,9 +278,9 @@ def result_words(record: FlowRecord) -> list[str]:
         words.append(f"{record.disk.during_ratio:.1%} of it while {record.disk.guest} worked on its disk")
     if record.weights is not None and record.weights.mean_error_ratio is not None:
         words.append(f"shares are {record.weights.mean_error_ratio:.4f} from their weights' on average over the steps")
-    in_order = sorted(record.senders, key=lambda each: each.payload_bps or 0.0)
+    in_order = sorted(record.senders, key=lambda each: each.shared_bps or 0.0)
     for sender in in_order[:MOST_NAMED]:
-        rate = "not known" if sender.payload_bps is None else format_rate_bps(sender.payload_bps)
+        rate = "not known" if sender.shared_bps is None else format_rate_bps(sender.shared_bps)
         words.append(f"{sender.guest}: {rate}")
     more = len(in_order) - MOST_NAMED
     return words + ([f"and {more} more"] if more > 0 else [])

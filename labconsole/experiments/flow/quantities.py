@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 from labconsole.experiments.flow.figures import HEADER_BYTES, bin_rates
 from labconsole.experiments.flow.limiters import waits_for_credit
+from labconsole.experiments.flow.script import said_sent_s
 from labconsole.measure import sharing
 from labconsole.measure.sharing import whole_bins
-from labconsole.model.record.flow import FlowRecord
+from labconsole.model.record.flow import FlowRecord, SenderSeen
 
 ENOUGH_RATIO = 1.01
 """Who offers less than this of its limit is not held by it all the time."""
@@ -61,6 +62,16 @@ def quantities(record: FlowRecord) -> SharingFound:
         starved_ratio=max((each.share_ratio for each in starved if each is not None), default=None),
         first_share_ratio=sharing.share_ratio(rows, 0) if len(rows) > 1 else None,
     )
+
+
+def sent_bps(sender: SenderSeen, payload_bytes: int) -> float | None:
+    """Payload that came out of a guest over the time for which it says that its iperf sent: what waits in the link's
+    queue comes to the sink for longer. What waits for credit comes out later, too, so it is over the time at the sink.
+    """
+    if waits_for_credit(sender.limiter):
+        return sender.offered_bps
+    sent_s = said_sent_s(sender.output)
+    return None if sender.host_packets is None or sent_s is None else sender.host_packets * payload_bytes * 8 / sent_s
 
 
 def alone_bins(record: FlowRecord) -> tuple[int, int]:

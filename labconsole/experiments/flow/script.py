@@ -21,6 +21,7 @@ SINK_PORT = 5001
 
 FIRST_SOURCE_PORT, PORTS_PER_GUEST = 20_000, 32
 OUTPUT_BYTES = 400
+_SENT_FOR = re.compile(r"\b0\.0+- *(\d{1,6}\.\d{1,6}) sec\b")
 _ANSWER = re.compile(r"^LCFLOW (.*) ST (\d{1,3})\|?$", re.MULTILINE)
 
 
@@ -76,6 +77,12 @@ def read_answer(printed: str) -> SenderAnswer:
     """What a guest said."""
     found = _ANSWER.search(printed.replace("\r", ""))
     return SenderAnswer() if found is None else SenderAnswer(int(found[2]), found[1].strip(" |"))
+
+
+def said_sent_s(output: str) -> float | None:
+    """For how long iperf sent, by its own word and its guest's clock, its longest flow; None: it does not say."""
+    found = [float(each) for each in _SENT_FOR.findall(output)]
+    return max(found, default=0.0) or None
 
 
 def silent_guests(answered: AskedGuests) -> Iterator[tuple[str, str]]:

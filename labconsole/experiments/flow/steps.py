@@ -11,7 +11,7 @@ from labconsole.errors import ConfigError
 from labconsole.experiments.flow.figures import line_frames_bps
 from labconsole.measure.hypervisors import BARE_HOST
 from labconsole.model.inventory import Inventory
-from labconsole.model.plan.flows import FlowPoint, FlowTrial, flow_hash
+from labconsole.model.plan.flows import FlowFactors, FlowPoint, FlowTrial, flow_hash
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.flow import FlowRecord
 from labconsole.model.record.kinds.flow import KIND as FLOW
@@ -19,6 +19,9 @@ from labconsole.units import format_rate_bps, format_target
 
 if TYPE_CHECKING:
     from labconsole.experiments.flow.procedure import FlowStep, FlowStore
+
+LEAST_BINS = 3
+"""From the beginning to the end of work on a disk: in two and a little more, one lies wholly between its marks."""
 
 
 class Flows:
@@ -64,6 +67,8 @@ class Flows:
         most_guests, most_limits = max(factors.guests), max(factors.limits, key=len)
 
         def refuse(point: FlowPoint) -> None:
+            _refuse_of_ring(factors)
+            _refuse_short_work(point, factors.bin_s)
             if len(most_limits) > most_guests:
                 raise ConfigError(
                     "are more than guests", key="flow.limits", value=", ".join(map(format_target, most_limits)),
@@ -108,6 +113,34 @@ class Flows:
             refuse_without("iperf", offer)
 
         return refused(steps, refuse)
+
+
+def _refuse_of_ring(factors: FlowFactors) -> None:
+    """Raises ConfigError for what varies datagrams to the sink where guests of rings alone are asked for."""
+    if factors.pattern != ("ring",):
+        return
+    for name in ("offered", "greedy", "second_after_s", "payload_bytes"):
+        usual, asked = FlowFactors.model_fields[name].default, getattr(factors, name)
+        if asked != usual:
+            told = [format_target(each) if name == "offered" and each != "line" else str(each) for each in asked]
+            raise ConfigError(
+                "is of datagrams to the sink, and the guests of a ring send as much as they can over TCP",
+                key=f"flow.{name}", value=", ".join(told), allowed=str(usual[0]),
+            )  # fmt: skip
+
+
+def _refuse_short_work(point: FlowPoint, bin_s: float) -> None:
+    """Raises ConfigError for work on a disk in which no whole bin may lie: its marks come a little late, or early."""
+    disk = point.disk
+    needed_s = 0.0 if disk is None else max(LEAST_BINS * bin_s, (LEAST_BINS - 1) * bin_s + disk.early_s)
+    if disk is None or disk.to_s - disk.from_s >= needed_s - 1e-9:
+        return
+    shorter = "a shorter bin_s, or " if disk.to_s - disk.from_s > disk.early_s else ""
+    raise ConfigError(
+        f"leaves too few bins in the work on the disk, which is from {disk.from_s:g} to {disk.to_s:g} s",
+        key="flow.bin_s", value=bin_s,
+        allowed=f"{shorter}to_s {needed_s:g} s after from_s and more",
+    )  # fmt: skip
 
 
 EXPERIMENT = Flows

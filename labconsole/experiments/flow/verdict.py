@@ -162,7 +162,7 @@ def _offered(
         frames = (requested.payload_bytes + HEADER_BYTES) / requested.payload_bytes
         intended_bps = min(intended_bps, round((1 - CREDIT_RATIO) * limit_bps / frames))
     if sent_bps < (1 - limits.offered_ratio) * intended_bps:
-        whence = "came of it to the sink" if sender.host_packets is None else "came out of it"
+        whence = "came of it to the sink" if sender.host_packets is None else "came out of it over its time at the sink"
         detail = f"{sender.guest}: {sent_bps:.0f} bit/s of payload {whence}, of {intended_bps} that it was told to send"
         yield reason("offered_short", detail, guest=sender.guest, offered_bps=sent_bps)
 

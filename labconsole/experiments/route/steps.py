@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 from labconsole.contracts.experiment import Stage
 from labconsole.engine.crew_step import SOME_CPUS, of_plan, refuse_without, refused, stored_of_blocks, trials_at
 from labconsole.errors import ConfigError
+from labconsole.model.design_point import PREAMBLE_AND_GAP_BYTES
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.plan import Plan
-from labconsole.model.plan.routes import RoutePoint, RouteTrial, route_hash
+from labconsole.model.plan.routes import RoutePoint, RouteTrial, route_hash, target_words
 from labconsole.model.record.kinds.route import KIND as ROUTE
 from labconsole.model.record.route import RouteRecord
+from labconsole.units import format_rate_bps
 
 if TYPE_CHECKING:
     from labconsole.experiments.route.procedure import RouteStep, RouteStore
@@ -61,6 +63,14 @@ class Routes:
         def refuse(point: RoutePoint) -> None:
             members = route_members(point, factors, SOME_CPUS)
             offer = stage.offer(point.platform, members)
+            link_speed_bps = inventory.streams[0].link_speed_bps
+            line_pps = link_speed_bps / (8 * (point.frame_bytes + PREAMBLE_AND_GAP_BYTES))
+            if point.target != "max" and point.target > line_pps:
+                raise ConfigError(
+                    "is more than the source's link carries", key="route.targets", value=target_words(point.target),
+                    allowed=f"max, or at most {int(line_pps)}pps of {point.frame_bytes} B in all on a link of "
+                    f"{format_rate_bps(link_speed_bps)}, whatever the number of routers",
+                )  # fmt: skip
             refuse_without("iproute2, by which routes are given to them", offer)
             if point.filters and not offer.in_namespaces:
                 raise ConfigError(

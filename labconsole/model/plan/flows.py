@@ -163,7 +163,7 @@ class FlowFactors(StrictModel):
         shortest_s = min(last_s, weights.every_s) if len(weights.steps) > 1 else self.duration_s
         if shortest_s < SETTLED_S + 3 * self.bin_s:
             raise ValueError(
-                f"bin_s leaves fewer than two bins in a step of weights of {shortest_s:g} s, of which the first "
+                f"bin_s leaves fewer than three bins in a step of weights of {shortest_s:g} s, of which the first "
                 f"{SETTLED_S:g} s do not count | allowed: at most {(shortest_s - SETTLED_S) / 3:.3f} s, or longer steps"
                 if shortest_s > SETTLED_S
                 else f"duration_s ends before the last step of weights does | allowed: {len(weights.steps)} steps of "

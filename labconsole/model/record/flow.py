@@ -82,9 +82,9 @@ class LimiterSeen(StrictModel):
 
 class SenderSeen(StrictModel):
     """One guest. ``host_packets``: what came from it to its interface on the UUT, the second witness, with whatever
-    else it sends; None: it has none there. ``offered_bps``: payload of so many, in the time that it was told to send;
-    ``payload_bps``: what its flows brought to the sink, between the first and
-    the last of their packets; ``shared_bps``: the mean over the bins in which all guests send.
+    else it sends; None: it has none there. ``offered_bps``: payload of so many, between the first and the last of its
+    packets at the sink, which a full link's queue stretches; ``payload_bps``: what its flows brought there in that
+    time; ``shared_bps``: the mean over the bins in which all guests send.
     """
 
     guest: str

@@ -221,7 +221,7 @@ WHAT_TO_DO: dict[str, str] = {
     "duplicates": "look for a loop or a mirror port on the way",
     "buffered": "use longer trials: this one was too short for the queue that it filled",
     "rate_uncertain": "make sure that the capture misses nothing (capture_buffer_kib), use longer trials, or lower "
-    "sample_interval_s",
+    "sample_interval_s; of guests that send, shorter bins (bin_s), or longer work on the disk",
     "not_drained": "raise drain_s until the counters no longer change when they are read",
     "counter_froze": "this driver's counter is not updated in time or not at all: raise drain_s, or use another driver",
     "capture_missing": "find out why tcpdump did not capture at the sink (run `labconsole check`); loss is from "

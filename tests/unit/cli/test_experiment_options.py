@@ -42,6 +42,22 @@ def test_a_value_that_cannot_be_is_told_by_its_option(capsys: pytest.CaptureFixt
         ("--limits abc", "--limits: is not a rate, got 'abc'; allowed: a number with a unit"),
         ("--limits 30Mbit,abc --guests 2", "--limits: is not a rate, got '30Mbit,abc'; allowed: a number with a unit"),
         ("--second-after 3", "got 3.0; allowed: 0, or two guests and more"),
+        ("--bin 6", "--bin leaves fewer than two bins in --duration;"),
+        ("--disk disk-zero --disk-from 1 --guests 2", "allowed: --disk-from three bins after the beginning and more"),
+        (
+            "--disk disk-mixed --disk-from 3 --disk-to 5 --duration 8 --guests 2",
+            "--bin: leaves too few bins in the work on the disk, which is from 3 to 5 s, got 1.0; "
+            "allowed: a shorter --bin, or --disk-to 3 s after --disk-from and more",
+        ),
+        (
+            "--disk disk-zero --disk-from 3 --disk-to 4 --duration 8 --guests 2 --bin 0.1",
+            "got 0.1; allowed: --disk-to 1.2 s after --disk-from and more",
+        ),
+        ("--guests 2 --weights 1:2,2:1 --bin 0.5", "--bin leaves fewer than three bins in a step of weights of 1 s"),
+        ("--pattern ring --guests 2 --greedy 2", "--greedy: is of datagrams to the sink"),
+        ("--pattern ring --guests 2 --offered 20Mbit", "over TCP, got '20Mbit'; allowed: line"),
+        ("--pattern ring --guests 2 --second-after 2", "--second-after: is of datagrams to the sink"),
+        ("--pattern ring --guests 2 --payload-bytes 100", "got '100'; allowed: 1472"),
     ],
 )
 def test_what_was_typed_is_in_the_sentence(capsys: pytest.CaptureFixture[str], words: str, said: str):
@@ -51,12 +67,27 @@ def test_what_was_typed_is_in_the_sentence(capsys: pytest.CaptureFixture[str], w
 
 
 @pytest.mark.parametrize(
+    ("words", "most"),
+    [("--targets 13000kpps", "1488095pps of 64 B"), ("--targets 130kpps --frame-sizes 1518", "81274pps of 1518 B")],
+)
+def test_routers_are_sent_no_more_than_the_sources_link_carries(
+    capsys: pytest.CaptureFixture[str], words: str, most: str
+):
+    asked = ("--hosts", str(HOSTS), "--platforms", "container", "--dry-run", "--guests", "4")
+    assert main(["experiment", "route", *asked, *words.split()]) == 2
+    assert f"allowed: max, or at most {most} in all on a link of 1 Gbit/s" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("words", "listed"),
     [
         ("job --jobs wait --guests 1,2 --repetitions 2", "4 of 4 jobs to take (0 stored already)"),
         ("boot --platforms container --guests 2 --set-ups 3", "3 of 3 boots to take (0 stored already)"),
         ("flow --guests 2 --offered 10Mbit", "1 of 1 flows to take (0 stored already)"),
+        ("flow --guests 2 --pattern out,ring --greedy 2", "2 of 2 flows to take (0 stored already)"),
+        ("flow --guests 2 --disk disk-zero", "1 of 1 flows to take (0 stored already)"),
         ("route --routes 0,1000", "2 of 2 routes to take (0 stored already)"),
+        ("route --targets 1488kpps", "1 of 1 routes to take (0 stored already)"),
     ],
 )
 def test_a_dry_run_lists_the_trials_and_makes_nothing(

@@ -29,6 +29,8 @@ OPTIONS = {
 }  # fmt: skip
 """What an option is called that a plan calls otherwise."""
 
+_NAMES = {name.rpartition(".")[2]: option for name, option in OPTIONS.items() if name.endswith("_s")}
+_NAME = re.compile(rf"\b({'|'.join(_NAMES)})\b")
 _PLACE = re.compile(r"\[\d+\]")
 
 
@@ -68,15 +70,21 @@ def asked(of: type[Factors], wanted: Mapping[str, Any]) -> Factors:
 
 @contextmanager
 def _told_by_option(kind: str = "") -> Iterator[None]:
-    """What is wrong with a plan's key is told of the option instead; keys may be those within the ``kind``'s."""
+    """What is wrong with a plan's key is told of the option instead; keys may be those within the ``kind``'s, and stand
+    in the sentence, too.
+    """
     try:
         yield
     except ConfigError as exc:
         name = _PLACE.sub("", exc.key or "").removeprefix(f"{kind}.")
-        if not name or name.startswith("-"):
+        told = [
+            words and _NAME.sub(lambda found: f"--{_NAMES[found[1]]}", words) for words in (exc.message, exc.allowed)
+        ]
+        if name.startswith("-") or (not name and (exc.file or told == [exc.message, exc.allowed])):
             raise
         option = OPTIONS.get(name, name.partition(".")[0].replace("_", "-"))
-        raise ConfigError(exc.message, key=f"--{option}", value=exc.value, allowed=exc.allowed) from None
+        key = f"--{option}" if option else None
+        raise ConfigError(told[0] or exc.message, key=key, value=exc.value, allowed=told[1]) from None
 
 
 def require(args: argparse.Namespace, *options: str) -> None:

@@ -27,6 +27,12 @@ ALONE = (
 )
 
 
+UNCONTENDED = (
+    " Guests without limits that together offer no more than the link carries have no row: nobody takes anything from "
+    "another there."
+)
+
+
 def make(material: Material, paper_name: str) -> Table | None:
     """A row for each sentence of the paper on a topic that was measured here, whatever platform it is of."""
     paper = material.paper
@@ -49,6 +55,7 @@ def make(material: Material, paper_name: str) -> Table | None:
     if not rows:
         return None
     matched = matching_words((point.key.platform for _, _, point in found), material.paper_names, BESIDE_ALL)
+    uncontended = "no limit" in TOPICS[paper_name] and any(map(_uncontended, out.points))
     alone = "equal limits" in TOPICS[paper_name] and any(
         point.key.guests == 1 and point.key.limits_bps for point in out.points
     )
@@ -59,7 +66,8 @@ def make(material: Material, paper_name: str) -> Table | None:
         rows=tuple(rows),
         headings=("topic", "platform", "guests", "scenario", "own finding", "paper's platform", "the paper", "where"),
         shown=tuple(tuple(str(cell) for cell in row) for row in rows),
-        note=f"{paper.cited(how='its sentences in short')} {matched}{ALONE if alone else ''}",
+        note=f"{paper.cited(how='its sentences in short')} {matched}{ALONE if alone else ''}"
+        f"{UNCONTENDED if uncontended else ''}",
         beside_paper=True,
     )
 
@@ -75,12 +83,22 @@ def weighed_topic(steps: Sequence[Weights], limits_bps: Sequence[int]) -> str | 
     return "improved equal limits" if len(set(limits_bps)) == 1 else None
 
 
+def _uncontended(point: FlowPointFound) -> bool:
+    """Several guests that send, all without a limit, and want no more in all than the link carries."""
+    key = point.key
+    if key.guests < 2 or key.limits_bps or key.disk:
+        return False
+    return key.offered_bps * (key.guests - 1 + key.greedy) <= point.line_bps
+
+
 def _topics(summary: FlowsSummary) -> Iterator[tuple[str, FlowPointFound]]:
     without = plain(summary.points)
     for point in summary.points:
         limits = point.key.limits_bps
         if point.key.disk:
             yield "disk", point
+            continue
+        if _uncontended(point):
             continue
         if point.weight_steps:
             topic = weighed_topic([step.weights for step in point.weight_steps], limits)

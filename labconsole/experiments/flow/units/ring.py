@@ -102,11 +102,12 @@ def table(material: Material) -> Table | None:
 
 
 def beside(material: Material) -> Table | None:
-    """One's own rates and the paper's."""
+    """One's own rates and the paper's, whose guests have no limits."""
     paper = material.paper
     if paper is None or paper.name != PAPER or "ring" not in paper.tables:
         return None
-    summary, points = points_of(material)
+    summary, every = points_of(material)
+    points = [each for each in every if not each.key.limits_bps]
     rows: list[tuple[Cell, ...]] = []
     for each in points:
         theirs = material.paper_names.get(each.key.platform)
@@ -117,6 +118,9 @@ def beside(material: Material) -> Table | None:
                          row["throughput_mbyte_per_s"]))  # fmt: skip
     if not rows:
         return None
+    limited = " Rings whose guests have limits have no row: the paper's have none." if len(points) < len(every) else ""
+    other = any(str(row[1]) != str(row[4]) for row in rows)
+    sizes = " Where a row's two numbers of guests differ, its rates are of rings of different sizes."
     return Table(
         name="quetier-15-beside",
         title="Guests in a ring beside the paper's",
@@ -127,7 +131,8 @@ def beside(material: Material) -> Table | None:
             tuple(number(cell, 1) if isinstance(cell, float) else str(cell or UNKNOWN) for cell in row) for row in rows
         ),
         note=f"{paper.cited('figure 15', how='payload by netperf there, frames here')} "
-        f"{matching_words((each.key.platform for each in points), material.paper_names, NO_ROW)}",
+        f"{matching_words((each.key.platform for each in points), material.paper_names, NO_ROW)}"
+        f"{limited}{sizes if other else ''}",
         beside_paper=True,
     )  # fmt: skip
 
