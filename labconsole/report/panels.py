@@ -22,6 +22,18 @@ def labels_of(figure: Figure) -> list[str]:
     return found
 
 
+def legend_names(labels: Sequence[str], cells: int) -> list[str]:
+    """The curves' names in so many cells each: of longer ones begin and end, as much of both as tells them apart."""
+    for end in (cells * 2 // 3, *range(cells - 1, 0, -1)):
+        begin = max(0, cells - 1 - end)
+        names = [
+            each if len(each) <= cells else f"{each[:begin].rstrip()}…{each[len(each) - end :]}" for each in labels
+        ]
+        if len(set(names)) == len(set(labels)):
+            return names
+    return list(labels)
+
+
 def glyph(figure: Figure, number: int) -> str:
     """What a curve's points, or bars, are drawn with."""
     return charts.marker(number) if figure.kind == "curves" else charts.FILLS[number % len(charts.FILLS)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from labconsole.contracts.report import Figure, Mark, Panel, PlottedCurve
-from labconsole.report.panels import labels_of, marked, panel_rows
+from labconsole.report.panels import labels_of, legend_names, marked, panel_rows
 
 LONG = tuple(f"{name}, 256 MiB, CPU own, payload 1472 B" for name in ("container", "lxc", "qemu-virtio", "uml"))
 
@@ -44,3 +44,12 @@ def test_a_line_across_is_drawn_though_it_lies_above_all_and_is_told():
         assert any(line.count("┄") > 30 for line in lines(of, 80, 17)), kind
         assert marked(of) == "┄ what the link carries"
         assert not any("┄" in line for line in lines(figure(names=("a", "b"), kind=kind), 80, 17))
+
+
+def test_names_that_are_too_long_for_a_legend_differ_where_they_are_cut():
+    long = ["sent 60kpps, 256 destinations", "sent 60kpps, 256 destinations, 20 filter rules", "sent max"]
+    found = legend_names(long, 28)
+    assert len(set(found)) == 3 and max(map(len, found)) <= 28 and found[2] == "sent max"
+    assert found[0].endswith("256 destinations") and found[1].endswith("20 filter rules")
+    middle = [f"in the one and in the {each} and in the very same other" for each in ("left", "right")]
+    assert len(set(legend_names(middle, 28))) == 2
