@@ -77,8 +77,10 @@ class SearchesTable(FactorTable):
     """Of kinds of experiment of other packages."""
 
     ACTIONS = (
-        Action("enter", "open", "Open", "Show a search trial by trial over the whole screen, also while it runs.",
-               id="search-open", title="Show the search trial by trial"),
+        Action("enter", "open", "Open",
+               "Show a search trial by trial, or guest by guest a trial of flows, routers, jobs or starts, over the "
+               "whole screen, also while it runs.",
+               id="search-open", title="Show the search or trial of guests"),
     )  # fmt: skip
 
     @dataclass
