@@ -266,9 +266,10 @@ def _bars_inches(names: Sequence[str]) -> float:
 
 def _in_lines(names: Sequence[str], room: int) -> list[str]:
     """Each name in a few lines of so many characters; none where that would break a word."""
-    lines = [textwrap.wrap(name, room, break_long_words=False, break_on_hyphens=False) for name in names]
+    held = [_UNIT.sub("\\1\N{NO-BREAK SPACE}", name) for name in names]
+    lines = [textwrap.wrap(name, room, break_long_words=False, break_on_hyphens=False) for name in held]
     fit = all(len(of) <= MOST_NAME_LINES and max(map(len, of), default=0) <= room for of in lines)
-    return ["\n".join(of) for of in lines] if fit else []
+    return ["\n".join(of).replace("\N{NO-BREAK SPACE}", " ") for of in lines] if fit else []
 
 
 def _name_bars(names: Sequence[str], ax: Axes, inches: float) -> None:
