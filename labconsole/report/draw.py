@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import io
 import math
-import re
-import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from labconsole.contracts.report import Figure, Mark, Panel, PlottedCurve
 from labconsole.errors import ConfigError
+from labconsole.text.cells import wrapped
 from labconsole.text.extras import to_install
 
 if TYPE_CHECKING:
@@ -33,7 +32,6 @@ COVERED_RATIO = 0.02
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "+++", "ooo", "***")
 FORMATS = ("svg", "pdf", "png")
 PNG_DPI = 150
-_UNIT = re.compile(r"(?<![\w.])(\d[\d.]*) (?=(?:s|B|MiB|ms)\b)")
 TITLE_CHARACTERS_PER_INCH = 10
 LEGEND_GLYPH_INCHES, LEGEND_INCHES_PER_CHARACTER = 0.5, 0.075
 LEGEND_ROWS, LEGEND_ROW_INCHES = 2, 0.2
@@ -110,10 +108,8 @@ def _canvas(figure: Figure, pyplot: Any) -> Any:
 
 
 def _wrapped(title: str, inches: float) -> str:
-    """In lines that are no wider than what they stand above; a number is not parted from its unit."""
-    held = _UNIT.sub("\\1\N{NO-BREAK SPACE}", title)
-    lines = textwrap.wrap(held, max(30, round(TITLE_CHARACTERS_PER_INCH * inches)))
-    return "\n".join(lines).replace("\N{NO-BREAK SPACE}", " ")
+    """In lines that are no wider than what they stand above."""
+    return "\n".join(wrapped(title, max(30, round(TITLE_CHARACTERS_PER_INCH * inches))))
 
 
 def _no_date(suffix: str) -> dict[str, None]:
@@ -266,10 +262,9 @@ def _bars_inches(names: Sequence[str]) -> float:
 
 def _in_lines(names: Sequence[str], room: int) -> list[str]:
     """Each name in a few lines of so many characters; none where that would break a word."""
-    held = [_UNIT.sub("\\1\N{NO-BREAK SPACE}", name) for name in names]
-    lines = [textwrap.wrap(name, room, break_long_words=False, break_on_hyphens=False) for name in held]
+    lines = [wrapped(name, room, break_long_words=False, break_on_hyphens=False) for name in names]
     fit = all(len(of) <= MOST_NAME_LINES and max(map(len, of), default=0) <= room for of in lines)
-    return ["\n".join(of).replace("\N{NO-BREAK SPACE}", " ") for of in lines] if fit else []
+    return ["\n".join(of) for of in lines] if fit else []
 
 
 def _name_bars(names: Sequence[str], ax: Axes, inches: float) -> None:

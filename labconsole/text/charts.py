@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import math
 import re
-import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from labconsole.text.axis import fit_axis, fit_upright
+from labconsole.text.cells import wrapped
 
 FRAME_ROWS, FRAME_CELLS = 3, 2
 """Of plotext's around the plot: a line above, a line and the labels below; a line on either side."""
@@ -158,7 +158,7 @@ def draw_bars(
     figure = plotext.figure
     figure.clear.all()
     room = max(3, (width - 12) // len(names) - 1)
-    labels = [textwrap.wrap(name, room, max_lines=max(1, height // 3), placeholder="…") for name in names]
+    labels = [wrapped(name, room, max_lines=max(1, height // 3), placeholder="…") for name in names]
     label_rows = max(1, *map(len, labels))
     top = max(axes.y_top, *(max(mark.y, mark.high or mark.y) for mark in marks))
     y_axis = fit_upright(0.0, top, height - FRAME_ROWS + 1 - label_rows)

@@ -33,6 +33,11 @@ def test_names_of_bars_are_not_cut_where_the_terminal_is_narrow():
         assert set(name.replace(",", "").split()) <= set(own.replace(",", "").split()), found
 
 
+def test_below_a_bar_no_number_is_parted_from_its_unit():
+    found = lines(figure(names=("container, for 5 s", "lxc, for 5 s", "lxc, for 4 s", "uml, for 5 s")), 80, 17)
+    assert sum(line.count("5 s") for line in found) == 3 and "4 s" in "".join(found), found
+
+
 def test_short_names_take_one_line():
     found = [line for line in lines(figure(names=("a", "b")), 80, 17) if line.strip()]
     assert found[-1].split() == ["a", "b"] and "└" in found[-2]
