@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from labconsole.contracts.report import Figure, Mark, Panel, PlottedCurve
 from labconsole.errors import ConfigError
+from labconsole.report.panels import reach_beyond_zero
 from labconsole.text.cells import wrapped
 from labconsole.text.extras import to_install
 
@@ -183,20 +184,20 @@ def _curves(figure: Figure, panel: Panel, ax: Axes) -> None:
     if counted or figure.x_numbered:
         ax.locator_params(axis="x", integer=True)
     if not figure.x_numbered:
-        ax.set_xlim(*_from_left(figure, places))
+        ax.set_xlim(*_from_left(figure, panel))
     if figure.y_log:
         ax.set_yscale("log")
     elif figure.from_zero:
         _from_zero(ax)
 
 
-def _from_left(figure: Figure, places: Sequence[float]) -> tuple[float, float | None]:
+def _from_left(figure: Figure, panel: Panel) -> tuple[float, float | None]:
     """Limits along x, the right one None where it is the marks' own: from zero, with room to the left of what is there.
     Where nothing is elsewhere, as far as the other panels go.
     """
-    every = [mark.x for panel in figure.panels for curve in panel.curves for mark in curve.marks]
+    places = [mark.x for curve in panel.curves for mark in curve.marks]
     alone = max(places, default=0.0) <= 0
-    reach = max(every, default=0.0) or 1.0 if alone else max(places)
+    reach = reach_beyond_zero(figure, panel) or 1.0 if alone else max(places)
     return (-MARGIN_RATIO * reach if 0 in places else 0.0), ((1 + MARGIN_RATIO) * reach if alone else None)
 
 

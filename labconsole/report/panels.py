@@ -47,6 +47,13 @@ def marked(figure: Figure) -> str:
     return "   ".join(found)
 
 
+def reach_beyond_zero(figure: Figure, panel: Panel) -> float:
+    """How far along x a panel goes that has marks at 0 alone: as far as the others do; 0: it has further marks."""
+    if any(mark.x > 0 for curve in panel.curves for mark in curve.marks):
+        return 0.0
+    return max((mark.x for each in figure.panels for curve in each.curves for mark in curve.marks), default=0.0)
+
+
 def panel_heading(figure: Figure, panel: Panel) -> str:
     """Which panel it is, and what its axes are."""
     over = f" over {figure.x_label}" if figure.x_label else ""
@@ -70,6 +77,7 @@ def panel_rows(figure: Figure, panel: Panel, labels: Sequence[str], width: int, 
         moments=list(zip(panel.changes, names, strict=False)),
         levels=levels,
         y_top=max(levels, default=-math.inf),
+        x_right=reach_beyond_zero(figure, panel),
     )
     if figure.kind == "curves":
         return charts.draw_curves(series, axes, width, height)

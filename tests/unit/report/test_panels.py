@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from labconsole.contracts.report import Figure, Mark, Panel, PlottedCurve
 from labconsole.report.panels import labels_of, legend_names, marked, panel_rows
 
@@ -58,3 +60,13 @@ def test_names_that_are_too_long_for_a_legend_differ_where_they_are_cut():
     assert found[0].endswith("256 destinations") and found[1].endswith("20 filter rules")
     middle = [f"in the one and in the {each} and in the very same other" for each in ("left", "right")]
     assert len(set(legend_names(middle, 28))) == 2
+
+
+def test_a_panel_of_one_point_at_zero_goes_as_far_as_the_others():
+    near, far = (
+        PlottedCurve("a", tuple(Mark(x, 60.0, None, None, 1) for x in places)) for places in ((0.0,), (0.0, 1e4))
+    )
+    of = replace(figure(kind="curves"), panels=(Panel("one", (near,)), Panel("two", (far,))))
+    one, two = ([line.split() for line in lines(replace(of, panels=order), 80, 17) if line.strip()][-1]
+                for order in (of.panels, of.panels[::-1]))  # fmt: skip
+    assert one == two and one[-1] == "10000"
