@@ -36,6 +36,15 @@ def mark_of(x: float, summary: SetUpMean, dots: Sequence[float] = (), scale: flo
     )
 
 
+def told_once(names: Sequence[Sequence[str]]) -> tuple[str, list[str]]:
+    """Of names in parts, each with a platform or the like at its head: what all have in common behind that, in
+    parentheses for a figure's title, and each name without it. Of a single one nothing is common.
+    """
+    common = [part for part in names[0][1:] if all(part in each[1:] for each in names)] if len(names) > 1 else []
+    own = [", ".join(part for place, part in enumerate(each) if not place or part not in common) for each in names]
+    return f" ({', '.join(common)})" if common else "", own
+
+
 def _behind(marks: Sequence[Mark]) -> str:
     """``5 set-ups of 3 trials per point``; with one set-up the trials, and that it is one."""
     if not marks:

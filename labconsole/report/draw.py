@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import io
 import math
-import re
-import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from labconsole.contracts.report import Figure, Mark, Panel, PlottedCurve
 from labconsole.errors import ConfigError
+from labconsole.report.panels import reach_beyond_zero
+from labconsole.text.cells import wrapped
 from labconsole.text.extras import to_install
 
 if TYPE_CHECKING:
@@ -33,9 +33,11 @@ COVERED_RATIO = 0.02
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "+++", "ooo", "***")
 FORMATS = ("svg", "pdf", "png")
 PNG_DPI = 150
-_UNIT = re.compile(r"(?<![\w.])(\d[\d.]*) (?=(?:s|B|MiB|ms)\b)")
 TITLE_CHARACTERS_PER_INCH = 10
 LEGEND_GLYPH_INCHES, LEGEND_INCHES_PER_CHARACTER = 0.5, 0.075
+LEGEND_ROWS, LEGEND_ROW_INCHES = 2, 0.2
+"""For so many a figure has room; each further one makes it higher."""
+
 BARS_MARGIN_INCHES, BESIDE_INCHES = 0.9, 7.0
 NAME_CHARACTERS_PER_INCH, MOST_NAME_LINES, MOST_SLANTED = 11, 4, 16
 MARGIN_RATIO = 0.05
@@ -81,9 +83,8 @@ def _canvas(figure: Figure, pyplot: Any) -> Any:
     columns = min(2 if wide <= BESIDE_INCHES else 1, len(figure.panels))
     rows = -(-len(figure.panels) // columns)
     wide = wide if columns > 1 else max(5.6, wide)
-    canvas, grid = pyplot.subplots(
-        rows, columns, figsize=(wide * columns, 3.0 * rows + 0.6), squeeze=False, layout="constrained"
-    )
+    high = 3.0 * rows + 0.6
+    canvas, grid = pyplot.subplots(rows, columns, figsize=(wide * columns, high), squeeze=False, layout="constrained")
     axes = list(grid.flat)
     for panel, ax in zip(figure.panels, axes, strict=False):
         (_curves if figure.kind == "curves" else _bars)(figure, panel, ax)
@@ -99,16 +100,17 @@ def _canvas(figure: Figure, pyplot: Any) -> Any:
     handles = {label: handle for label, handle in handles.items() if handle}
     longest = max(map(len, handles), default=0)
     fit = int(wide * columns / (LEGEND_GLYPH_INCHES + LEGEND_INCHES_PER_CHARACTER * longest))
-    canvas.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=max(1, min(3, len(handles), fit)))
+    beside = max(1, min(3, len(handles), fit))
+    canvas.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=beside)
+    further = max(0, -(-len(handles) // beside) - LEGEND_ROWS)
+    canvas.set_figheight(high + further * LEGEND_ROW_INCHES)  # a long legend takes no room from the panels
     canvas.suptitle(_wrapped(figure.title, wide * columns))
     return canvas
 
 
 def _wrapped(title: str, inches: float) -> str:
-    """In lines that are no wider than what they stand above; a number is not parted from its unit."""
-    held = _UNIT.sub("\\1\N{NO-BREAK SPACE}", title)
-    lines = textwrap.wrap(held, max(30, round(TITLE_CHARACTERS_PER_INCH * inches)))
-    return "\n".join(lines).replace("\N{NO-BREAK SPACE}", " ")
+    """In lines that are no wider than what they stand above."""
+    return "\n".join(wrapped(title, max(30, round(TITLE_CHARACTERS_PER_INCH * inches))))
 
 
 def _no_date(suffix: str) -> dict[str, None]:
@@ -145,7 +147,7 @@ def _curves(figure: Figure, panel: Panel, ax: Axes) -> None:
         ax.plot([0, top], [0, top], color="0.7", linewidth=0.8, zorder=0)  # no loss
     for curve in panel.curves:
         place = labels.index(curve.label)
-        ax.errorbar(
+        drawn = ax.errorbar(
             [mark.x for mark in curve.marks],
             [mark.y for mark in curve.marks],
             yerr=_errors(curve.marks),
@@ -158,6 +160,8 @@ def _curves(figure: Figure, panel: Panel, ax: Axes) -> None:
             linewidth=1,
             capsize=2,
         )
+        if all(mark.y >= 0 for mark in curve.marks):
+            drawn[0].set_clip_on(False)  # a marker at 0 is seen whole, though the axis begins there
         _dots(ax, [(mark.x, mark.dots) for mark in curve.marks], COLOURS[place % len(COLOURS)])
         for mark in curve.marks:
             if mark.word:
@@ -180,11 +184,21 @@ def _curves(figure: Figure, panel: Panel, ax: Axes) -> None:
     if counted or figure.x_numbered:
         ax.locator_params(axis="x", integer=True)
     if not figure.x_numbered:
-        ax.set_xlim(left=0)
+        ax.set_xlim(*_from_left(figure, panel))
     if figure.y_log:
         ax.set_yscale("log")
     elif figure.from_zero:
         _from_zero(ax)
+
+
+def _from_left(figure: Figure, panel: Panel) -> tuple[float, float | None]:
+    """Limits along x, the right one None where it is the marks' own: from zero, with room to the left of what is there.
+    Where nothing is elsewhere, as far as the other panels go.
+    """
+    places = [mark.x for curve in panel.curves for mark in curve.marks]
+    alone = max(places, default=0.0) <= 0
+    reach = reach_beyond_zero(figure, panel) or 1.0 if alone else max(places)
+    return (-MARGIN_RATIO * reach if 0 in places else 0.0), ((1 + MARGIN_RATIO) * reach if alone else None)
 
 
 def _levels(figure: Figure, panel: Panel, ax: Axes) -> None:
@@ -233,6 +247,7 @@ def _bars(figure: Figure, panel: Panel, ax: Axes) -> None:
     if figure.reference_line is not None:
         ax.axhline(figure.reference_line, color="black", linewidth=0.8)
     ax.set(xlabel=figure.x_label, ylabel=figure.y_label)
+    ax.set_xlim(-0.5, max(1, len(figure.x_names)) - 0.5)  # room for each name, also where this panel has no bar of it
     _from_zero(ax)
 
 
@@ -248,7 +263,7 @@ def _bars_inches(names: Sequence[str]) -> float:
 
 def _in_lines(names: Sequence[str], room: int) -> list[str]:
     """Each name in a few lines of so many characters; none where that would break a word."""
-    lines = [textwrap.wrap(name, room, break_long_words=False, break_on_hyphens=False) for name in names]
+    lines = [wrapped(name, room, break_long_words=False, break_on_hyphens=False) for name in names]
     fit = all(len(of) <= MOST_NAME_LINES and max(map(len, of), default=0) <= room for of in lines)
     return ["\n".join(of) for of in lines] if fit else []
 

@@ -22,6 +22,18 @@ def labels_of(figure: Figure) -> list[str]:
     return found
 
 
+def legend_names(labels: Sequence[str], cells: int) -> list[str]:
+    """The curves' names in so many cells each: of longer ones begin and end, as much of both as tells them apart."""
+    for end in (cells * 2 // 3, *range(cells - 1, 0, -1)):
+        begin = max(0, cells - 1 - end)
+        names = [
+            each if len(each) <= cells else f"{each[:begin].rstrip()}…{each[len(each) - end :]}" for each in labels
+        ]
+        if len(set(names)) == len(set(labels)):
+            return names
+    return list(labels)
+
+
 def glyph(figure: Figure, number: int) -> str:
     """What a curve's points, or bars, are drawn with."""
     return charts.marker(number) if figure.kind == "curves" else charts.FILLS[number % len(charts.FILLS)]
@@ -33,6 +45,13 @@ def marked(figure: Figure) -> str:
     found = [f"{charts.ACROSS} {', '.join(map(harmless, words))}"] if words else []
     found += [f"{charts.UPRIGHT} change"] if any(panel.changes for panel in figure.panels) else []
     return "   ".join(found)
+
+
+def reach_beyond_zero(figure: Figure, panel: Panel) -> float:
+    """How far along x a panel goes that has marks at 0 alone: as far as the others do; 0: it has further marks."""
+    if any(mark.x > 0 for curve in panel.curves for mark in curve.marks):
+        return 0.0
+    return max((mark.x for each in figure.panels for curve in each.curves for mark in curve.marks), default=0.0)
 
 
 def panel_heading(figure: Figure, panel: Panel) -> str:
@@ -58,6 +77,7 @@ def panel_rows(figure: Figure, panel: Panel, labels: Sequence[str], width: int, 
         moments=list(zip(panel.changes, names, strict=False)),
         levels=levels,
         y_top=max(levels, default=-math.inf),
+        x_right=reach_beyond_zero(figure, panel),
     )
     if figure.kind == "curves":
         return charts.draw_curves(series, axes, width, height)

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import math
 import re
+import textwrap
 import unicodedata
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 
@@ -22,6 +24,7 @@ LEVELS = "▁▂▃▄▅▆▇█"
 
 
 THIN_SPACE = "\u2009"
+_UNIT = re.compile(r"(?<![\w.])(\d[\d.]*) (?=(?:s|B|MiB|ms)\b)")
 
 
 def _harmless(char: str) -> bool:
@@ -36,6 +39,12 @@ def safe(text: str, width: int) -> str:
     if len(text) <= width and cell_len(clean) <= width:
         return clean
     return set_cell_size(clean, max(0, width - 1)).rstrip() + "…" if width > 0 else ""
+
+
+def wrapped(text: str, width: int, **how: Any) -> list[str]:
+    """Lines as ``textwrap`` makes them, but that a number is not parted from its unit."""
+    held = _UNIT.sub("\\1\N{NO-BREAK SPACE}", text)
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in textwrap.wrap(held, width, **how)]
 
 
 def fit_words(wordings: Iterable[str], width: int) -> str:

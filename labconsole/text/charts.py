@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import math
 import re
-import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from labconsole.text.axis import fit_axis, fit_upright
+from labconsole.text.cells import wrapped
 
 FRAME_ROWS, FRAME_CELLS = 3, 2
 """Of plotext's around the plot: a line above, a line and the labels below; a line on either side."""
@@ -51,7 +51,7 @@ class CurveAxes:
     ``y_least_step``: between two ticks, such as 1 where y are decades, whose halves are no round numbers.
     ``moments``: where on x something happened, each an upright line, with its words, if any, above it where they have
     room; ``levels``: on y, each a line across. Those beyond the axes, which go to the points and to ``y_top``, are not
-    drawn.
+    drawn. ``x_right``: as far x goes at least, unless it is a factor.
     """
 
     x_ticks: Sequence[float] = ()
@@ -62,6 +62,7 @@ class CurveAxes:
     moments: Sequence[tuple[float, str]] = ()
     levels: Sequence[float] = ()
     y_top: float = -math.inf
+    x_right: float = 0.0
 
 
 CurveRow = list[tuple[str, int | None]]
@@ -158,7 +159,7 @@ def draw_bars(
     figure = plotext.figure
     figure.clear.all()
     room = max(3, (width - 12) // len(names) - 1)
-    labels = [textwrap.wrap(name, room, max_lines=max(1, height // 3), placeholder="…") for name in names]
+    labels = [wrapped(name, room, max_lines=max(1, height // 3), placeholder="…") for name in names]
     label_rows = max(1, *map(len, labels))
     top = max(axes.y_top, *(max(mark.y, mark.high or mark.y) for mark in marks))
     y_axis = fit_upright(0.0, top, height - FRAME_ROWS + 1 - label_rows)
@@ -218,7 +219,7 @@ def _x_axis(points: Sequence[CurvePointMark], axes: CurveAxes, cells: int) -> tu
         room = (ticks[-1] - ticks[0]) * 0.04 or 0.5
         fewest = max(1, math.ceil(len(ticks) * 9 / max(1, cells)))
         return ticks[0] - room, ticks[-1] + room, ticks[::fewest], cells
-    axis = fit_axis(0.0, max(p.x for p in points), cells, least_cells=10, best_cells=14)
+    axis = fit_axis(0.0, max(axes.x_right, *(p.x for p in points)), cells, least_cells=10, best_cells=14)
     return axis.low, axis.high, [tick for _, tick in axis.ticks()], axis.cells
 
 

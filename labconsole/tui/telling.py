@@ -15,14 +15,18 @@ from textual.screen import Screen
 from labconsole.tui.keymap import PARTS
 from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.help import key_sections
+from labconsole.tui.parts.overlay import Overlay
 from labconsole.tui.parts.screen import ToldScreen
 
 Sections = list[tuple[str, list[tuple[str, str]]]]
 
 
 def help_sections(everywhere: Sequence[Action], screen: Screen[Any], keymap: Mapping[str, str]) -> Sections:
-    """Keys by where they work, those of the screen in front first."""
+    """Keys by where they work, those of the screen in front first; a view over it hides what works everywhere else."""
     told = {}
+    if isinstance(screen, Overlay):
+        told = {f"In {screen.title_in_help}": screen.declared_actions()}
+        everywhere = [action for action in everywhere if action.priority]
     if isinstance(screen, ToldScreen):
         told = {f"On the {screen.title_in_help} screen": [each for _, each in screen.told_actions()]}
     parts = {f"In {place}": owner.ACTIONS for place, owner in PARTS.items()}

@@ -198,10 +198,10 @@ def lost_at(each: ReceiverSeen) -> str:
 
 
 def brief_words(record: FlowRecord) -> str:
-    """``95.71 Mbit/s, g1 47.86, g2 47.85, Jain 0.9999, 100.00% of the line``: first what tells most, in parts."""
+    """``95.71, g1 47.86, g2 47.85, Jain 0.9999, 100.00% of the line``, of Mbit/s: first what tells most, in parts."""
     if record.sum_bps is None:
         return ""
-    words = [f"{mbit(record.sum_bps)} Mbit/s"]
+    words = [mbit(record.sum_bps)]
     each = [
         *((sender.guest, sender.shared_bps) for sender in record.senders),
         *((guest.guest, guest.out_bps) for guest in record.ring),

@@ -71,17 +71,22 @@ class FlowPointKey(NamedTuple):
     @property
     def scenario(self) -> str:
         """What is asked of the guests, in words, without their number and platform."""
+        return ", ".join(self.scenario_parts)
+
+    @property
+    def scenario_parts(self) -> tuple[str, ...]:
+        """The same in its parts."""
         limits = ", ".join(map(format_target, self.limits_bps))
         if self.pattern == "ring":
-            return f"in a ring, limit {limits}" if limits else "in a ring"
+            return ("in a ring", f"limit {limits}") if limits else ("in a ring",)
         if self.pattern == "in":
-            return f"sent {format_target(self.offered_bps)}{' each' if self.guests > 1 else ''}"
+            return (f"sent {format_target(self.offered_bps)}{' each' if self.guests > 1 else ''}",)
         words = [f"limit {limits}" if limits else "no limit"]
         words += [self.weighted.words()] if self.weighted else []
         words += [self.beside.words()] if self.beside else []
         words += [f"{self.greedy} flows to one"] if self.greedy > 1 else []
         words += [f"the first alone for {self.second_after_s:g} s"] if self.second_after_s else []
-        return ", ".join(words)
+        return tuple(words)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +198,10 @@ class FlowsSummary:
 
     def name_of(self, key: FlowPointKey) -> str:
         """The platform, and what tells it from others of this name."""
+        return ", ".join(self.name_parts(key))
+
+    def name_parts(self, key: FlowPointKey) -> tuple[str, ...]:
+        """The same in its parts."""
         keys = {each.key for each in self.points}
         words = [key.platform]
         words += [f"{key.memory_mib} MiB"] if key.memory_mib is not None else []
@@ -206,7 +215,7 @@ class FlowsSummary:
         words += told_hypervisor(key, keys)
         if len({each.testbed_fingerprint for each in keys}) > 1:
             words.append(f"on {self.testbeds[key.testbed_fingerprint]}")
-        return ", ".join(words)
+        return tuple(words)
 
 
 def flow_key(record: FlowRecord) -> FlowPointKey:

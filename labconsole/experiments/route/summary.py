@@ -66,6 +66,10 @@ class RoutesSummary:
 
     def name_of(self, key: RoutePointKey) -> str:
         """The platform, and what tells it from others of this name."""
+        return ", ".join(self.name_parts(key))
+
+    def name_parts(self, key: RoutePointKey) -> tuple[str, ...]:
+        """The same in its parts."""
         keys = {each.key for each in self.points}
         words = [key.platform]
         words += [f"{key.memory_mib} MiB"] if key.memory_mib is not None else []
@@ -76,7 +80,7 @@ class RoutesSummary:
         words += told_hypervisor(key, keys)
         if len({each.testbed_fingerprint for each in keys}) > 1:
             words.append(f"on {self.testbeds[key.testbed_fingerprint]}")
-        return ", ".join(words)
+        return tuple(words)
 
     def words_of(self, claim: RoutesCompared) -> str:
         """One comparison in a line."""

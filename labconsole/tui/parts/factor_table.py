@@ -39,24 +39,22 @@ def factor_columns(rows: Sequence[Mapping[str, str]]) -> tuple[Column, ...]:
 
 class FactorTable(LineTable):
     """``factors``: of every row, by headings. ``wide``: its columns; one that grows gives way, down to TIGHT, to those
-    that tell rows apart, and then to no others. ``roomy``: the same, where what all rows share gives way to it.
+    that tell rows apart, and then to no others; what all rows share gives way to it, as far as it has something to say.
     """
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
         self.factors: Mapping[Any, Mapping[str, str]] = {}
         self.wide: tuple[Column, ...] = ()
-        self.roomy: tuple[Column, ...] = ()
         self._tight: tuple[Column, ...] = ()
+        self._wanted_cells = 0
+        self._fitted: tuple[int, tuple[Column, ...]] | None = None
 
-    def take_columns(self, columns: Sequence[Column], roomy_cells: int = 0) -> None:
-        """Take these columns, those of factors among them. ``roomy_cells``: what one that grows takes before those
-        that all rows share.
+    def take_columns(self, columns: Sequence[Column], wanted_cells: int = 0) -> None:
+        """Take these columns, those of factors among them. ``wanted_cells``: of one that grows, before those that all
+        rows share.
         """
-        self.wide = tuple(columns)
-        self.roomy = tuple(
-            replace(each, width=max(each.width, roomy_cells)) if each.grow_to else each for each in columns
-        )
+        self.wide, self._wanted_cells, self._fitted = tuple(columns), wanted_cells, None
         self._tight = tuple(
             replace(each, width=min(each.width, TIGHT)) if each.grow_to else each
             for each in columns
@@ -65,11 +63,18 @@ class FactorTable(LineTable):
 
     def columns(self) -> tuple[Column, ...]:
         room = self._room_for(len(self.keys())) - GUTTER
-        for columns in (self.roomy, self.wide):
-            kept = {column.name for column, _ in fit_columns(columns, room)}
-            if all(each.name in kept for each in columns if each.rank == DIFFERING):
-                return columns
-        return self._tight
+        if self._fitted is None or self._fitted[0] != room:
+            self._fitted = room, self._fit(room)
+        return self._fitted[1]
+
+    def _fit(self, room: int) -> tuple[Column, ...]:
+        free = room - sum(each.width + 1 for each in self.wide if each.rank != SHARED)
+        columns = tuple(
+            replace(each, width=max(each.width, min(self._wanted_cells, each.width + free))) if each.grow_to else each
+            for each in self.wide
+        )
+        kept = {column.name for column, _ in fit_columns(columns, room)}
+        return columns if all(each.name in kept for each in columns if each.rank == DIFFERING) else self._tight
 
     def cell_of(self, column: Column, key: Any, width: int) -> Span:
         if column.name.startswith(PREFIX):

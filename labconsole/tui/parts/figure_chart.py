@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.strip import Strip
 
 from labconsole.contracts.report import Figure
-from labconsole.report.panels import glyph, labels_of, marked, panel_heading, panel_rows
+from labconsole.report.panels import glyph, labels_of, legend_names, marked, panel_heading, panel_rows
 from labconsole.text.cells import safe
 from labconsole.tui.parts.lines import Span, Tones
 
@@ -13,6 +13,8 @@ TONES = ("accent", "warn", "good", "second", "bad", "strong")
 """Tones of the first curves; then again from the beginning, as the glyphs tell them apart."""
 
 LABEL_CELLS = 28
+"""Of a name in a legend that would otherwise be too long."""
+
 LEAST_ROWS = 8
 """Of the picture itself; a legend that would leave less is cut, and says by how much."""
 
@@ -49,7 +51,8 @@ class FigureChart(Tones):
             figure, place = self._shown
             panel, labels = figure.panels[place], labels_of(figure)
             heading = [(safe(f"  {panel_heading(figure, panel)}", width), "")]
-            rows = [heading, *_legend(figure, labels, width, max(1, height - 1 - LEAST_ROWS))]
+            drawn = [place for place, label in enumerate(labels) if any(c.label == label for c in panel.curves)]
+            rows = [heading, *_legend(figure, labels, drawn, width, max(1, height - 1 - LEAST_ROWS))]
             for row in panel_rows(figure, panel, labels, width, height - len(rows)):
                 rows.append([(text, "muted" if number is None else curve_tone(number)) for text, number in row])
             self._rows = rows
@@ -59,21 +62,35 @@ class FigureChart(Tones):
         return self.strip_of(self._rows[y] if y < len(self._rows) else [], self.size.width)
 
 
-def _legend(figure: Figure, labels: list[str], width: int, most_rows: int) -> list[list[Span]]:
-    """Glyph and name of every curve, in as few lines as they take; how many found no room is said."""
+def _legend(figure: Figure, labels: list[str], drawn: list[int], width: int, most_rows: int) -> list[list[Span]]:
+    """Glyph and name of every curve that is drawn, in as few lines as they take: in full where that leaves room for the
+    picture, else shortened; how many found no room is said.
+    """
+    own = [labels[number] for number in drawn]
+    for names in (own, legend_names(own, LABEL_CELLS)):
+        named = [
+            (each, f"{glyph(figure, each)} {safe(name, width - 4)}") for each, name in zip(drawn, names, strict=True)
+        ]
+        rows, left_out = _legend_rows(named, width, most_rows)
+        if not left_out:
+            break
+    others = marked(figure)
+    if others and not left_out and sum(len(text) for text, _ in rows[-1]) + len(others) <= width:
+        rows[-1].append((others, "muted"))
+    return rows
+
+
+def _legend_rows(named: list[tuple[int, str]], width: int, most_rows: int) -> tuple[list[list[Span]], int]:
+    """The lines, and how many curves are not named in them."""
     rows: list[list[Span]] = [[("  ", "")]]
     used = 2
-    for number, label in enumerate(labels):
-        words = f"{glyph(figure, number)} {safe(label, LABEL_CELLS)}"
+    for place, (number, words) in enumerate(named):
         if used + len(words) + 3 > width and used > 2:
             if len(rows) == most_rows:
-                rows[-1][-1] = (f" … {len(labels) - number} more", "muted")
-                return rows
+                rows[-1][-1] = (f" … {len(named) - place} more", "muted")
+                return rows, len(named) - place
             rows.append([("  ", "")])
             used = 2
         rows[-1] += [(words, curve_tone(number)), ("   ", "")]
         used += len(words) + 3
-    others = marked(figure)
-    if others and used + len(others) <= width:
-        rows[-1].append((others, "muted"))
-    return rows
+    return rows, 0

@@ -7,17 +7,17 @@ from typing import ClassVar, NamedTuple
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 
 from labconsole.contracts.picture import StepPicture
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import ExecutionStatus
 from labconsole.engine.execution.step_seen import StepSeen
-from labconsole.tui.parts.action import Action, HasActions
+from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.guests_table import GuestsTable
 from labconsole.tui.parts.key_bar import KeyBar
 from labconsole.tui.parts.measuring_line import MeasuringLine
 from labconsole.tui.parts.over_time_chart import OverTimeChart
+from labconsole.tui.parts.overlay import Overlay
 from labconsole.tui.parts.screen import Application, frames_per_second
 from labconsole.tui.parts.step_picture import StepTrials, StepWords
 
@@ -41,9 +41,10 @@ class SeenSteps(NamedTuple):
         return cls(execution.plan.name, steps.seen, steps.current, execution.status in HELD)
 
 
-class StepScreen(HasActions, ModalScreen[None]):
+class StepScreen(Overlay):
     """``index``: which of the steps; the one under way, else the last that has ended, where that is None."""
 
+    title_in_help = "a search or trial"
     CSS_PATH = "step_screen.tcss"
     ACTIONS: ClassVar = (
         Action("enter", "open", "Open run", "Open the trial under the cursor in Runs.", id="step-open", common=True),

@@ -14,7 +14,6 @@ from typing import Any, ClassVar, Protocol
 from textual import on, work
 from textual.app import ComposeResult
 from textual.containers import Container, VerticalScroll
-from textual.screen import ModalScreen
 
 from labconsole.contracts.report import Figure
 from labconsole.errors import LabError
@@ -23,11 +22,12 @@ from labconsole.model.record.summary import RunFilter
 from labconsole.report.tables import labelled
 from labconsole.text.cells import count, fit_parts, safe
 from labconsole.tui.parts import new_file
-from labconsole.tui.parts.action import Action, HasActions
+from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.factor_table import MOST_CELLS, FactorTable, factor_columns
 from labconsole.tui.parts.figure_chart import FigureChart
 from labconsole.tui.parts.key_bar import KeyBar
 from labconsole.tui.parts.lines import Span, entitle
+from labconsole.tui.parts.overlay import Overlay
 from labconsole.tui.parts.quick_filter import QuickFilter
 from labconsole.tui.parts.screen import Application
 from labconsole.tui.parts.table import Column, LineTable
@@ -127,9 +127,10 @@ class _StoredTable(FactorTable):
         return safe(self.records[key].plan.name or "", width), "muted"
 
 
-class StoredTrials(HasActions, ModalScreen[None]):
+class StoredTrials(Overlay):
     """The list, and beneath it the trial under the cursor or what all in the list come to."""
 
+    title_in_help = "stored trials of guests"
     CSS_PATH = "stored_trials.tcss"
     ACTIONS: ClassVar = (
         Action("left,h", "kind(-1)", "Kind back", "Show the kind before.",

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from labconsole.cli.text.of_guests import FLOWS_SHOWN
 from labconsole.experiments.flow.figures import HEADER_BYTES, line_bps, shared
 from labconsole.experiments.flow.frame import FramedTaking
 from labconsole.experiments.flow.limiters import CREDIT, READ_CREDIT, limit_of, read_credit, read_limiters
@@ -353,6 +354,21 @@ def test_points_of_another_load_are_no_part_of_what_guests_can_send():
     summary = summarize_flows([*full, *less])
     assert [point.key.offered_bps for point in plain(summary.points)] == [100_000_000]
     assert len({summary.name_of(point.key) for point in summary.points}) == 2
+
+
+def test_what_all_panels_or_bars_share_stands_in_the_figures_title_alone():
+    trials = [
+        flow_record([packets(*[29.0] * bins)] * guests, limits_bps=(30_000_000,) * (guests > 1), platform=platform,
+                    flow_id=f"{platform}-{bins}-{guests}")
+        for guests in (1, 2) for platform, bins in (("lxc", 4), ("uml", 6))
+    ]  # fmt: skip
+    trials.append(flow_record([packets(*[24.0] * 8)] * 2, bin_s=0.5, flow_id="in other bins, and in no panel of these"))
+    found = {figure.name: figure for figure in FLOWS_SHOWN.figures(trials)}
+    alike, alone = found["adamczyk-5"], found["mattos-3"]
+    assert alike.title == "Guests held to equal rates (in bins of 1 s, limit 30Mbit)"
+    assert [panel.title for panel in alike.panels] == ["lxc, for 4 s", "uml, for 6 s"]
+    assert alone.title == "What one guest sends (in bins of 1 s)"
+    assert alone.x_names == ("lxc, for 4 s", "uml, for 6 s")
 
 
 def test_the_live_curve_is_of_the_unit_under_tests_own_interfaces():

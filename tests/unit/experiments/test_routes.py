@@ -464,12 +464,22 @@ def test_reports_draw_the_sum_over_routes_and_over_routers_and_list_every_router
     assert [panel.title for panel in over_routes.panels] == ["container, 1 router", "container, 4 routers"]
     assert [mark.x for mark in over_routes.panels[0].curves[0].marks] == [0.0, 1000.0]
     (panel,) = over_routers.panels
-    labels = ["0 routes, sent max", "1000 routes, sent max"]
-    assert [curve.label for curve in panel.curves] == [*labels, *(f"{label}: what was sent" for label in labels)]
+    labels = ["0 routes, max", "1000 routes, max"]
+    assert [curve.label for curve in panel.curves] == [*labels, *(f"{label}: sent" for label in labels)]
     assert [mark.y for mark in panel.curves[0].marks] == [pytest.approx(10.02), pytest.approx(7.08)]
     lines = "\n".join(ROUTES_SHOWN.summary_lines(ROUTES_SHOWN.summarize(records)))
     assert "4 routers against 1, 0 routes, max" in lines
     assert "g4: 1,770" in lines
+
+
+def test_a_curve_of_one_panel_is_a_point_where_another_has_one_value_and_is_not_where_it_has_none() -> None:
+    records = [route_record([1000] * guests, routes=routes) for guests, routes in ((1, 0), (2, 0), (2, 1000))]
+    records += [route_record([900], routes=0, filters=20)]
+    (one, two) = next(each for each in ROUTES_SHOWN.figures(records) if each.name == "mattos-routes").panels
+    assert (one.title, two.title) == ("container, 1 router", "container, 2 routers")
+    assert [[mark.x for mark in curve.marks] for curve in one.curves] == [[0.0]], "rules are nowhere drawn over routes"
+    assert [[mark.x for mark in curve.marks] for curve in two.curves] == [[0.0, 1000.0]]
+    assert not [each for each in ROUTES_SHOWN.figures(records[:2]) if each.name == "mattos-routes"]
 
 
 @pytest.mark.parametrize("name", ["local-route-cost", "mattos-route"])

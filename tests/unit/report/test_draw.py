@@ -92,3 +92,28 @@ def test_bars_of_a_panel_stand_around_their_place_whatever_other_panels_have():
     (bar,) = one.patches
     assert bar.get_x() + bar.get_width() / 2 == pytest.approx(0)
     assert bar.get_facecolor() == both.patches[1].get_facecolor(), "one name, one colour"
+
+
+def test_a_marker_at_zero_is_seen_whole_also_where_it_is_all_that_a_panel_has():
+    one, two = axes_of(figure((Panel("one", (curve("a", 0.0),)), Panel("two", (curve("a", 0.0, 1000.0),)))))
+    for ax in (one, two):
+        low, high = ax.get_xlim()
+        assert low < 0 and high >= 1000, "room to the left of it, and the place where the other panel has it"
+        assert not ax.get_lines()[1].get_clip_on()
+    (above,) = axes_of(figure((Panel("p", (curve("a", 1.0, 4.0),)),)))
+    assert above.get_xlim()[0] == 0
+
+
+def test_a_place_without_a_bar_has_room_as_others_have():
+    panels = (Panel("p", (curve("each", 0),)), Panel("q", (curve("each", 1),)))
+    for ax in axes_of(figure(panels, kind="bars", names=("container", "lxc"))):
+        assert ax.get_xlim() == (-0.5, 1.5)
+
+
+def test_a_long_legend_takes_no_room_from_the_panels():
+    def height(many: int) -> float:
+        curves = tuple(curve(f"{place} routes, 256 destinations, 60kpps: sent", 1, 2) for place in range(many))
+        ax, _ = axes_of(figure((Panel("p", curves), Panel("q", curves))))
+        return float(ax.get_window_extent().height)
+
+    assert height(12) > 0.9 * height(4)

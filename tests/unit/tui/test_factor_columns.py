@@ -87,7 +87,7 @@ async def test_no_two_flows_of_a_plan_look_the_same(tmp_path: Path, width: int) 
     plan = load_plan(path, make_inventory())
     store: Any = None
     lines = await lines_of(plan, [StepSeen(step) for step in Flows(store).steps(plan)], width)
-    assert "limits" in lines[0] and "set-up" in lines[0] and "payload" in lines[0]
+    assert "limits" in lines[0] and "set-up" in lines[0] and "Mbit/s" in lines[0]
     assert len({tuple(line[2:].split()) for line in lines[1:]}) == len(lines) - 1
 
 
@@ -103,8 +103,23 @@ async def test_of_what_flows_came_to_no_number_is_cut(tmp_path: Path, width: int
         each.record, each.state = flow_record([[2500, 2600], [5500, 5500]]), StepState.DONE
     lines = await lines_of(plan, steps, width)
     for line in lines[1:]:
-        assert "94.80 Mbit/s" in line and not re.search(r"[\d.,]…", line), line
-    assert ("g1 30.02" in lines[1]) is (width > 64) and ("g2 64.76" in lines[1]) is (width > 78)
+        assert "94.80" in line and not re.search(r"[\d.,]…", line), line
+    assert "g1 30.02" in lines[1] and ("g2 64.76" in lines[1]) is (width > 64)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(("width", "last"), [(63, "g2 64.76 …"), (114, "of the line")])
+async def test_what_all_flows_share_gives_way_to_what_they_came_to(tmp_path: Path, width: int, last: str) -> None:
+    path = tmp_path / "flows.yaml"
+    asked = FLOWS.replace("guests: [1, 2]", "guests: [2]").replace("[line, 10Mbit]", "[line]")
+    path.write_text(asked.replace("set_ups: 2", "set_ups: 1").replace("bin_s", "second_after_s: [0.0, 2.0]\n  bin_s"))
+    plan = load_plan(path, make_inventory())
+    store: Any = None
+    steps = [StepSeen(step) for step in Flows(store).steps(plan)]
+    for each in steps:
+        each.record, each.state = flow_record([[2500, 2600], [5500, 5500]]), StepState.DONE
+    lines = await lines_of(plan, steps, width)
+    assert all("g1 30.02" in line and line.endswith(last) for line in lines[1:]), lines
 
 
 @pytest.mark.asyncio

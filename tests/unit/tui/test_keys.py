@@ -8,11 +8,16 @@ import pytest
 from textual.binding import Binding
 from textual.widgets import Input
 
+from labconsole.cli.text.of_guests import ALL_SHOWN
 from labconsole.tui.app import ConsoleApp
 from labconsole.tui.keymap import DIALOGS, PARTS
 from labconsole.tui.parts.action import HasActions, key_word
+from labconsole.tui.parts.help import Help
 from labconsole.tui.parts.screen import ConsoleScreen
+from labconsole.tui.parts.step_screen import SeenSteps, StepScreen
+from labconsole.tui.parts.stored_trials import StoredTrials
 from labconsole.tui.screens import SCREENS
+from labconsole.tui.screens.plans.searches_table import SearchesTable
 from support.driven_console import console, settle
 from support.fake_lab_session import LabSession
 
@@ -105,3 +110,34 @@ async def test_help_and_palette_name_only_keys_that_work_here() -> None:
             assert len({c.title for c in offered}) == len(offered)
             rows = [row for _, rows in app.help_sections(screen)[:2] for row in rows]
             assert not [keys for keys, _ in rows if "_" in keys]
+
+
+OVERLAYS = {
+    "a search or trial": ("Previous", lambda app: StepScreen(app, lambda: SeenSteps.of(None))),
+    "stored trials of guests": ("Curves", lambda app: StoredTrials(app, app.session.store, ALL_SHOWN, lambda: 0)),
+}
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("title", OVERLAYS)
+async def test_help_is_there_over_the_screen_too_and_names_the_keys_of_what_is_seen(title: str) -> None:
+    label, make = OVERLAYS[title]
+    async with console(LabSession) as (app, _, pilot):
+        view = make(app)
+        app.push_screen(view)
+        await settle(app, pilot)
+        await pilot.press("question_mark")
+        await settle(app, pilot)
+        assert isinstance(app.screen, Help)
+        sections = dict(app.help_sections(view))
+        own = {action.label: action.sentence for action in view.declared_actions()}
+        assert own[label] in [sentence for _, sentence in sections[f"In {title}"]]
+        assert [keys for keys, _ in sections["Everywhere"]] == ["^q"], "no other key of the console works here"
+        await pilot.press("question_mark")
+        await settle(app, pilot)
+        assert isinstance(app.screen, type(view))
+
+
+def test_help_tells_that_enter_shows_a_trial_of_guests() -> None:
+    (told,) = SearchesTable.ACTIONS
+    assert all(noun in told.sentence for noun in ("search", "flows", "routers", "jobs", "starts"))

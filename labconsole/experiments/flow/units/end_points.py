@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from labconsole.contracts.report import Figure, MethodNote, Panel, PlottedCurve, ReportUnit
 from labconsole.experiments.flow.shown import MEGA, full, inward_of, plain, records_of, summary_of
 from labconsole.experiments.flow.summary import FlowPointFound, flow_key, summarize_flows
 from labconsole.measure.hypervisors import apart_words
-from labconsole.report.captions import caption, mark_of
+from labconsole.report.captions import caption, mark_of, told_once
 from labconsole.report.material import Material
 from labconsole.report.points import platform_order
 
@@ -20,10 +21,10 @@ def one_guest(material: Material) -> Figure | None:
     """A bar a platform, of one guest that sends as much as it can, and of one that is sent what the link carries."""
     out, into = summary_of(material), summarize_flows(inward_of(material))
     ways = {
-        "from the guest": [(out.name_of(each.key), each) for each in plain(out.points)],
-        "to the guest": [(into.name_of(each.key), each) for each in full(into.points)],
+        "from the guest": [(out.name_parts(each.key), each) for each in plain(out.points)],
+        "to the guest": [(into.name_parts(each.key), each) for each in full(into.points)],
     }
-    found: dict[str, list[tuple[str, FlowPointFound]]] = {}
+    found: dict[str, list[tuple[tuple[str, ...], FlowPointFound]]] = {}
     for way, points in ways.items():
         own = [(name, each) for name, each in points if each.key.guests == 1 and each.sum_bps is not None]
         if own:
@@ -32,6 +33,7 @@ def one_guest(material: Material) -> Figure | None:
         return None
     every = sorted((one for own in found.values() for one in own), key=lambda one: platform_order(one[1].key.platform))
     names = tuple(dict.fromkeys(name for name, _ in every))
+    common, x_names = told_once(names)
     panels = tuple(
         Panel(
             way,
@@ -52,13 +54,13 @@ def one_guest(material: Material) -> Figure | None:
     layer = "; p".join(layers[way].removeprefix("P" if place else "") for place, way in enumerate(found))
     return Figure(
         name="mattos-3",
-        title=f"What one guest {verbs}",
+        title=f"What one guest {verbs}{common}",
         kind="bars",
         x_label="",
         y_label="Mbit/s of payload",
         panels=panels,
         caption=caption(layer, panels),
-        x_names=names,
+        x_names=tuple(x_names),
     )
 
 
@@ -72,11 +74,12 @@ def several_guests(material: Material) -> Figure | None:
     """A panel a platform: the sum and each guest's share over how many send."""
     summary = summary_of(material)
     points = [each for each in plain(summary.points) if each.sum_bps is not None]
-    panels = []
-    for name in dict.fromkeys(summary.name_of(each.key) for each in points):
-        own = [each for each in points if summary.name_of(each.key) == name]
+    panels, names = [], []
+    for name in dict.fromkeys(summary.name_parts(each.key) for each in points):
+        own = [each for each in points if summary.name_parts(each.key) == name]
         if len({each.key.guests for each in own}) < 2:
             continue
+        names.append(name)
         total = [mark_of(each.key.guests, each.sum_bps) for each in own if each.sum_bps is not None]
         each_one = [
             mark_of(each.key.guests, guest.shared_bps)
@@ -84,13 +87,15 @@ def several_guests(material: Material) -> Figure | None:
             for guest in each.guests
             if guest.shared_bps is not None
         ]
-        panels.append(Panel(name, (PlottedCurve("all together", tuple(total)), PlottedCurve("each", tuple(each_one))),
+        panels.append(Panel("", (PlottedCurve("all together", tuple(total)), PlottedCurve("each", tuple(each_one))),
                             levels=_link(own)))  # fmt: skip
     if not panels:
         return None
+    common, titles = told_once(names)
+    panels = [replace(panel, title=title) for panel, title in zip(panels, titles, strict=True)]
     return Figure(
         name="mattos-4a",
-        title="What guests that send at once share",
+        title=f"What guests that send at once share{common}",
         kind="curves",
         x_label="guests that send",
         y_label="Mbit/s of payload",

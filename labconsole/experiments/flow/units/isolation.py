@@ -11,7 +11,7 @@ from labconsole.experiments.flow.figures import HEADER_BYTES, bin_rates
 from labconsole.experiments.flow.shown import MEGA, interval, nothing_words, records_of, summary_of, words
 from labconsole.experiments.flow.summary import FlowPointFound, FlowPointKey, FlowsSummary
 from labconsole.model.weights import weights_text
-from labconsole.report.captions import caption, mark_of
+from labconsole.report.captions import caption, mark_of, told_once
 from labconsole.report.material import Material
 from labconsole.report.tested_on import TESTED_ON, tested_on
 from labconsole.report.words import UNKNOWN, count
@@ -66,11 +66,11 @@ def _scheduled_alone(point: FlowPointFound) -> bool:
     return _scheduled(point) and not point.key.limits_bps
 
 
-def _panel_title(summary: FlowsSummary, key: FlowPointKey) -> str:
+def _title_parts(summary: FlowsSummary, key: FlowPointKey) -> tuple[str, ...]:
     """With the number of guests where there are several."""
     several = len({each.key.guests for each in summary.points if each.key.scenario == key.scenario}) > 1
-    guests = f", {count(key.guests, 'guest')}" if several else ""
-    return f"{summary.name_of(key)}{guests}, {key.scenario}"
+    guests = [count(key.guests, "guest")] if several else []
+    return (*summary.name_parts(key), *guests, *key.scenario_parts)
 
 
 def _levels(point: FlowPointFound) -> tuple[tuple[float, str], ...]:
@@ -98,9 +98,16 @@ def _changes(key: FlowPointKey) -> tuple[tuple[float, ...], tuple[str, ...]]:
     return tuple(at_s for at_s, _ in found), tuple(words for _, words in found)
 
 
-def _panel(summary: FlowsSummary, point: FlowPointFound, curves: tuple[PlottedCurve, ...]) -> Panel:
-    changes, names = _changes(point.key)
-    return Panel(_panel_title(summary, point.key), curves, changes, names, _levels(point))
+def _panels(
+    summary: FlowsSummary, drawn: Sequence[tuple[FlowPointFound, tuple[PlottedCurve, ...]]]
+) -> tuple[str, tuple[Panel, ...]]:
+    """What the titles of all have in common, and a panel each, with the rest of its title."""
+    common, titles = told_once([_title_parts(summary, point.key) for point, _ in drawn])
+    panels = [
+        Panel(title, curves, *_changes(point.key), _levels(point))
+        for (point, curves), title in zip(drawn, titles, strict=True)
+    ]
+    return common, tuple(panels)
 
 
 def _upright(panels: Sequence[Panel]) -> str:
@@ -114,13 +121,13 @@ def _upright(panels: Sequence[Panel]) -> str:
 
 def _not_drawn(summary: FlowsSummary, point: FlowPointFound) -> str:
     """The same of a point without a panel."""
-    return f"; not drawn: {_panel_title(summary, point.key)} ({nothing_words(point)})"
+    return f"; not drawn: {', '.join(_title_parts(summary, point.key))} ({nothing_words(point)})"
 
 
 def over_time(material: Material, name: str, title: str, of: Callable[[FlowPointFound], bool]) -> Figure | None:
     """A panel a point, a curve a guest: the mean of every bin over the trials, with its interval."""
     summary = summary_of(material)
-    panels, missing = [], list[str]()
+    drawn, missing = list[tuple[FlowPointFound, tuple[PlottedCurve, ...]]](), list[str]()
     for point in filter(of, summary.points):
         curves = tuple(
             PlottedCurve(
@@ -130,18 +137,19 @@ def over_time(material: Material, name: str, title: str, of: Callable[[FlowPoint
             for guest in point.guests
         )
         if curves:
-            panels.append(_panel(summary, point, curves))
+            drawn.append((point, curves))
         else:
             missing.append(_not_drawn(summary, point))
-    if not panels:
+    if not drawn:
         return None
+    common, panels = _panels(summary, drawn)
     return Figure(
         name=name,
-        title=title,
+        title=f"{title}{common}",
         kind="curves",
         x_label=X_LABEL,
         y_label=Y_LABEL,
-        panels=tuple(panels),
+        panels=panels,
         caption=caption(
             f"Payload that came to the sink of each guest, bin by bin{_upright(panels)}{''.join(missing)}", panels
         ),
@@ -152,7 +160,7 @@ def over_time(material: Material, name: str, title: str, of: Callable[[FlowPoint
 def one_path(material: Material, name: str, title: str, of: Callable[[FlowPointFound], bool]) -> Figure | None:
     """A panel a point: the trial of median dominance, as it went."""
     summary, records = summary_of(material), {record.flow_id: record for record in records_of(material)}
-    panels, missing = [], list[str]()
+    drawn, missing = list[tuple[FlowPointFound, tuple[PlottedCurve, ...]]](), list[str]()
     for point in filter(of, summary.points):
         record = records.get(point.median_id or "")
         if record is None:
@@ -172,16 +180,17 @@ def one_path(material: Material, name: str, title: str, of: Callable[[FlowPointF
             )
             for sender in record.senders
         )
-        panels.append(_panel(summary, point, curves))
-    if not panels:
+        drawn.append((point, curves))
+    if not drawn:
         return None
+    common, panels = _panels(summary, drawn)
     return Figure(
         name=name,
-        title=title,
+        title=f"{title}{common}",
         kind="curves",
         x_label=X_LABEL,
         y_label=Y_LABEL,
-        panels=tuple(panels),
+        panels=panels,
         caption="Payload that came to the sink of each guest, bin by bin, in a single trial: the one whose longest "
         f"dominance of one guest is the median of all trials of its point{_upright(panels)}{''.join(missing)}.",
         ideal=False,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from labconsole.contracts.report import Cell, Figure, Mark, MethodNote, Panel, PlottedCurve, ReportUnit, Table
 from labconsole.experiments.flow.shown import interval, rings_of, words
 from labconsole.experiments.flow.summary import FlowPointFound, FlowsSummary, summarize_flows
-from labconsole.report.captions import caption, mark_of
+from labconsole.report.captions import caption, mark_of, told_once
 from labconsole.report.material import Material
 from labconsole.report.points import platform_order
 from labconsole.report.reference import NO_ROW, matching_words
@@ -29,7 +29,8 @@ def figure(material: Material) -> Figure | None:
     summary, points = points_of(material)
     if not points:
         return None
-    names = tuple(dict.fromkeys(summary.name_of(each.key) for each in points))
+    names = tuple(dict.fromkeys(summary.name_parts(each.key) for each in points))
+    common, x_names = told_once(names)
     scenarios = dict.fromkeys(f"{each.key.guests} guests {each.key.scenario}" for each in points)
     panels = []
     for scenario in scenarios:
@@ -37,20 +38,20 @@ def figure(material: Material) -> Figure | None:
         for each in points:
             if f"{each.key.guests} guests {each.key.scenario}" != scenario or each.sum_bps is None:
                 continue
-            mark = mark_of(names.index(summary.name_of(each.key)), each.sum_bps, scale=MBYTE_BITS * each.key.guests)
+            mark = mark_of(names.index(summary.name_parts(each.key)), each.sum_bps, scale=MBYTE_BITS * each.key.guests)
             dots = tuple(guest.shared_bps.mean / MBYTE_BITS for guest in each.guests if guest.shared_bps is not None)
             marks.append(Mark(mark.x, mark.y, mark.low, mark.high, mark.n, mark.set_ups, dots))
         panels.append(Panel(scenario, (PlottedCurve("each guest", tuple(marks)),)))
     told = caption("Rate out of a guest, the mean of all guests of the ring", panels)
     return Figure(
         name="quetier-15",
-        title="Guests that send to each other",
+        title=f"Guests that send to each other{common}",
         kind="bars",
         x_label="",
         y_label="MB/s of frames at a guest's interface",
         panels=tuple(panels),
         caption=told.replace("dots: means of the set-ups", "dots: the guests"),
-        x_names=names,
+        x_names=tuple(x_names),
     )
 
 

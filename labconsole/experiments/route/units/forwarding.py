@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from labconsole.contracts.report import Figure, MethodNote, Panel, PlottedCurve, ReportUnit
+from labconsole.contracts.report import Figure, MethodNote, Panel, ReportUnit
 from labconsole.experiments.route.shown import curve, in_order, records_of, summary_of
 from labconsole.experiments.route.summary import RoutePointFound, RoutesSummary
 from labconsole.measure.statistics.set_ups import SetUpMean
-from labconsole.report.captions import caption
+from labconsole.report.captions import caption, told_once
 from labconsole.report.material import Material
 
 PAPER = "mattos"
@@ -20,20 +20,16 @@ def over_routes(material: Material) -> Figure | None:
     """A panel a platform and number of routers, a curve for each load: what came of all routers together."""
     summary = summary_of(material)
     points = [each for each in in_order(summary.points) if each.sum_pps is not None]
-    panels = []
-    for title in dict.fromkeys(_routers(summary, each) for each in points):
-        own = [each for each in points if _routers(summary, each) == title]
-        curves = _curves(own, _load, "routes")
-        panels += [Panel(title, curves)] if curves else []
+    common, panels = _panels(points, lambda point: _routers(summary, point), "routes", ((_load, _forwarded),))
     if not panels:
         return None
     return Figure(
         name="mattos-routes",
-        title="What routers forward over the routes that they have",
+        title=f"What routers forward over the routes that they have{common}",
         kind="curves",
         x_label="routes in each router",
         y_label="kpackets/s in all",
-        panels=tuple(panels),
+        panels=panels,
         caption=caption("Packets that came to the sink of all routers together", panels),
         ideal=False,
     )
@@ -43,20 +39,19 @@ def over_routers(material: Material) -> Figure | None:
     """A panel a platform, a curve for each load: what came of all routers together over how many there are."""
     summary = summary_of(material)
     points = [each for each in in_order(summary.points) if each.sum_pps is not None]
-    panels = []
-    for name in dict.fromkeys(summary.name_of(each.key) for each in points):
-        own = [each for each in points if summary.name_of(each.key) == name]
-        curves = (*_curves(own, _each, "guests"), *_curves(own, _sent, "guests", lambda point: point.sent_pps))
-        panels += [Panel(name, curves)] if curves else []
+    common, panels = _panels(
+        points, lambda point: summary.name_parts(point.key), "guests",
+        ((_each, _forwarded), (_sent, lambda point: point.sent_pps)),
+    )  # fmt: skip
     if not panels:
         return None
     return Figure(
         name="mattos-4b",
-        title="What routers that forward at once pass on together",
+        title=f"What routers that forward at once pass on together{common}",
         kind="curves",
         x_label="routers at once",
         y_label="kpackets/s in all",
-        panels=tuple(panels),
+        panels=panels,
         caption=caption(
             "Packets that came to the sink of all routers together, and that they were sent: where both are alike, the "
             "routers might forward more",
@@ -66,23 +61,39 @@ def over_routers(material: Material) -> Figure | None:
     )
 
 
-def _curves(
+def _forwarded(point: RoutePointFound) -> SetUpMean | None:
+    return point.sum_pps
+
+
+def _panels(
     points: Sequence[RoutePointFound],
-    label: Callable[[RoutePointFound], str],
+    title: Callable[[RoutePointFound], tuple[str, ...]],
     over: str,
-    y: Callable[[RoutePointFound], SetUpMean | None] = lambda point: point.sum_pps,
-) -> tuple[PlottedCurve, ...]:
-    """One for each label, of those that have something to go over."""
-    curves = []
-    for name in dict.fromkeys(map(label, points)):
-        own = [each for each in points if label(each) == name]
-        if len({getattr(each.key, over) for each in own}) >= MANY:
-            curves.append(curve(name, own, lambda each: float(getattr(each.key, over)), y))
-    return tuple(curves)
+    drawn: Sequence[tuple[Callable[[RoutePointFound], str], Callable[[RoutePointFound], SetUpMean | None]]],
+) -> tuple[str, tuple[Panel, ...]]:
+    """What all titles have in common, and a panel for each, with the curves of each label of what is drawn: those that
+    go over something in one of the panels at least, and in the others what there is of them, be it a single point.
+    """
+
+    def values(own: Sequence[RoutePointFound]) -> int:
+        return len({getattr(each.key, over) for each in own})
+
+    by_title = [[each for each in points if title(each) == name] for name in dict.fromkeys(map(title, points))]
+    found = []
+    for panel in by_title:
+        curves = []
+        for label, y in drawn:
+            for name in dict.fromkeys(map(label, panel)):
+                if any(values([each for each in other if label(each) == name]) >= MANY for other in by_title):
+                    own = [each for each in panel if label(each) == name]
+                    curves.append(curve(name, own, lambda each: float(getattr(each.key, over)), y))
+        found += [(title(panel[0]), tuple(curves))] if curves else []
+    common, titles = told_once([name for name, _ in found])
+    return common, tuple(Panel(name, curves) for name, (_, curves) in zip(titles, found, strict=True))
 
 
-def _routers(summary: RoutesSummary, point: RoutePointFound) -> str:
-    return f"{summary.name_of(point.key)}, {point.key.guests} router{'s' if point.key.guests > 1 else ''}"
+def _routers(summary: RoutesSummary, point: RoutePointFound) -> tuple[str, ...]:
+    return (*summary.name_parts(point.key), f"{point.key.guests} router{'s' if point.key.guests > 1 else ''}")
 
 
 def _load(point: RoutePointFound) -> str:
@@ -95,11 +106,11 @@ def _load(point: RoutePointFound) -> str:
 
 def _each(point: RoutePointFound) -> str:
     """What else is asked than routers."""
-    return f"{point.key.load}, sent {point.key.rate}"
+    return f"{point.key.load}, {point.key.rate}"
 
 
 def _sent(point: RoutePointFound) -> str:
-    return f"{_each(point)}: what was sent"
+    return f"{_each(point)}: sent"
 
 
 def method(material: Material) -> MethodNote | None:

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import on, work
 from textual.app import ComposeResult
 from textual.containers import Container, VerticalScroll
-from textual.screen import ModalScreen
 
 from labconsole.errors import LabError
 from labconsole.text.cells import safe
 from labconsole.tui.parts import new_file
-from labconsole.tui.parts.action import Action, HasActions
+from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.figure_chart import FigureChart
 from labconsole.tui.parts.key_bar import KeyBar
 from labconsole.tui.parts.lines import Span, entitle
+from labconsole.tui.parts.overlay import Overlay
 from labconsole.tui.parts.screen import Application
 from labconsole.tui.parts.table import Column, LineTable
 from labconsole.tui.parts.told import ToldLines
@@ -103,9 +103,10 @@ class TrendsTable(LineTable):
         return safe(shown.change, width), "muted" if shown.better is None else "good" if shown.better else "warn"
 
 
-class TrendView(HasActions, ModalScreen[None]):
+class TrendView(Overlay):
     """``read``: takes a plan's name, or None for the one measured last. ``filter``: what its runs match, in words."""
 
+    title_in_help = "results over time"
     CSS_PATH = "trend_view.tcss"
     VERTICAL_BREAKPOINTS = [(0, "-short"), (32, "-tall")]  # noqa: RUF012 - as Textual has it
     ACTIONS: ClassVar = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from rich.cells import cell_len
 from textual.message import Message
 
 from labconsole.engine.crew_step import CrewStep
@@ -34,13 +35,13 @@ DOUBTED = {"suspect": ("?", "warn"), "invalid": ("✗", "bad")}
 FOUND = {
     "job": "time",
     "boot": "all up after, memory",
-    "flow": "payload at the sink",
+    "flow": "Mbit/s in all, by guest",
     "route": "packets/s at the sink",
 }
 """Of guests: what stands over that which a trial came to."""
 
-ROOMY_CELLS = 40
-"""Of what a trial came to: the sum, and what each of two guests did."""
+LEAST_FOUND, MOST_FOUND = 26, 90
+"""Cells of what a trial came to."""
 
 TITLES = {
     "search": "Searches", "step": "Steps", "job": "Jobs",
@@ -76,8 +77,10 @@ class SearchesTable(FactorTable):
     """Of kinds of experiment of other packages."""
 
     ACTIONS = (
-        Action("enter", "open", "Open", "Show a search trial by trial over the whole screen, also while it runs.",
-               id="search-open", title="Show the search trial by trial"),
+        Action("enter", "open", "Open",
+               "Show a search trial by trial, or guest by guest a trial of flows, routers, jobs or starts, over the "
+               "whole screen, also while it runs.",
+               id="search-open", title="Show the search or trial of guests"),
     )  # fmt: skip
 
     @dataclass
@@ -90,14 +93,16 @@ class SearchesTable(FactorTable):
         super().__init__(id="searches")
         self._execution: PlanExecution | None = None
         self._of: list[StepSeen] | None = None
+        self._widest = 0
         self.border_title = "Searches"
 
     def show(self, execution: PlanExecution | None) -> None:
         """Take a plan's execution, begun or not."""
         self._execution = execution
         steps = execution.steps.seen if execution is not None else None
-        if steps is not self._of:
-            self._of = steps
+        widest = max((cell_len(self._found_words(each)[0]) for each in steps or ()), default=0)
+        if steps is not self._of or widest != self._widest:
+            self._of, self._widest = steps, widest
             self._tell_apart(steps or [])
         self._cells.clear()
         self.border_title = TITLES[self._noun]
@@ -118,8 +123,9 @@ class SearchesTable(FactorTable):
         self.factors = {}
         if told and len(told) == len(steps):
             self.factors = dict(enumerate(told))
-            found = Column("found", FOUND.get(self._noun, "found"), 26, right=False, grow_to=90)
-            self.take_columns((Column("state", "", 1, right=False), *factor_columns(told), found), ROOMY_CELLS)
+            found = Column("found", FOUND.get(self._noun, "found"), LEAST_FOUND, right=False, grow_to=MOST_FOUND)
+            columns = (Column("state", "", 1, right=False), *factor_columns(told), found)
+            self.take_columns(columns, min(MOST_FOUND, self._widest))
 
     @property
     def nothing_words(self) -> str:
@@ -156,15 +162,18 @@ class SearchesTable(FactorTable):
         return (count(trials) if trials else ""), ""
 
     def cell_found(self, key: int, width: int) -> Span:
-        seen = self._seen(key)
+        words, tone = self._found_words(self._seen(key))
+        return (safe if self._seen(key).why else fit_parts)(words, width), tone
+
+    @staticmethod
+    def _found_words(seen: StepSeen) -> Span:
         if seen.why:
-            return safe(seen.why, width), "bad" if seen.state is StepState.FAILED else "warn"
+            return seen.why, "bad" if seen.state is StepState.FAILED else "warn"
         words, verdict = seen.picture.brief or "; ".join(seen.picture.found), _verdict(seen)
         if verdict is not None and verdict.reasons and verdict.status in DOUBTED:
             # Its glyph says that there is a doubt: where not all fits, what it came to stands first.
-            told = "; ".join(filter(None, (words, TITLES_OF_CODES[verdict.reasons[0].code])))
-            return fit_parts(told, width), "warn"
-        return fit_parts(words, width), ""
+            return "; ".join(filter(None, (words, TITLES_OF_CODES[verdict.reasons[0].code]))), "warn"
+        return words, ""
 
     @property
     def seen(self) -> StepSeen | None:

@@ -1,0 +1,20 @@
+"""A view over the whole screen that does things of its own, and has help on them; dialogs say all their keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual.screen import ModalScreen
+
+from labconsole.tui.parts.action import Action, HasActions
+
+
+class Overlay(HasActions, ModalScreen[None]):
+    """``title_in_help``: what its keys stand under there, after "In"."""
+
+    ACTIONS: ClassVar[Sequence[Action]] = (
+        Action("question_mark,f1", "app.help", "Help", "Show all keys and explain the terms.",
+               id="help", shown=False, common=True),
+    )  # fmt: skip
+    title_in_help: ClassVar[str] = ""
