@@ -44,7 +44,7 @@ class Executor:
 
     def __init__(self, to_enter: Callable[[str], Sequence[Any]]) -> None:
         self._to_enter = to_enter
-        self._running: Set[asyncio.subprocess.Process] = set()
+        self._running: Set[children.Child] = set()
 
     @answers(Execute)
     async def run(self, request: Execute) -> Executed:
@@ -68,6 +68,7 @@ class Executor:
         finally:
             children.kill_group(process)
             await process.exited()
+            process.close()
             self._running.discard(process)
 
     async def _wait(self, process: children.Child, name: str, timeout_s: float, stdin: Optional[str]) -> Executed:

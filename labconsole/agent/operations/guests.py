@@ -38,6 +38,9 @@ CONSOLE_BYTES = 65536
 """How much of a console is kept: the last part."""
 
 STOP_S = 0.3
+LAST_WORDS_S = 2.0
+"""How long the console of one that has ended is read, if what is in no group of its own holds that open."""
+
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}\Z")
 
 
@@ -79,6 +82,8 @@ class GuestProcess:
         """What it started must not hold its console open."""
         await self.process.exited()
         children.kill_group(self.process)
+        await asyncio.wait([self.reader], timeout=LAST_WORDS_S)
+        self.process.close()
 
     @property
     def running(self) -> bool:

@@ -65,7 +65,11 @@ class Child(asyncio.subprocess.Process):
 
     def __init__(self, transport: asyncio.SubprocessTransport, protocol: _Watched) -> None:
         super().__init__(transport, protocol, asyncio.get_running_loop())
-        self._over = protocol.over
+        self._whole, self._over = transport, protocol.over
+
+    def close(self) -> None:
+        """Let go of its output, whoever still holds that open. It has ended, or is killed."""
+        self._whole.close()
 
     async def exited(self) -> None:
         await asyncio.shield(self._over)

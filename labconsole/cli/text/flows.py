@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from labconsole.cli.text.runs import DASH, reason_lines
+from labconsole.experiments.flow.limiters import waits_for_credit
 from labconsole.experiments.flow.live import line_words
 from labconsole.experiments.flow.procedure import receiver_words
 from labconsole.experiments.flow.quantities import quantities, sent_bps
@@ -136,7 +137,8 @@ def _guest_line(sender: SenderSeen, payload_bytes: int, *, shares: bool) -> str:
     if sender.host_packets is not None:
         sent, sent_s = sent_bps(sender, payload_bytes), said_sent_s(sender.output)
         rate = "" if sent is None else f", {format_rate_bps(sent)}"
-        rate += "" if sent is None or sent_s is None else f" for {sent_s:.1f} s by its own clock"
+        if sent is not None and sent_s is not None and not waits_for_credit(sender.limiter):
+            rate += f" for {sent_s:.1f} s by its own clock"
         lost = DASH if sender.lost_packets is None else sender.lost_packets
         words += f"; it sent {sender.host_packets}{rate}, of which {lost} did not arrive"
     if sender.limiter is not None and sender.limiter.rate_bps is not None:

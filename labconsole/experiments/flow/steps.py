@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -20,8 +21,8 @@ from labconsole.units import format_rate_bps, format_target
 if TYPE_CHECKING:
     from labconsole.experiments.flow.procedure import FlowStep, FlowStore
 
-LEAST_BINS = 3
-"""From the beginning to the end of work on a disk: in two and a little more, one lies wholly between its marks."""
+LEAST_BINS = 2
+"""As long as work on a disk has to last: of so many, one lies wholly between its marks."""
 
 
 class Flows:
@@ -132,14 +133,14 @@ def _refuse_of_ring(factors: FlowFactors) -> None:
 def _refuse_short_work(point: FlowPoint, bin_s: float) -> None:
     """Raises ConfigError for work on a disk in which no whole bin may lie: its marks come a little late, or early."""
     disk = point.disk
-    needed_s = 0.0 if disk is None else max(LEAST_BINS * bin_s, (LEAST_BINS - 1) * bin_s + disk.early_s)
-    if disk is None or disk.to_s - disk.from_s >= needed_s - 1e-9:
+    needed_s = 0.0 if disk is None else LEAST_BINS * bin_s + disk.early_s
+    if disk is None or round(disk.to_s - disk.from_s) >= needed_s - 1e-9:  # it is asked for whole seconds
         return
     shorter = "a shorter bin_s, or " if disk.to_s - disk.from_s > disk.early_s else ""
     raise ConfigError(
         f"leaves too few bins in the work on the disk, which is from {disk.from_s:g} to {disk.to_s:g} s",
         key="flow.bin_s", value=bin_s,
-        allowed=f"{shorter}to_s {needed_s:g} s after from_s and more",
+        allowed=f"{shorter}to_s {math.ceil(needed_s - 1e-9)} s after from_s and more",
     )  # fmt: skip
 
 

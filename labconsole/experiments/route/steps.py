@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from labconsole.experiments.route.procedure import RouteStep, RouteStore
 
 
+ROUNDED_RATIO = 1.001
+"""Line rate as people write it is allowed."""
+
+
 class Routes:
     """The kind of experiment that a plan's key ``route`` asks for."""
 
@@ -65,7 +69,7 @@ class Routes:
             offer = stage.offer(point.platform, members)
             link_speed_bps = inventory.streams[0].link_speed_bps
             line_pps = link_speed_bps / (8 * (point.frame_bytes + PREAMBLE_AND_GAP_BYTES))
-            if point.target != "max" and point.target > line_pps:
+            if point.target != "max" and point.target > ROUNDED_RATIO * line_pps:
                 raise ConfigError(
                     "is more than the source's link carries", key="route.targets", value=target_words(point.target),
                     allowed=f"max, or at most {int(line_pps)}pps of {point.frame_bytes} B in all on a link of "

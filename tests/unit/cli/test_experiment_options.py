@@ -45,13 +45,13 @@ def test_a_value_that_cannot_be_is_told_by_its_option(capsys: pytest.CaptureFixt
         ("--bin 6", "--bin leaves fewer than two bins in --duration;"),
         ("--disk disk-zero --disk-from 1 --guests 2", "allowed: --disk-from three bins after the beginning and more"),
         (
-            "--disk disk-mixed --disk-from 3 --disk-to 5 --duration 8 --guests 2",
+            "--disk disk-zero --disk-from 3 --disk-to 5 --duration 8 --guests 2",
             "--bin: leaves too few bins in the work on the disk, which is from 3 to 5 s, got 1.0; "
             "allowed: a shorter --bin, or --disk-to 3 s after --disk-from and more",
         ),
         (
             "--disk disk-zero --disk-from 3 --disk-to 4 --duration 8 --guests 2 --bin 0.1",
-            "got 0.1; allowed: --disk-to 1.2 s after --disk-from and more",
+            "got 0.1; allowed: --disk-to 2 s after --disk-from and more",
         ),
         ("--guests 2 --weights 1:2,2:1 --bin 0.5", "--bin leaves fewer than three bins in a step of weights of 1 s"),
         ("--pattern ring --guests 2 --greedy 2", "--greedy: is of datagrams to the sink"),

@@ -25,7 +25,7 @@ def beside(folder: Path, paper: str, table: str, records: list[FlowRecord]) -> s
     return (out / f"{table}.md").read_text()
 
 
-def test_only_rings_without_limits_stand_beside_the_papers_and_their_sizes_are_told(tmp_path: Path):
+def test_only_rings_without_limits_stand_beside_the_papers(tmp_path: Path):
     records = [
         ring_record([100 * 8e6] * 2, platform="uml"),
         ring_record([5 * 8e6] * 3, platform="uml", limits_bps=(50_000_000,)),
@@ -33,7 +33,6 @@ def test_only_rings_without_limits_stand_beside_the_papers_and_their_sizes_are_t
     text = beside(tmp_path, "quetier", "quetier-15-beside", records)
     assert re.findall(r"^\| uml \| (\d+) \| ([\d.]+) \|", text, re.MULTILINE) == [("2", "100.0")]
     assert "Rings whose guests have limits have no row" in text
-    assert "Where a row's two numbers of guests differ, its rates are of rings of different sizes" in text
 
 
 def test_guests_that_together_fit_on_the_link_are_beside_no_sentence_on_contention(tmp_path: Path):
@@ -46,4 +45,4 @@ def test_guests_that_together_fit_on_the_link_are_beside_no_sentence_on_contenti
     greedy = greedy.model_copy(update={"requested": greedy.requested.model_copy(update={"greedy": 3})})
     text = beside(tmp_path, "adamczyk", "adamczyk-flow-beside", [fits, contends, greedy])
     assert set(re.findall(r"^\| (no limit|greedy guest) \| [^|]+ \| (\d)", text, re.MULTILINE)) == {("no limit", "3")}
-    assert "Guests without limits that together offer no more than the link carries have no row" in text
+    assert "guests without limits that together offer no more than the link carries have no row" in text

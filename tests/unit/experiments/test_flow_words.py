@@ -65,7 +65,7 @@ def test_what_a_guest_on_credit_was_let_through_is_over_the_time_at_the_sink():
 def test_guests_rates_are_of_the_time_that_their_sum_is_of():
     record = uneven()
     assert "g1     47.1 Mbit/s of payload; 54.95 Mbit/s from its first to its last" in "\n".join(flow_lines(record))
-    assert brief_words(record).startswith("94.21 Mbit/s, g1 47.10, g2 47.10, ")
+    assert brief_words(record).startswith("94.21, g1 47.10, g2 47.10, ")
     assert "g1: 47.1 Mbit/s" in result_words(record)
 
 

@@ -28,8 +28,8 @@ ALONE = (
 
 
 UNCONTENDED = (
-    " Guests without limits that together offer no more than the link carries have no row: nobody takes anything from "
-    "another there."
+    " But for work on a disk, guests without limits that together offer no more than the link carries have no row: "
+    "nobody takes anything from another there."
 )
 
 

@@ -120,8 +120,6 @@ def beside(material: Material) -> Table | None:
     if not rows:
         return None
     limited = " Rings whose guests have limits have no row: the paper's have none." if len(points) < len(every) else ""
-    other = any(str(row[1]) != str(row[4]) for row in rows)
-    sizes = " Where a row's two numbers of guests differ, its rates are of rings of different sizes."
     return Table(
         name="quetier-15-beside",
         title="Guests in a ring beside the paper's",
@@ -133,7 +131,7 @@ def beside(material: Material) -> Table | None:
         ),
         note=f"{paper.cited('figure 15', how='payload by netperf there, frames here')} "
         f"{matching_words((each.key.platform for each in points), material.paper_names, NO_ROW)}"
-        f"{limited}{sizes if other else ''}",
+        f"{limited}",
         beside_paper=True,
     )  # fmt: skip
 

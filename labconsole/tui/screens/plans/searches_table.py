@@ -100,7 +100,7 @@ class SearchesTable(FactorTable):
         """Take a plan's execution, begun or not."""
         self._execution = execution
         steps = execution.steps.seen if execution is not None else None
-        widest = max((cell_len(self._found_words(each)[0]) for each in steps or ()), default=0)
+        widest = max((cell_len(self._found_words(each)[0]) for each in steps or () if not each.why), default=0)
         if steps is not self._of or widest != self._widest:
             self._of, self._widest = steps, widest
             self._tell_apart(steps or [])
