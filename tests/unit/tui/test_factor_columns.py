@@ -104,11 +104,11 @@ async def test_of_what_flows_came_to_no_number_is_cut(tmp_path: Path, width: int
     lines = await lines_of(plan, steps, width)
     for line in lines[1:]:
         assert "94.80" in line and not re.search(r"[\d.,]…", line), line
-    assert "g1 30.02" in lines[1] and ("g2 64.76" in lines[1]) is (width > 64)
+    assert "g1 30.03" in lines[1] and ("g2 64.77" in lines[1]) is (width > 64)
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize(("width", "last"), [(63, "g2 64.76 …"), (114, "of the line")])
+@pytest.mark.parametrize(("width", "last"), [(63, "g2 64.77 …"), (114, "of the line")])
 async def test_what_all_flows_share_gives_way_to_what_they_came_to(tmp_path: Path, width: int, last: str) -> None:
     path = tmp_path / "flows.yaml"
     asked = FLOWS.replace("guests: [1, 2]", "guests: [2]").replace("[line, 10Mbit]", "[line]")
@@ -119,7 +119,7 @@ async def test_what_all_flows_share_gives_way_to_what_they_came_to(tmp_path: Pat
     for each in steps:
         each.record, each.state = flow_record([[2500, 2600], [5500, 5500]]), StepState.DONE
     lines = await lines_of(plan, steps, width)
-    assert all("g1 30.02" in line and line.endswith(last) for line in lines[1:]), lines
+    assert all("g1 30.03" in line and line.endswith(last) for line in lines[1:]), lines
 
 
 @pytest.mark.asyncio
