@@ -319,7 +319,7 @@ def test_guests_of_xen_work_on_the_disks_that_they_have(machine: lab.LabStatus, 
     for line in done.stdout.splitlines():
         record = json.loads(line)["job"]
         seen = record["disk"]
-        assert record["attestation"]["limits"]["crew2"] == {"memory_mib": str(domains.CREW_MEMORY_MIB)}
+        assert record["attestation"]["machines"]["crew2"]["memory_mib"] == domains.CREW_MEMORY_MIB
         assert record["environment"]["nodes"]["uut"]["facts"]["hypervisor_type"] == "xen"
         assert [copy["exit_status"] for copy in record["copies"]] == [0, 0], record
         assert seen["place"] == "/disk"
