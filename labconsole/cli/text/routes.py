@@ -60,7 +60,9 @@ def route_lines(record: RouteRecord) -> list[str]:
         lines.append(f"  the first and the last router began {record.start_skew_s * 1e3:.1f} ms apart")
     if record.busy_ratio is not None:
         switches = "" if record.switches_per_s is None else f", {record.switches_per_s:,.0f} context switches/s"
-        lines.append(f"  processors of the unit under test {record.busy_ratio:.1%} busy while it was sent to{switches}")
+        lines.append(
+            f"  processors of the unit under test {record.busy_ratio:.1%} busy while packets were sent{switches}"
+        )
     lines += [f"  {record.verdict.status}", *reason_lines(record.verdict.reasons)]
     lines += [f"  note: {note['detail']}" for note in record.influences if isinstance(note.get("detail"), str)]
     return lines

@@ -55,7 +55,7 @@ class RingTaking(FramedTaking):
     def _guests(self) -> list[RingGuest]:
         crew, platform = self._crew, self._point.platform
         if not crew.crew.own_stacks:
-            raise GuestLacks(f"guests of platform {platform} share the UUT's own network stack: no ring is there")
+            raise GuestLacks(f"guests of platform {platform} share the UUT's own network stack, so they make no ring")
         known = [self._known(member) for member in crew.members]
         found = []
         for each, after in zip(known, [*known[1:], known[0]], strict=True):

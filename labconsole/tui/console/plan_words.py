@@ -48,7 +48,7 @@ def ending(plan: Plan, outcome: Outcome) -> str:
         stored = f"all is stored ({extent(plan)})"
         invalid = outcome.invalid_before
         bad = f", {invalid} of them invalid: --retake takes those again" if invalid else ""
-        return f"nothing was left to take, {stored}{bad}; labconsole replay with --occasion measures it again"
+        return f"nothing left to take: {stored}{bad}; to measure it again: labconsole replay --occasion"
     counts = ", ".join(f"{number} {word}" for word, number in sorted(outcome.verdicts.items())) or "nothing to do"
     word = "stopped" if outcome.stopped else f"ended because {outcome.ended_by}" if outcome.ended_by else "done"
     again = f", {repeats(outcome)}" if outcome.redone else ""

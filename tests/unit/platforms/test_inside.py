@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import re
 import signal
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from labconsole.agent.operations.execute import Executor
 from labconsole.agent.operations.guests import GuestProcess, Guests
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import AgentError, NodeError
 from labconsole.platforms.base.inside import DONE, READY, ask_on_console, close_shell, open_shell
 from labconsole.wire.codec import WireError
+from labconsole.wire.execution import Execute
 from labconsole.wire.guests import StartGuest
 from labconsole.wire.message import R, Request
 
@@ -66,20 +71,46 @@ def test_a_shell_answers_each_line_with_what_that_line_printed() -> None:
     _with_link(work)
 
 
-def test_a_guest_that_dies_is_missed_although_what_it_started_holds_its_console_open() -> None:
-    """As the helpers of a User-mode Linux do."""
+@pytest.mark.parametrize("own_session", ["", "setsid "])
+def test_a_guest_that_dies_is_missed_although_what_it_started_holds_its_console_open(own_session: str) -> None:
+    """As the helpers of a User-mode Linux do; one in a session of its own does not end with its process group."""
 
     async def work(link: AgentLink) -> None:
         ask = await open_shell(link, "second", [])
-        waiting = asyncio.ensure_future(ask(link, "echo begun; sleep 1000"))
+        waiting = asyncio.ensure_future(ask(link, f"{own_session}sleep 1000 & echo began $!; wait"))
         (guest,) = cast(_Link, link).started
-        while b"begun" not in guest.console:
+        while (begun := re.search(rb"began (\d+)\s", guest.console)) is None:
             await asyncio.sleep(0.01)
         os.kill(guest.process.pid, signal.SIGKILL)
-        with pytest.raises(AgentError, match="guest second ended with status -9"):
-            await asyncio.wait_for(waiting, 20)
+        try:
+            with pytest.raises(AgentError, match="guest second ended with status -9"):
+                await asyncio.wait_for(waiting, 20)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(begun[1]), signal.SIGKILL)
 
     _with_link(work)
+
+
+@pytest.mark.parametrize("own_session", ["", "setsid "])
+def test_a_program_is_over_when_it_has_ended_although_what_it_started_holds_its_output_open(
+    own_session: str, tmp_path: Path
+) -> None:
+    """A stray of its process group ends with it; one in a session of its own is told."""
+
+    async def work() -> None:
+        line = f"{own_session}sleep 1000 & echo $! > {tmp_path}/stray; echo said"
+        ask = Executor(lambda namespace: ()).run(Execute(argv=["sh", "-c", line], timeout_s=20.0))
+        if not own_session:
+            assert (await ask).stdout == "said\n"
+            return
+        try:
+            with pytest.raises(WireError, match="something it started keeps its output open"):
+                await ask
+        finally:
+            os.kill(int((tmp_path / "stray").read_text()), signal.SIGKILL)
+
+    asyncio.run(work())
 
 
 def test_a_line_that_fails_is_an_error_with_its_last_words() -> None:

@@ -91,16 +91,20 @@ async def test_no_two_flows_of_a_plan_look_the_same(tmp_path: Path, width: int) 
     assert len({tuple(line[2:].split()) for line in lines[1:]}) == len(lines) - 1
 
 
-@pytest.mark.asyncio
-@pytest.mark.parametrize("width", [64, 78, 114])
-async def test_of_what_flows_came_to_no_number_is_cut(tmp_path: Path, width: int) -> None:
-    path = tmp_path / "flows.yaml"
-    path.write_text(FLOWS.replace("platforms: [raw, container]", "platforms: [container]"))
+def flows_done(tmp_path: Path, asked: str) -> tuple[Plan, list[StepSeen]]:
+    (path := tmp_path / "flows.yaml").write_text(asked)
     plan = load_plan(path, make_inventory())
     store: Any = None
     steps = [StepSeen(step) for step in Flows(store).steps(plan)]
     for each in steps:
         each.record, each.state = flow_record([[2500, 2600], [5500, 5500]]), StepState.DONE
+    return plan, steps
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("width", [64, 78, 114])
+async def test_of_what_flows_came_to_no_number_is_cut(tmp_path: Path, width: int) -> None:
+    plan, steps = flows_done(tmp_path, FLOWS.replace("platforms: [raw, container]", "platforms: [container]"))
     lines = await lines_of(plan, steps, width)
     for line in lines[1:]:
         assert "94.80" in line and not re.search(r"[\d.,]…", line), line
@@ -110,14 +114,9 @@ async def test_of_what_flows_came_to_no_number_is_cut(tmp_path: Path, width: int
 @pytest.mark.asyncio
 @pytest.mark.parametrize(("width", "last"), [(63, "g2 64.77 …"), (114, "of the line")])
 async def test_what_all_flows_share_gives_way_to_what_they_came_to(tmp_path: Path, width: int, last: str) -> None:
-    path = tmp_path / "flows.yaml"
     asked = FLOWS.replace("guests: [1, 2]", "guests: [2]").replace("[line, 10Mbit]", "[line]")
-    path.write_text(asked.replace("set_ups: 2", "set_ups: 1").replace("bin_s", "second_after_s: [0.0, 2.0]\n  bin_s"))
-    plan = load_plan(path, make_inventory())
-    store: Any = None
-    steps = [StepSeen(step) for step in Flows(store).steps(plan)]
-    for each in steps:
-        each.record, each.state = flow_record([[2500, 2600], [5500, 5500]]), StepState.DONE
+    asked = asked.replace("set_ups: 2", "set_ups: 1").replace("bin_s", "second_after_s: [0.0, 2.0]\n  bin_s")
+    plan, steps = flows_done(tmp_path, asked)
     lines = await lines_of(plan, steps, width)
     assert all("g1 30.03" in line and line.endswith(last) for line in lines[1:]), lines
 
