@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from labconsole.experiments.flow.figures import FULL_LINE_RATIO
 from labconsole.experiments.flow.summary import (
     BesideBare,
     FlowPointKey,
@@ -20,8 +21,6 @@ from labconsole.measure.trials_of_guests import Blocks, adjusted, in_order, newe
 from labconsole.model.record.flow import FlowRecord
 
 WAYS = {"out": "from the guest", "in": "to the guest"}
-FULL_LINE_RATIO = 0.99
-"""From this share of what the link carries on it is the link that decides, and not the platform."""
 
 
 def summarize_compared(records: Iterable[FlowRecord]) -> FlowsSummary:

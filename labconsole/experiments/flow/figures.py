@@ -13,6 +13,9 @@ from labconsole.model.record.flow import FlowRequested, FlowSeen
 HEADER_BYTES = 14 + 20 + 8
 """Ethernet, IPv4, UDP."""
 
+FULL_LINE_RATIO = 0.99
+"""From this share of what the link carries on it is the link that decides, and not the platform."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedTime:
@@ -59,6 +62,19 @@ def sent_for_s(flows: Sequence[FlowSeen], guest: str) -> float | None:
     lasts = [flow.last_at_ns for flow in own if flow.last_at_ns is not None]
     took_ns = max(lasts) - min(firsts) if firsts and lasts else 0
     return took_ns / 1e9 if took_ns > 0 else None
+
+
+def intended_bps(requested: FlowRequested, place: int) -> int:
+    """Payload that the guest at this place, from 0, is told to send."""
+    return requested.offered_bps * requested.flows_of(place)
+
+
+def let_through_bps(requested: FlowRequested, place: int) -> float:
+    """What of that its limit, which counts whole frames, leaves."""
+    asked_bps, held_bps = float(intended_bps(requested, place)), requested.limit_of(place)
+    if held_bps is None:
+        return asked_bps
+    return min(asked_bps, held_bps * requested.payload_bytes / (requested.payload_bytes + HEADER_BYTES))
 
 
 def told_s(requested: FlowRequested, place: int) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from labconsole.contracts.measured import Bound, MeasuredKind, MeasuredTrial, MeasuredValue, Quantity
-from labconsole.experiments.flow.figures import HEADER_BYTES
+from labconsole.experiments.flow.figures import let_through_bps
 from labconsole.experiments.flow.summary import flow_key, set_up_of
 from labconsole.measure.maximum import REACHED_LOSS_RATIO
 from labconsole.model.record.flow import FlowRecord
@@ -48,15 +48,10 @@ def _bound(record: FlowRecord) -> Bound:
 
 def _most_bps(record: FlowRecord) -> float | None:
     """What link, limits and offers leave them together; None: nothing bounds it. A ring has no link in common."""
-    asked, ring = record.requested, record.requested.pattern == "ring"
-    of_frame = 1.0 if ring else asked.payload_bytes / (asked.payload_bytes + HEADER_BYTES)
-    held = asked.limits_bps
-    limits = [held[place % len(held)] * of_frame for place in range(asked.senders)] if held else []
-    if ring:
-        return sum(limits) if limits else None
-    offers = [float(asked.offered_bps * (asked.greedy if place == 0 else 1)) for place in range(asked.senders)]
-    each = [min(pair) for pair in zip(offers, limits, strict=True)] if limits else offers
-    return min(sum(each), record.line_bps)
+    asked = record.requested
+    if asked.pattern == "ring":
+        return float(sum(asked.limit_of(place) or 0 for place in range(asked.senders))) if asked.limits_bps else None
+    return min(sum(let_through_bps(asked, place) for place in range(asked.senders)), record.line_bps)
 
 
 MEASURED = MeasuredKind(kind=KIND, compared=("platform", "cpu", "memory_mib"), trials=_trials)

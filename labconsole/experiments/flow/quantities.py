@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from labconsole.experiments.flow.figures import HEADER_BYTES, bin_rates
+from labconsole.experiments.flow.figures import HEADER_BYTES, bin_rates, intended_bps
 from labconsole.experiments.flow.limiters import waits_for_credit
 from labconsole.experiments.flow.script import said_sent_s
 from labconsole.measure import sharing
@@ -89,16 +89,15 @@ def alone_bins(record: FlowRecord) -> tuple[int, int]:
 
 def _attained(record: FlowRecord, rates: Mapping[str, Sequence[float]]) -> dict[str, float]:
     asked = record.requested
-    if not asked.limits_bps:
-        return {}
     layers = (asked.payload_bytes + HEADER_BYTES) / asked.payload_bytes
     found = {}
     for place, (guest, values) in enumerate(rates.items()):
-        limit_bps = asked.limits_bps[place % len(asked.limits_bps)]
+        if (limit_bps := asked.limit_of(place)) is None:
+            continue
         sender = record.senders[place]
         offered_bps = sender.offered_bps
         if waits_for_credit(sender.limiter):  # what comes out of it never is more than its limit
-            offered_bps = asked.offered_bps * (asked.greedy if place == 0 else 1)
+            offered_bps = intended_bps(asked, place)
         if offered_bps is not None and offered_bps * layers < ENOUGH_RATIO * limit_bps:
             continue  # it did not ask for as much: what it reached says nothing of the limit
         ratio = sharing.attained_ratio([each * layers for each in values], limit_bps)

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from labconsole.experiments.flow.disk import disk_reasons
-from labconsole.experiments.flow.figures import HEADER_BYTES, sent_for_s, told_s
+from labconsole.experiments.flow.figures import (
+    FULL_LINE_RATIO,
+    HEADER_BYTES,
+    intended_bps,
+    let_through_bps,
+    sent_for_s,
+    told_s,
+)
 from labconsole.experiments.flow.inward_verdict import inward_reasons
 from labconsole.experiments.flow.limiters import (
     CREDIT_RATIO,
@@ -65,12 +72,14 @@ def shown_reasons(
 ) -> list[Reason]:
     """Those that follow from what a record holds, so that whoever has it can judge again."""
     found: list[Reason] = []
+    full = _contend(requested, senders, line_bps)
     for number, sender in enumerate(senders):
         own = [flow for flow in flows if flow.guest == sender.guest]
         found += _sender(sender)
         found += _limiter(requested, number, sender)
         found += _passed(requested, sender)
-        found += _offered(requested, number, sender, line_bps, limits)
+        if not full:
+            found += _offered(requested, number, sender, line_bps, limits)
         found += _sent_for(requested, number, sender, own, line_bps, limits)
         found += _sizes(requested, sender, own)
     found += weight_reasons(requested, weights)
@@ -143,9 +152,11 @@ def _sender(sender: SenderSeen) -> Iterator[Reason]:
         yield reason("witnesses_disagree", detail, guest=sender.guest)
 
 
-def _intended_bps(requested: FlowRequested, number: int) -> int:
-    """Payload that the guest at this place is told to send."""
-    return requested.offered_bps * (requested.greedy if number == 0 else 1)
+def _contend(requested: FlowRequested, senders: Sequence[SenderSeen], line_bps: float) -> bool:
+    """Whether guests want more than the link carries and filled it, which holds them back."""
+    wanted_bps = sum(let_through_bps(requested, place) for place in range(requested.senders))
+    came_bps = sum(sender.shared_bps or 0.0 for sender in senders)
+    return wanted_bps > line_bps and came_bps >= FULL_LINE_RATIO * line_bps
 
 
 def _offered(
@@ -154,16 +165,16 @@ def _offered(
     """What would fit on the link, and the guest did not send: more than fits is asked for to see what it can. Where it
     has no interface on the UUT, what came of it has to speak. One that waits for credit has to send what that gives.
     """
-    intended_bps = _intended_bps(requested, number)
+    wanted_bps = intended_bps(requested, number)
     sent_bps = sender.payload_bps if sender.host_packets is None else sender.offered_bps
-    if sent_bps is None or intended_bps > line_bps or (sender.host_packets is None and _limit(requested, number)):
+    if sent_bps is None or wanted_bps > line_bps or (sender.host_packets is None and requested.limit_of(number)):
         return
-    if waits_for_credit(sender.limiter) and (limit_bps := _limit(requested, number)) is not None:
+    if waits_for_credit(sender.limiter) and (limit_bps := requested.limit_of(number)) is not None:
         frames = (requested.payload_bytes + HEADER_BYTES) / requested.payload_bytes
-        intended_bps = min(intended_bps, round((1 - CREDIT_RATIO) * limit_bps / frames))
-    if sent_bps < (1 - limits.offered_ratio) * intended_bps:
+        wanted_bps = min(wanted_bps, round((1 - CREDIT_RATIO) * limit_bps / frames))
+    if sent_bps < (1 - limits.offered_ratio) * wanted_bps:
         whence = "came of it to the sink" if sender.host_packets is None else "came out of it over its time at the sink"
-        detail = f"{sender.guest}: {sent_bps:.0f} bit/s of payload {whence}, of {intended_bps} that it was told to send"
+        detail = f"{sender.guest}: {sent_bps:.0f} bit/s of payload {whence}, of {wanted_bps} that it was told to send"
         yield reason("offered_short", detail, guest=sender.guest, offered_bps=sent_bps)
 
 
@@ -179,7 +190,7 @@ def _sent_for(
     longer.
     """
     took_s, wanted_s = sent_for_s(flows, sender.guest), told_s(requested, number)
-    every_bps = sum(_intended_bps(requested, place) for place in range(requested.senders))
+    every_bps = sum(intended_bps(requested, place) for place in range(requested.senders))
     if took_s is None:
         return
     evidence = {"guest": sender.guest, "sent_s": took_s, "told_s": wanted_s}
@@ -197,8 +208,8 @@ def _sent_for(
 
 def _queue_s(requested: FlowRequested, number: int, sender: SenderSeen) -> float:
     """For how long a guest's limiter goes on to let through what it sent."""
-    if waits_for_credit(sender.limiter) and (limit_bps := _limit(requested, number)) is not None:
-        return credit_queue_s(limit_bps, requested.greedy if number == 0 else 1)
+    if waits_for_credit(sender.limiter) and (limit_bps := requested.limit_of(number)) is not None:
+        return credit_queue_s(limit_bps, requested.flows_of(number))
     return QUEUE_S
 
 
@@ -222,11 +233,6 @@ def _beyond(senders: Sequence[SenderSeen], line_bps: float) -> Iterator[Reason]:
         yield reason("offered_over", detail, payload_bps=sum(rates), line_bps=line_bps)
 
 
-def _limit(requested: FlowRequested, number: int) -> int | None:
-    """What the guest at this place is held to; None: nothing."""
-    return requested.limits_bps[number % len(requested.limits_bps)] if requested.limits_bps else None
-
-
 def _passed(requested: FlowRequested, sender: SenderSeen) -> Iterator[Reason]:
     """A limiter that is there, and that frames go past, limits nothing."""
     found = sender.limiter
@@ -238,7 +244,7 @@ def _passed(requested: FlowRequested, sender: SenderSeen) -> Iterator[Reason]:
 
 
 def _limiter(requested: FlowRequested, number: int, sender: SenderSeen | RingSeen) -> Iterator[Reason]:
-    wanted_bps, found = _limit(requested, number), sender.limiter
+    wanted_bps, found = requested.limit_of(number), sender.limiter
     credit = waits_for_credit(found)
     if wanted_bps is None:
         if found is not None and found.rate_bps is not None and credit:

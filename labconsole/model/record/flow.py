@@ -50,6 +50,14 @@ class FlowRequested(StrictModel):
         """How many of the guests send."""
         return self.guests - (self.disk is not None)
 
+    def limit_of(self, guest: int) -> int | None:
+        """What a guest, from 0, may send in bit/s; None: as much as it can."""
+        return self.limits_bps[guest % len(self.limits_bps)] if self.limits_bps else None
+
+    def flows_of(self, guest: int) -> int:
+        """How many flows a guest has, from 0."""
+        return self.greedy if guest == 0 else 1
+
 
 class FlowSeen(StrictModel):
     """One flow at the sink, by the sink's capture: of a guest, and a port of it.

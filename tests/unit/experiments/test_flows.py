@@ -249,13 +249,31 @@ def with_flow(record: Any, **changes: Any) -> Any:
 
 def held(offered_bps: int = 30_000_000, mbps: float = 30.0, **how: Any) -> Any:
     """One guest that sends what it is told, which fits on the link."""
-    record = flow_record([packets(*[mbps] * 5)], **how)
-    return record.model_copy(update={"requested": record.requested.model_copy(update={"offered_bps": offered_bps})})
+    return told_to_send(flow_record([packets(*[mbps] * 5)], **how), offered_bps)
 
 
 def test_what_nothing_is_wrong_with_is_valid():
     assert again(held()) == []
     assert again(flow_record([packets(48, 48, 48), packets(47, 47, 47)])) == []
+
+
+def told_to_send(record: Any, offered_bps: int) -> Any:
+    return record.model_copy(update={"requested": record.requested.model_copy(update={"offered_bps": offered_bps})})
+
+
+@pytest.mark.parametrize(
+    ("rates", "limits_bps", "short"),
+    [
+        ((48, 47), (), 0),
+        ((48, 30), (), 2),
+        ((57, 38), (70_000_000, 40_000_000), 0),
+        ((48, 47), (20_000_000,), 2),
+    ],
+    ids=["the link holds them", "there is room on it", "limits exceed it", "limits do not"],
+)
+def test_who_is_held_back_by_a_full_link_is_not_short(rates: tuple[int, int], limits_bps: tuple[int, ...], short: int):
+    record = told_to_send(flow_record([packets(*[rate] * 5) for rate in rates], limits_bps=limits_bps), 60_000_000)
+    assert again(record).count("offered_short") == short
 
 
 @pytest.mark.parametrize(
