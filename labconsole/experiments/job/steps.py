@@ -6,17 +6,20 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from labconsole.contracts.experiment import Stage
-from labconsole.engine.crew_step import SOME_CPUS, of_plan, refused, stored_of_blocks, trials_at
+from labconsole.engine.crew_step import SOME_CPUS, of_plan, refuse_without, refused, stored_of_blocks, trials_at
 from labconsole.errors import ConfigError
 from labconsole.model.inventory import Inventory
 from labconsole.model.jobs import JOBS
-from labconsole.model.plan.jobs import JobTrial, job_hash
+from labconsole.model.plan.jobs import JobPoint, JobTrial, job_hash
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.job import JobRecord
 from labconsole.model.record.kinds.job import KIND as JOB
 
 if TYPE_CHECKING:
     from labconsole.experiments.job.procedure import JobStep, JobStore
+
+IN_EVERY_GUEST = "busybox"
+"""What guests are made from in any case."""
 
 
 class Jobs:
@@ -71,7 +74,13 @@ class Jobs:
                     allowed=f"{needed} or more; without it as much as the jobs need",
                 )  # fmt: skip
         factors = plan.jobs.factors
-        return refused(steps, lambda point: stage.refuse(point.platform, crew_members(point, factors, SOME_CPUS)))
+
+        def refuse(point: JobPoint) -> None:
+            offer = stage.offer(point.platform, crew_members(point, factors, SOME_CPUS))
+            if (program := JOBS[point.job].program) != IN_EVERY_GUEST:
+                refuse_without(program, offer)
+
+        return refused(steps, refuse)
 
 
 EXPERIMENT = Jobs
