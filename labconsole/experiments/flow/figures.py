@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from labconsole.measure.sharing import whole_bins
 from labconsole.measure.statistics.repetitions import jain_index
 from labconsole.model.design_point import FCS_BYTES, PREAMBLE_AND_GAP_BYTES
-from labconsole.model.record.flow import FlowRequested, FlowSeen
+from labconsole.model.record.flow import FlowRequested, FlowSeen, ReceiverSeen
 
 HEADER_BYTES = 14 + 20 + 8
 """Ethernet, IPv4, UDP."""
 
 FULL_LINE_RATIO = 0.99
 """From this share of what the link carries on it is the link that decides, and not the platform."""
+
+SAME_TIME_RATIO = 0.001
+"""Times in which guests were sent to that differ by no more than this are one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +65,12 @@ def sent_for_s(flows: Sequence[FlowSeen], guest: str) -> float | None:
     lasts = [flow.last_at_ns for flow in own if flow.last_at_ns is not None]
     took_ns = max(lasts) - min(firsts) if firsts and lasts else 0
     return took_ns / 1e9 if took_ns > 0 else None
+
+
+def sent_to_at_once(receivers: Sequence[ReceiverSeen]) -> bool:
+    """Whether guests were sent to over one time: only then do their rates add up to a rate."""
+    times_s = [each.sent_s for each in receivers if each.sent_s is not None]
+    return not times_s or max(times_s) - min(times_s) <= SAME_TIME_RATIO * max(times_s)
 
 
 def intended_bps(requested: FlowRequested, place: int) -> int:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from labconsole.contracts.picture import CopyState, OverTime, PictureCurve, PictureGuest, StepPicture
 from labconsole.engine.crew_watch import CountingWatch
-from labconsole.experiments.flow.figures import HEADER_BYTES, bin_rates
+from labconsole.experiments.flow.figures import HEADER_BYTES, bin_rates, sent_to_at_once
 from labconsole.experiments.flow.quantities import quantities, sent_bps
 from labconsole.model.disk_beside import DiskBeside
 from labconsole.model.record.flow import FlowRecord, LimiterSeen, ReceiverSeen, RingSeen, SenderSeen
@@ -29,8 +29,6 @@ PASSED, AT_SINK = "Let through, by guest", "At the sink, by guest"
 """With the unit they have to fit above a chart of 66 cells."""
 
 MOST_NAMED, MOST_IN_BRIEF = 8, 4
-SAME_TIME_RATIO = 0.001
-"""Times in which guests were sent to that differ by no more than this are one."""
 
 
 class SendingWatch(CountingWatch):
@@ -220,8 +218,8 @@ def line_words(record: FlowRecord) -> str:
     """
     if record.line_ratio is None:
         return ""
-    times_s = [each.sent_s for each in record.receivers if each.sent_s is not None]
-    if times_s and max(times_s) - min(times_s) > SAME_TIME_RATIO * max(times_s):
+    if not sent_to_at_once(record.receivers):
+        times_s = [each.sent_s for each in record.receivers if each.sent_s is not None]
         return f"each over its own time, {min(times_s):.3f} to {max(times_s):.3f} s"
     return f"{record.line_ratio:.2%} of the line"
 

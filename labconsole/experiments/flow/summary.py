@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from labconsole.experiments.flow.cost import cpu_s_per_gb, machine_cpu_s_per_gb
-from labconsole.experiments.flow.figures import bin_rates
+from labconsole.experiments.flow.figures import bin_rates, sent_to_at_once
 from labconsole.experiments.flow.inward_found import lost_ratios
 from labconsole.experiments.flow.quantities import SharingFound, quantities
 from labconsole.measure.hypervisors import hypervisor, told_hypervisor
@@ -118,7 +118,8 @@ class WeightStepFound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowPointFound:
-    """A point. ``line_bps``: what the link carries of its payload. ``median_id``: the trial whose longest dominance is
+    """A point. ``line_bps``: what the link carries of its payload; ``line_ratio``: what the sum is of that, None where
+    rates do not add up. ``median_id``: the trial whose longest dominance is
     the median one, by which it is drawn as a path.
 
     ``lost_ratios``: where guests are sent to, what of all that was lost at each place. ``recovered_s``: of trials in
@@ -267,6 +268,7 @@ def _point(key: FlowPointKey, every: Sequence[FlowRecord]) -> FlowPointFound:
     lost = {each.flow_id: lost_ratios(each.receivers) for each in entered}
     places = dict.fromkeys(place for each in lost.values() for place in each)
     at_places = {place: mean(lambda record, _, place=place: lost[record.flow_id].get(place)) for place in places}  # type: ignore[misc]
+    adds_up = all(sent_to_at_once(each.receivers) for each in entered)
     left_out = Counter(
         each.verdict.reasons[0].code for each in every if each.verdict.status != "valid" and each.verdict.reasons
     )
@@ -274,7 +276,7 @@ def _point(key: FlowPointKey, every: Sequence[FlowRecord]) -> FlowPointFound:
         key=key,
         line_bps=every[0].line_bps,
         sum_bps=mean(lambda record, found: record.sum_bps),
-        line_ratio=mean(lambda record, found: record.line_ratio),
+        line_ratio=mean(lambda record, found: record.line_ratio) if adds_up else None,
         jain=mean(lambda record, found: record.jain),
         interference_ratio=mean(lambda record, found: found.interference_ratio),
         alone_spread_bps=mean(lambda record, found: found.alone_spread_bps),

@@ -12,6 +12,7 @@ from labconsole.experiments.flow.live import brief_words, guests_of
 from labconsole.experiments.flow.procedure import result_words
 from labconsole.experiments.flow.quantities import sent_bps
 from labconsole.experiments.flow.script import said_sent_s
+from labconsole.experiments.flow.summary import summarize_flows
 from support.flow_records import PAYLOAD_BYTES, flow_record, inward_record
 
 SAID = (
@@ -78,3 +79,7 @@ def test_rates_over_different_times_are_no_share_of_the_line():
         assert "% of the line" in "\n".join(told(record))
         assert "% of the line" not in "\n".join(told(apart))
         assert "each over its own time, 2.000 to 2.200 s" in "\n".join(told(apart))
+    assert summarize_flows([record]).points[0].line_ratio is not None
+    other = inward_record([40_000, 40_000], block=2, flow_id="another")
+    (point,) = summarize_flows([other, apart]).points
+    assert point.line_ratio is None and len(point.flow_ids) == 2, "one trial of it cannot be added up"
