@@ -23,7 +23,7 @@ Target = int | Literal["max"]
 
 TargetWish = Target | Literal["1ns"]
 """As people ask. "1ns": a delay of 1 ns, the shortest, for which pktgen takes another path than for none (Schlosser et
-al. section 3.2)."""
+al. section 3.3)."""
 
 BACKGROUNDS = ("none", "idle", "light", "heavy", "forwarding-50", "forwarding-95")
 FORWARDING_SHARES = {"forwarding-50": 0.5, "forwarding-95": 0.95}
@@ -68,7 +68,7 @@ class FrameSize:
     def delay_ns(self, bandwidth_bps: int) -> int:
         """Inter-packet delay for a bandwidth on the wire, rounded to the nearest nanosecond.
 
-        The paper's formula (Schlosser et al. section 3.2): delay = 8000 (s + 24) / b with b in Mbit/s.
+        The paper's formula (Schlosser et al. section 3.3): delay = 8000 (s + 24) / b with b in Mbit/s.
         """
         if bandwidth_bps <= 0:
             raise ValueError(f"bandwidth_bps must be positive, got {bandwidth_bps}")

@@ -85,9 +85,8 @@ def routers(deadline: Deadline) -> Table:
         "What a rule of nftables drops is its own count. What routes and filter rules change is a replay's and its "
         f"report's: nine set-ups, as fast as the source can, with and without {MANY} routes, with and without {RULES} "
         "rules that match nothing. The method that finds no cost of routes has to find the cost of rules, in the mean over "
-        "both numbers of routes. The "
-        "intervals say what nine set-ups can tell where source, router and sink share two processors: not that there is no "
-        f"change within {MARGIN_RATIO:.0%}."
+        "both numbers of routes. Where source, router and sink share two processors, nine set-ups are too few to show at "
+        f"one number of rules by itself that there is no change within {MARGIN_RATIO:.0%}; the mean over both may show it."
     )
     spec = LabSpec(name=f"valid{os.getpid()}r", sources=1, platforms=("raw", *RINGS), jobs=True)
     wanted: list[tuple[str, RowMaker]] = [
