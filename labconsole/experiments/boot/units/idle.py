@@ -85,7 +85,7 @@ def idle_beside(material: Material) -> Table | None:
         headings=("platform", "start", "guests", "switches/s", "the paper's", "the paper", "where"),
         shown=tuple(rows),
         note=f"{paper.cited()} {SWITCHES}. The paper counts calls of the scheduler in a kernel that was changed for "
-        "it; a call that goes on with the same task is no context switch. It says that this does not suit VServer, "
+        "it; a call that goes on with the same task switches nothing. It says that this does not suit VServer, "
         "whose guests are not scheduled. "
         f"{matching_words((each.key.platform for each in summary.points), names, BESIDE_ALL)}",
         beside_paper=True,
