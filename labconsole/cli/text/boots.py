@@ -9,7 +9,7 @@ from labconsole.experiments.boot.resolution import resolution_s
 from labconsole.experiments.boot.summary import BootPointFound, BootsSummary
 from labconsole.measure.statistics.line_in_blocks import LineInBlocks, OverBlocks
 from labconsole.measure.statistics.set_ups import SetUpMean
-from labconsole.model.record.boot import BootRecord, GuestBooted
+from labconsole.model.record.boot import BootRecord, GuestBooted, IdleSwitches
 from labconsole.report.effect_words import ratio_words
 from labconsole.report.words import count
 
@@ -62,6 +62,7 @@ def boot_lines(record: BootRecord) -> list[str]:
         if told.hypervisor_command is not None:
             lines.append(f"  by the word of the hypervisor ({told.hypervisor_command}) {_mib(told.hypervisor_bytes)}")
         lines += [f"  the kernel merges equal pages (KSM): {told.ksm_pages_sharing} saved"] if told.ksm_run else []
+    lines += _idle_lines(record.idle)
     if record.files is None and record.guests:
         lines.append("  the platform names no files that guests start from: nothing is known of the page cache")
     for file in record.files or ():
@@ -76,6 +77,17 @@ def _less(used_bytes: int | None) -> str:
     if used_bytes is not None and used_bytes < 0:
         return f"{_mib(-used_bytes)} more available"
     return f"{_mib(used_bytes)} less available"
+
+
+def _idle_lines(idle: IdleSwitches | None) -> list[str]:
+    """How often the kernel switched while nothing was asked of it."""
+    if idle is None or (idle.before is None and idle.standing is None):
+        return []
+    before, standing = [
+        DASH if quiet is None else f"{quiet.switches_per_s:,.1f}/s in {quiet.took_ns / 1e9:.1f} s of quiet"
+        for quiet in (idle.before, idle.standing)
+    ]
+    return [f"  context switches of the unit under test: before the start {before}, with all guests idle {standing}"]
 
 
 def _guest_line(guest: GuestBooted) -> str:
@@ -133,21 +145,24 @@ def _plain_seconds(value: float) -> str:
 def _point_words(found: BootPointFound, name: str) -> str:
     left_out = ", ".join(f"{many} {code}" for code, many in found.left_out.items())
     words = f"{name}, {count(found.guests, 'guest')}: {_mean_words(found.startup_s)}"
-    words += f"; memory {_mean_words(found.used_bytes, MIB)}, of processes {_mean_words(found.pss_bytes, MIB)}"
+    words += f"; memory {_mean_words(found.used_bytes, MIB, 1)}, of processes {_mean_words(found.pss_bytes, MIB, 1)}"
     if found.hypervisor_bytes is not None:
-        words += f", by the hypervisor's word {_mean_words(found.hypervisor_bytes, MIB)}"
+        words += f", by the hypervisor's word {_mean_words(found.hypervisor_bytes, MIB, 1)}"
+    if found.before_switches_per_s is not None or found.standing_switches_per_s is not None:
+        words += f"; context switches/s before {_mean_words(found.before_switches_per_s, places=1)}"
+        words += f", with all idle {_mean_words(found.standing_switches_per_s, places=1)}"
+        words += f", more for each guest {_mean_words(found.guest_switches_per_s, places=1)}"
     return words + (f"; left out: {left_out}" if left_out else "")
 
 
-def _mean_words(found: SetUpMean | None, unit: float = 1.0) -> str:
+def _mean_words(found: SetUpMean | None, unit: float = 1.0, places: int = 3) -> str:
     if found is None:
         return DASH
-    digits = 3 if unit == 1.0 else 1
     of = f"{count(found.trials, 'trial')} in {count(found.set_ups, 'set-up')}"
     if found.half_width is None:
-        return f"{found.mean / unit:.{digits}f} ({of}, too few)"
+        return f"{found.mean / unit:.{places}f} ({of}, too few)"
     about = "" if found.scope == "set-ups" else ", this set-up only"
-    return f"{found.mean / unit:.{digits}f} ± {found.half_width / unit:.{digits}f} ({of}{about})"
+    return f"{found.mean / unit:.{places}f} ± {found.half_width / unit:.{places}f} ({of}{about})"
 
 
 def _line_words(line: LineInBlocks | None, told: Callable[[float], str]) -> str:

@@ -43,9 +43,9 @@ class BootStep(CrewStep[BootPoint, BootRecord]):
     factors: BootFactors
 
     def durations_s(self, inventory: Inventory) -> Sequence[float]:
-        """By a guess."""
+        """By a guess. It is quiet twice: before the start, and once all stand."""
         thrown_away = 1 if self.trial.point.start == "hot" else 0
-        return [min(self.factors.limit_s, USUAL_START_S * (self.trial.point.guests + thrown_away)) + QUIET_S]
+        return [min(self.factors.limit_s, USUAL_START_S * (self.trial.point.guests + thrown_away)) + 2 * QUIET_S]
 
     def verdict_of(self, record: BootRecord) -> Verdict:
         return record.verdict
@@ -71,7 +71,7 @@ class BootStep(CrewStep[BootPoint, BootRecord]):
         stage = bench.stage
         seen = BootSeen(
             observations=nothing_seen(why), set_up=None, clocks=None, guests=(), file_system=None, files=None,
-            memory=None, swapped_pages=None, timekeeper=None, missing=(), attestation={},
+            memory=None, idle=None, swapped_pages=None, timekeeper=None, missing=(), attestation={},
             environment=stage.environment((stage.uut, stage.timekeeper)),
         )  # fmt: skip
         return self._record(seen, bench, attempt)
@@ -126,6 +126,7 @@ class BootStep(CrewStep[BootPoint, BootRecord]):
             file_system=seen.file_system,
             files=seen.files,
             memory=seen.memory,
+            idle=seen.idle,
             swapped_pages=seen.swapped_pages,
             timekeeper=seen.timekeeper,
             in_force=self.in_force,

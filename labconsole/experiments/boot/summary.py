@@ -42,8 +42,9 @@ class SeriesKey(NamedTuple):
 class BootPointFound:
     """A point. ``startup_s`` by the clock outside, ``ready_s`` by the UUT's, ``first_s`` of the first guest; ``sd_s``:
     the deviation between the guests of a trial; ``resolution_s``: how far off the time of the coarsest trial may be,
-    None: of one that is not known; ``*_bytes``: of all guests, by each witness. ``left_out``: trials that do not
-    enter, by the code that keeps them out. ``boot_ids``: of those that enter.
+    None: of one that is not known; ``*_bytes``: of all guests, by each witness. ``*_switches_per_s``: context switches
+    of the UUT's kernel before the start, while all stand idle, and by how many more for each guest, of trials that know
+    both. ``left_out``: trials that do not enter, by the code that keeps them out. ``boot_ids``: of those that enter.
     """
 
     key: SeriesKey
@@ -57,6 +58,9 @@ class BootPointFound:
     pss_bytes: SetUpMean | None
     cgroup_bytes: SetUpMean | None
     hypervisor_bytes: SetUpMean | None
+    before_switches_per_s: SetUpMean | None
+    standing_switches_per_s: SetUpMean | None
+    guest_switches_per_s: SetUpMean | None
     left_out: Mapping[str, int]
     boot_ids: tuple[str, ...]
 
@@ -230,6 +234,21 @@ def _hypervisor(record: BootRecord) -> float | None:
     return None if record.memory is None else record.memory.hypervisor_bytes
 
 
+def _before(record: BootRecord) -> float | None:
+    quiet = None if record.idle is None else record.idle.before
+    return None if quiet is None else quiet.switches_per_s
+
+
+def _standing(record: BootRecord) -> float | None:
+    quiet = None if record.idle is None else record.idle.standing
+    return None if quiet is None else quiet.switches_per_s
+
+
+def _more_a_guest(record: BootRecord) -> float | None:
+    before, standing = _before(record), _standing(record)
+    return None if before is None or standing is None else (standing - before) / record.requested.guests
+
+
 def _point(
     key: SeriesKey, guests: int, every: Sequence[BootRecord], entered: Sequence[BootRecord], blocks: Blocks[BootRecord]
 ) -> BootPointFound:
@@ -255,6 +274,9 @@ def _point(
         pss_bytes=mean(_pss),
         cgroup_bytes=mean(_cgroup),
         hypervisor_bytes=mean(_hypervisor),
+        before_switches_per_s=mean(_before),
+        standing_switches_per_s=mean(_standing),
+        guest_switches_per_s=mean(_more_a_guest),
         left_out=dict(left_out),
         boot_ids=tuple(each.boot_id for each in entered),
     )

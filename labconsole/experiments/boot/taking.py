@@ -16,13 +16,14 @@ from labconsole.engine.crew_taking import DID_NOT_COME, changed_since, unless_st
 from labconsole.engine.trial.window import Readings
 from labconsole.errors import AgentError, MeasurementError, NodeError, NodeLost
 from labconsole.experiments.boot.figures import guests_booted, memory_used
+from labconsole.experiments.boot.idle import wait_quietly
 from labconsole.experiments.boot.live import guests_starting
 from labconsole.experiments.boot.memory import GuestsMemory, MemoryLook, look, look_at_guests
 from labconsole.experiments.boot.own_files import OwnFiles, cached_of
 from labconsole.measure.outside_clock import MarkFinder, Marks, MarkSender, MarksFound, Nonce, find_marks
 from labconsole.model.identity import new_run_id, utc_now
 from labconsole.model.plan.boots import BootPoint
-from labconsole.model.record.boot import CachedFiles, ClocksRelated, GuestBooted, MemoryUsed
+from labconsole.model.record.boot import CachedFiles, ClocksRelated, GuestBooted, IdleSwitches, MemoryUsed, QuietTime
 from labconsole.model.record.crew_trial import TimekeeperSeen
 from labconsole.model.record.run import Environment, SetUp
 from labconsole.platforms.base.marks import nonces
@@ -36,7 +37,7 @@ CLOSE_NS, COMPARING_S = 100_000, 0.2
 """Clocks of two machines are compared until the error is so small, or for so long."""
 
 QUIET_S = 5.0
-"""So long after the last guest is up memory is looked at."""
+"""So long after the last guest is up memory is looked at; so long nothing is asked before the start, either."""
 
 DROPS = 3
 """The kernel may keep a page that it was about to look at: it is asked so often."""
@@ -57,6 +58,7 @@ class BootSeen:
     file_system: str | None
     files: tuple[CachedFiles, ...] | None
     memory: MemoryUsed | None
+    idle: IdleSwitches | None
     swapped_pages: int | None
     timekeeper: TimekeeperSeen | None
     missing: tuple[str, ...]
@@ -80,6 +82,8 @@ class BootTaking:
         self._ground: Ground | None = None
         self._marking = False
         self._before: MemoryLook | None = None
+        self._idle_before: QuietTime | None = None
+        self._idle: QuietTime | None = None
         self._word: HypervisorWord | None = None
         self._files: tuple[CachedFiles, ...] | None = None
         self._clocks: ClocksRelated | None = None
@@ -176,6 +180,7 @@ class BootTaking:
             file_system=own.file_system,
             files=self._files,
             memory=whole,
+            idle=IdleSwitches(before=self._idle_before, standing=self._idle),
             swapped_pages=swapped,
             timekeeper=_timekeeper(ground, marks, found),
             missing=tuple(missing),
@@ -184,10 +189,14 @@ class BootTaking:
         )
 
     async def _begin(self, ground: Ground, own: OwnFiles) -> Sequence[CrewMember]:
-        """Right before the start: the files' pages, the clocks, memory, the marks."""
+        """Right before the start: the files' pages, a quiet time, the clocks, memory, the marks."""
         self._ground = ground
         if own.paths:
-            self._files = await self._made_ready(own)
+            await self._make_ready(own)
+        self._show(f"{QUIET_S:g} s of quiet before the start")
+        self._idle_before = await wait_quietly(ground.uut, QUIET_S)
+        if own.paths:
+            self._files = await own.look()
         drawn = nonces(len(self._members))
         self._senders = [
             MarkSender(
@@ -220,22 +229,20 @@ class BootTaking:
             for each, nonce in zip(self._members, drawn, strict=True)
         ]
 
-    async def _made_ready(self, own: OwnFiles) -> tuple[CachedFiles, ...]:
-        """The files as the point has them, as far as that can be: the verdict judges what is found."""
+    async def _make_ready(self, own: OwnFiles) -> None:
+        """The files as the point has them, as far as that can be: the verdict judges what is found after the wait."""
         if self._point.start == "hot":
             await own.read()
-            return await own.look()
+            return
         for _ in range(DROPS):
             await own.drop()
-            files = await own.look()
-            if cached_of(files)[1] == 0:
+            if cached_of(await own.look())[1] == 0:
                 break
-        return files
 
     async def _quiet(self, crew: StandingCrew) -> tuple[tuple[GuestsMemory, MemoryUsed], int | None]:
         """Memory, once nothing has been asked of the guests for a while; and pages swapped since before the start."""
         self._show(f"all {len(self._members)} guests are up; {QUIET_S:g} s of quiet, then their memory")
-        await unless_stopped(self._stage, asyncio.sleep(QUIET_S))
+        self._idle = await unless_stopped(self._stage, wait_quietly(crew.uut, QUIET_S))
         after = await self._look(crew.uut)
         self._word = after.word
         pids = [member.pid for member in crew.crew.members if member.pid is not None]

@@ -66,6 +66,10 @@ def _differences(record: BootRecord) -> Iterator[Discrepancy]:
         if free[0] is not None and free[1] is not None:
             less = free[0] - free[1]
         wanted["memory.hypervisor_bytes"] = memory.hypervisor_bytes, less
+    idle = record.idle
+    for side, quiet in () if idle is None else (("before", idle.before), ("standing", idle.standing)):
+        if quiet is not None:
+            wanted[f"idle.{side}.switches_per_s"] = quiet.switches_per_s, quiet.switches / (quiet.took_ns / 1e9)
     for where, (stored, again) in wanted.items():
         if not same(stored, again):
             yield Discrepancy(where=where, stored=stored, recomputed=again)

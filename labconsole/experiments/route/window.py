@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from labconsole.experiments.route.addresses import SINK_PORT
 from labconsole.experiments.route.figures import Arrived, rate_pps
 from labconsole.experiments.route.loading import Loaded
+from labconsole.measure.context_switches import switched_between
 from labconsole.model.record.route import RouterSeen, RouteSinkSeen
 from labconsole.verdict.observed import Snapshot
 from labconsole.wire.capture import CaptureResult
@@ -18,7 +19,6 @@ from labconsole.wire.generator import SentStream
 
 RX, TX = STAT_NAMES.index("rx_packets"), STAT_NAMES.index("tx_packets")
 
-_SWITCHES = re.compile(r"^ctxt (\d{1,20})$", re.MULTILINE)
 _BUSY = re.compile(r"^cpu  ?((?:\d{1,20} ){3,9}\d{1,20}) ?$", re.MULTILINE)
 _EACH = re.compile(r"^cpu\d", re.MULTILINE)
 TICKS_PER_S = 100
@@ -159,8 +159,7 @@ def counted(window: RouteWindow, node: int, interface: str | None, statistic: in
 
 def processors_between(before: str, after: str) -> tuple[float | None, float | None]:
     """(context switches a second, share of the processors that was used) between two readings of /proc/stat."""
-    ticks, switches = [_ticks(text) for text in (before, after)], [_SWITCHES.search(text) for text in (before, after)]
-    one, other = ticks
+    one, other = [_ticks(text) for text in (before, after)]
     if one is None or other is None or len(one) != len(other):
         return None, None
     used = [late - early for early, late in zip(one, other, strict=True)]
@@ -168,11 +167,8 @@ def processors_between(before: str, after: str) -> tuple[float | None, float | N
     if total <= 0 or min(used) < 0 or not processors:
         return None, None
     busy = 1 - sum(used[place] for place in IDLE) / total
-    first, last = switches
-    took_s = total / TICKS_PER_S / processors
-    if first is None or last is None or int(last[1]) < int(first[1]):
-        return None, busy
-    return (int(last[1]) - int(first[1])) / took_s, busy
+    switches = switched_between(before, after)
+    return None if switches is None else switches / (total / TICKS_PER_S / processors), busy
 
 
 def _ticks(text: str) -> list[int] | None:

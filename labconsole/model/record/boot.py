@@ -115,13 +115,30 @@ class MemoryUsed(StrictModel):
     hypervisor_bytes: Annotated[int, Field(gt=-(2**63), lt=2**63)] | None = None
 
 
+class QuietTime(StrictModel):
+    """A time in which nothing was asked of the UUT, by its monotonic clock, and context switches of its whole kernel
+    in it: also those of labconsole's agent there, which takes samples all the time.
+    """
+
+    took_ns: Annotated[int, Field(gt=0, lt=2**63)]
+    switches: Annotated[int, Field(ge=0, lt=2**63)]
+    switches_per_s: Annotated[float, Field(ge=0, le=1e28, allow_inf_nan=False)]
+
+
+class IdleSwitches(StrictModel):
+    """Right before the start, and while all guests stand. None: not all came, or the kernel does not say."""
+
+    before: QuietTime | None
+    standing: QuietTime | None
+
+
 class BootRecord(ExperimentRecord):
     """One start. ``status`` failed: nothing can be concluded from it, and ``failure`` says why.
 
     ``startup_s``: until the last guest's mark, ``ready_s``: until the last one's word; None: one did not come.
     ``sd_s``: between the guests' marks. ``mark_zero_ns``: the first start command, by the timekeeper's wall clock,
     known to ``clock_error_s``; ``clock_error_allowed_s``: beyond which that is a doubt, None: it was not judged.
-    ``files`` None: the platform names none, so nothing is said of the page cache.
+    ``files`` None: the platform names none, so nothing is said of the page cache. ``idle`` None: not looked at.
     """
 
     boot_id: str
@@ -147,6 +164,7 @@ class BootRecord(ExperimentRecord):
     file_system: str | None
     files: tuple[CachedFiles, ...] | None
     memory: MemoryUsed | None
+    idle: IdleSwitches | None = None
     swapped_pages: int | None
     timekeeper: TimekeeperSeen | None
     in_force: InForce | None = None

@@ -1,0 +1,35 @@
+"""How often the UUT's kernel switches tasks while nothing is asked of it (Quétier et al., section 5.2.1)."""
+
+from __future__ import annotations
+
+import asyncio
+
+from labconsole.contracts.ports import AgentLink
+from labconsole.measure.context_switches import switched_between
+from labconsole.model.record.boot import QuietTime
+from labconsole.wire.execution import Execute
+from labconsole.wire.session import Ping
+
+_ASK_S = 10.0
+
+
+async def wait_quietly(uut: AgentLink, quiet_s: float) -> QuietTime | None:
+    """Wait, and say what the kernel did meanwhile; None: it does not say. Raises NodeError."""
+    before, begun_ns = await _read(uut)
+    await asyncio.sleep(quiet_s)
+    after, ended_ns = await _read(uut)
+    return quiet_time(before, after, ended_ns - begun_ns)
+
+
+async def _read(uut: AgentLink) -> tuple[str, int]:
+    """Its count, and its monotonic clock right after: so much later at both ends."""
+    said = await uut.ask(Execute(argv=["grep", "ctxt", "/proc/stat"], timeout_s=_ASK_S), timeout_s=_ASK_S + 10)
+    return said.stdout, (await uut.ask(Ping())).monotonic_ns
+
+
+def quiet_time(before: str, after: str, took_ns: int) -> QuietTime | None:
+    """Between two readings of /proc/stat. Pure."""
+    switches = switched_between(before, after)
+    if switches is None or took_ns <= 0:
+        return None
+    return QuietTime(took_ns=took_ns, switches=switches, switches_per_s=switches / (took_ns / 1e9))
