@@ -79,7 +79,7 @@ EVALUATIONS = {
         ),
         tables=(
             "job-overheads", "job-guests", "job-isolation", "quetier-1-times", "quetier-2-times", "quetier-2-compared",
-            "quetier-memory", "clock-ratio", "quetier-abstract-jobs", "quetier-abstract-memory",
+            "quetier-memory", "boot-idle", "clock-ratio", "quetier-abstract-jobs", "quetier-abstract-memory",
         ),
         references=(("quetier", None), ("mattos", None)),
     ),
