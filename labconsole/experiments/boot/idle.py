@@ -10,13 +10,19 @@ from labconsole.model.record.boot import QuietTime
 from labconsole.wire.execution import Execute
 from labconsole.wire.session import Ping
 
+SETTLE_S = 2.0
+"""So long what was done before may go on: files are written back, a guest that was thrown away is taken apart."""
+
 _ASK_S = 10.0
 
 
 async def wait_quietly(uut: AgentLink, quiet_s: float) -> QuietTime | None:
-    """Wait, and say what the kernel did meanwhile; None: it does not say. Raises NodeError."""
+    """Wait, and say what the kernel did in that time but for the first SETTLE_S; None: it does not say. Raises
+    NodeError.
+    """
+    await asyncio.sleep(SETTLE_S)
     before, begun_ns = await _read(uut)
-    await asyncio.sleep(quiet_s)
+    await asyncio.sleep(quiet_s - SETTLE_S)
     after, ended_ns = await _read(uut)
     return quiet_time(before, after, ended_ns - begun_ns)
 

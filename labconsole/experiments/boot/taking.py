@@ -189,14 +189,12 @@ class BootTaking:
         )
 
     async def _begin(self, ground: Ground, own: OwnFiles) -> Sequence[CrewMember]:
-        """Right before the start: the files' pages, a quiet time, the clocks, memory, the marks."""
+        """Right before the start: a quiet time, the files' pages, the clocks, memory, the marks."""
         self._ground = ground
-        if own.paths:
-            await self._make_ready(own)
         self._show(f"{QUIET_S:g} s of quiet before the start")
         self._idle_before = await wait_quietly(ground.uut, QUIET_S)
         if own.paths:
-            self._files = await own.look()
+            self._files = await self._made_ready(own)
         drawn = nonces(len(self._members))
         self._senders = [
             MarkSender(
@@ -229,15 +227,17 @@ class BootTaking:
             for each, nonce in zip(self._members, drawn, strict=True)
         ]
 
-    async def _make_ready(self, own: OwnFiles) -> None:
-        """The files as the point has them, as far as that can be: the verdict judges what is found after the wait."""
+    async def _made_ready(self, own: OwnFiles) -> tuple[CachedFiles, ...]:
+        """The files as the point has them, as far as that can be: the verdict judges what is found."""
         if self._point.start == "hot":
             await own.read()
-            return
+            return await own.look()
         for _ in range(DROPS):
             await own.drop()
-            if cached_of(await own.look())[1] == 0:
+            files = await own.look()
+            if cached_of(files)[1] == 0:
                 break
+        return files
 
     async def _quiet(self, crew: StandingCrew) -> tuple[tuple[GuestsMemory, MemoryUsed], int | None]:
         """Memory, once nothing has been asked of the guests for a while; and pages swapped since before the start."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from labconsole.experiments.flow.figures import FULL_LINE_RATIO
+from labconsole.experiments.flow.figures import FULL_LINE_RATIO, sent_to_at_once
 from labconsole.experiments.flow.summary import (
     BesideBare,
     FlowPointKey,
@@ -63,7 +63,10 @@ def _beside(
 ) -> BesideBare:  # fmt: skip
     sides = entered[key], entered[than]
     ours, bare = map(_mean_bps, sides)
-    full = [mean.mean >= FULL_LINE_RATIO * side[0].line_bps for mean, side in zip((ours, bare), sides, strict=True)]
+    full = [
+        mean.mean >= FULL_LINE_RATIO * side[0].line_bps and all(sent_to_at_once(each.receivers) for each in side)
+        for mean, side in zip((ours, bare), sides, strict=True)
+    ]
     return BesideBare(
         key=key, bare=than, ours_bps=ours, bare_bps=bare, effect=effect, adjusted_p=p_values[0],
         equivalent_p=p_values[1], margin_ratio=margin_ratio, word=word(*p_values),

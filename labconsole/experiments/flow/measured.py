@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from labconsole.contracts.measured import Bound, MeasuredKind, MeasuredTrial, MeasuredValue, Quantity
-from labconsole.experiments.flow.figures import let_through_bps
+from labconsole.experiments.flow.figures import let_through_bps, sent_to_at_once
 from labconsole.experiments.flow.summary import flow_key, set_up_of
 from labconsole.measure.maximum import REACHED_LOSS_RATIO
 from labconsole.model.record.flow import FlowRecord
@@ -43,6 +43,7 @@ def _bound(record: FlowRecord) -> Bound:
     """At least where all that there was room for came: guests that can do more could not have shown it."""
     most_bps, came_bps = _most_bps(record), record.sum_bps
     full = most_bps is not None and came_bps is not None and came_bps > (1 - REACHED_LOSS_RATIO) * most_bps
+    full = full and sent_to_at_once(record.receivers)
     return "at least" if full else "exact"
 
 

@@ -22,7 +22,7 @@ from labconsole.experiments.flow.limiters import (
     waits_for_credit,
 )
 from labconsole.experiments.flow.ring import ring_reasons
-from labconsole.experiments.flow.weights import weight_reasons
+from labconsole.experiments.flow.weights import LINK_RATIO, weight_reasons
 from labconsole.model.record.crew_trial import ProgramSeen
 from labconsole.model.record.flow import (
     DiskBesideSeen,
@@ -72,13 +72,13 @@ def shown_reasons(
 ) -> list[Reason]:
     """Those that follow from what a record holds, so that whoever has it can judge again."""
     found: list[Reason] = []
-    full = _contend(requested, senders, line_bps)
+    held = held_by_link(requested, senders, line_bps)
     for number, sender in enumerate(senders):
         own = [flow for flow in flows if flow.guest == sender.guest]
         found += _sender(sender)
         found += _limiter(requested, number, sender)
         found += _passed(requested, sender)
-        if not full:
+        if not held:
             found += _offered(requested, number, sender, line_bps, limits)
         found += _sent_for(requested, number, sender, own, line_bps, limits)
         found += _sizes(requested, sender, own)
@@ -152,11 +152,14 @@ def _sender(sender: SenderSeen) -> Iterator[Reason]:
         yield reason("witnesses_disagree", detail, guest=sender.guest)
 
 
-def _contend(requested: FlowRequested, senders: Sequence[SenderSeen], line_bps: float) -> bool:
-    """Whether guests want more than the link carries and filled it, which holds them back."""
+def held_by_link(requested: FlowRequested, senders: Sequence[SenderSeen], line_bps: float) -> bool:
+    """Whether guests want more than the link carries, or the queue that shares it by weights lets through, and that was
+    full: what one of them sent less than it was told is then not told apart from what it was kept from.
+    """
+    carried_bps = line_bps * (1.0 if requested.weights is None else LINK_RATIO)
     wanted_bps = sum(let_through_bps(requested, place) for place in range(requested.senders))
     came_bps = sum(sender.shared_bps or 0.0 for sender in senders)
-    return wanted_bps > line_bps and came_bps >= FULL_LINE_RATIO * line_bps
+    return wanted_bps > carried_bps and came_bps >= FULL_LINE_RATIO * carried_bps
 
 
 def _offered(

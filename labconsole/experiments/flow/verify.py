@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
-from labconsole.experiments.flow.verdict import inward_shown, ring_shown, shown_reasons
+from labconsole.experiments.flow.verdict import held_by_link, inward_shown, ring_shown, shown_reasons
 from labconsole.experiments.flow.verify_scenarios import recompute_disk, recompute_weights
 from labconsole.measure.recompute.discrepancy import Discrepancy, Number, against, same
 from labconsole.measure.recompute.judged_again import judged_again, limits_of, nothing_seen
@@ -243,7 +243,8 @@ def _verdict(record: FlowRecord) -> Iterator[Discrepancy]:
         weights=record.weights,
         disk=record.disk,
     )
-    yield from judged_again(record, again, SHOWN_ONLY)
+    before = held_by_link(record.requested, record.senders, record.line_bps)  # was called short once
+    yield from judged_again(record, again, SHOWN_ONLY - {"offered_short"} if before else SHOWN_ONLY)
 
 
 RECOMPUTE = recompute_flow

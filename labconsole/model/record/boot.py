@@ -116,8 +116,8 @@ class MemoryUsed(StrictModel):
 
 
 class QuietTime(StrictModel):
-    """A time in which nothing was asked of the UUT, by its monotonic clock, and context switches of its whole kernel
-    in it: also those of labconsole's agent there, which takes samples all the time.
+    """A time in which nothing was asked of the UUT but to say its counts, by its monotonic clock, and context switches
+    of its whole kernel in it: also those of labconsole's agent there, which takes samples all the time.
     """
 
     took_ns: Annotated[int, Field(gt=0, lt=2**63)]

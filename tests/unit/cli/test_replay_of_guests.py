@@ -207,6 +207,9 @@ def test_guests_of_a_lab_without_the_programs_of_jobs_are_refused_before_anythin
     status, told = told_of("", "uml,container")
     assert status == 0 and f"1 of 2 {kind}s to take" in told and "cannot be measured: uml: " in told, told
     assert told_of(", crew_root: /srv/root", "uml")[0] == told_of("", "uml", "/srv/i")[0] == 0
+    if kind == "job":
+        asked = ("--jobs", "cpu-sqrt2")
+        assert told_of("", "uml")[0] == 0, "guests are made of busybox"
 
 
 def test_an_experiment_measures_the_platforms_that_can_have_what_it_asks_for(

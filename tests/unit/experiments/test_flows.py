@@ -25,6 +25,9 @@ from labconsole.experiments.flow.verify import recompute_flow
 from labconsole.model.plan.flows import FlowFactors
 from labconsole.model.record.crew_trial import ProgramSeen
 from labconsole.model.tolerances import Tolerances
+from labconsole.model.weights import WeightSteps
+from labconsole.verdict.consequences import weighed
+from labconsole.verdict.reasons import reason
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.counters import CountersSampled
 from support.flow_records import PAYLOAD_BYTES, flow_record
@@ -274,6 +277,22 @@ def told_to_send(record: Any, offered_bps: int) -> Any:
 def test_who_is_held_back_by_a_full_link_is_not_short(rates: tuple[int, int], limits_bps: tuple[int, ...], short: int):
     record = told_to_send(flow_record([packets(*[rate] * 5) for rate in rates], limits_bps=limits_bps), 60_000_000)
     assert again(record).count("offered_short") == short
+
+
+def test_a_queue_by_weights_is_full_before_the_link_is():
+    record = told_to_send(flow_record([packets(*[rate] * 5) for rate in (47.0, 46.9)]), 60_000_000)
+    assert again(record).count("offered_short") == 2, "1.9 % of the link was left"
+    weighted = record.requested.model_copy(update={"weights": WeightSteps(steps=((1, 1),))})
+    assert "offered_short" not in again(record, requested=weighted)
+
+
+def test_a_trial_that_was_called_short_before_the_link_excused_it_still_verifies():
+    record = told_to_send(flow_record([packets(*[48.0] * 5), packets(*[47.0] * 5)]), 60_000_000)
+    short = weighed([reason("offered_short", "as it was said", guest="g1", offered_bps=48e6)])
+    assert recompute_flow(record) == recompute_flow(record.model_copy(update={"verdict": short})) == []
+    room = told_to_send(flow_record([packets(*[48.0] * 5), packets(*[30.0] * 5)]), 60_000_000)
+    (told,) = recompute_flow(room)
+    assert "lacks offered_short" in str(told)
 
 
 @pytest.mark.parametrize(

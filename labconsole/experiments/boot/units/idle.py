@@ -12,8 +12,9 @@ from labconsole.report.tested_on import TESTED_ON, tested_on
 
 NAMES = ("before_switches_per_s", "standing_switches_per_s", "guest_switches_per_s")
 SWITCHES = (
-    "Context switches per second of the whole kernel of the unit under test, in some seconds of quiet right before the "
-    "start and with all guests up; labconsole's own agent there is in both"
+    "Context switches per second of the whole kernel of the unit under test, in some seconds of quiet shortly before "
+    "the start and with all guests up. The agent of labconsole there is counted in both; it takes samples less often for "
+    "more than ten guests"
 )
 
 
@@ -86,7 +87,7 @@ def idle_beside(material: Material) -> Table | None:
         shown=tuple(rows),
         note=f"{paper.cited()} {SWITCHES}. The paper counts calls of the scheduler in a kernel that was changed for "
         "it; a call that goes on with the same task switches nothing. It says that this does not suit VServer, "
-        "whose guests are not scheduled. "
+        "whose guests are not scheduled. Own rows are of the fewest guests of each series. "
         f"{matching_words((each.key.platform for each in summary.points), names, BESIDE_ALL)}",
         beside_paper=True,
     )
