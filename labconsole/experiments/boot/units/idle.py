@@ -13,8 +13,8 @@ from labconsole.report.tested_on import TESTED_ON, tested_on
 NAMES = ("before_switches_per_s", "standing_switches_per_s", "guest_switches_per_s")
 SWITCHES = (
     "Context switches per second of the whole kernel of the unit under test, in some seconds of quiet shortly before "
-    "the start and with all guests up. The agent of labconsole there is counted in both; it takes samples less often for "
-    "more than ten guests"
+    "the start and with all guests up. The agent of labconsole there is counted in both; it takes samples less often "
+    "for more than ten guests"
 )
 
 
