@@ -41,7 +41,7 @@ class Timekeeper:
             if not self.open:
                 raise AgentError("snk1", "no marks are being taken", code="no_such_marks")
             self.open = False
-        return SimpleNamespace()
+        return SimpleNamespace(stdout="ctxt 1", monotonic_ns=1)
 
 
 async def _cancelled(work: Any, keeper: Timekeeper) -> None:
@@ -95,7 +95,10 @@ def test_of_requests(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("hears", [True, False])
-def test_of_a_start_that_is_stopped(hears: bool) -> None:
+def test_of_a_start_that_is_stopped(hears: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("labconsole.experiments.boot.taking.QUIET_S", 0.0)
+    monkeypatch.setattr("labconsole.experiments.boot.idle.SETTLE_S", 0.0)
+
     async def work() -> bool:
         keeper = Timekeeper(hears=hears)
         ground: Any = Ground(uut=keeper, timekeeper=keeper, stream=STREAM, address="198.18.100.7")  # type: ignore[arg-type]
