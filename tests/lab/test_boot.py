@@ -54,7 +54,7 @@ def test_containers_come_at_once_and_need_next_to_no_memory(hosts: Path, tmp_pat
         assert record["memory"]["pss_bytes"] < record["requested"]["guests"] * 2 * MIB
         assert record["files"] is None
         for quiet in (record["idle"]["before"], record["idle"]["standing"]):
-            assert quiet["took_ns"] >= 5e9
+            assert quiet["took_ns"] >= 3e9
             assert quiet["switches_per_s"] == quiet["switches"] / (quiet["took_ns"] / 1e9) > 0
         assert record["environment"]["nodes"]["uut"]["settings"]["eth5 mtu"] == 1500
         # The lab's nodes are of one kernel, so their clocks are one: the mark is sent before the word.
