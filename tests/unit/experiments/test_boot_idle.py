@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from labconsole.cli.main import main
 from labconsole.cli.text.boots import boot_lines, summary_lines
-from labconsole.experiments.boot.idle import quiet_time
+from labconsole.errors import Aborted
+from labconsole.experiments.boot.idle import quiet_time, wait_quietly
 from labconsole.experiments.boot.steps import Boots
 from labconsole.experiments.boot.summary import summarize_boots
+from labconsole.experiments.boot.taking import BootTaking
 from labconsole.experiments.boot.verify import recompute_boot
 from labconsole.model.inventory import load_inventory
+from labconsole.model.plan.boots import BootPoint
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.record.boot import BootRecord
 from labconsole.model.record.kinds.boot import KIND as BOOT
@@ -129,3 +134,46 @@ def test_both_quiet_times_are_reckoned_with(tmp_path: Path) -> None:
     (path := tmp_path / "plan.yaml").write_text("plan: p\nplatforms: [lxc]\nboot: {guests: [2], start: [hot]}\n")
     (step,) = Boots(None).steps(load_plan(path))  # type: ignore[arg-type]
     assert step.durations_s(load_inventory(hosts)) == [3 * 5.0 + 2 * 5.0]
+
+
+class Quiet:
+    """A unit under test that switches ten times a second, and says what it was asked and when."""
+
+    def __init__(self) -> None:
+        self.now_s, self.told = 100.0, list[tuple[float, str]]()
+
+    async def ask(self, request: Any, **_: Any) -> Any:
+        self.told.append((self.now_s, type(request).__name__))
+        return SimpleNamespace(stdout=f"ctxt {self.now_s * 10:.0f}", monotonic_ns=round(self.now_s * 1e9))
+
+    async def sleep(self, wait_s: float) -> None:
+        self.now_s += wait_s
+
+
+def test_what_goes_on_from_before_is_not_counted(monkeypatch: pytest.MonkeyPatch):
+    uut: Any = Quiet()
+    monkeypatch.setattr("labconsole.experiments.boot.idle.asyncio.sleep", uut.sleep)
+    found = asyncio.run(wait_quietly(uut, 5.0))
+    assert found is not None
+    assert (found.took_ns, found.switches, found.switches_per_s) == (3_000_000_000, 30, 10.0)
+    assert min(uut.told)[0] == 102.0, "nothing is asked while it settles"
+
+
+def test_files_are_made_cold_after_the_quiet_and_right_before_the_start(monkeypatch: pytest.MonkeyPatch):
+    done: list[str] = []
+
+    async def quiet(*_: Any) -> None:
+        done.append("quiet")
+
+    async def made_ready(*_: Any) -> Any:
+        done.append("cold")
+        raise Aborted("that is enough")
+
+    monkeypatch.setattr("labconsole.experiments.boot.taking.wait_quietly", quiet)
+    monkeypatch.setattr(BootTaking, "_made_ready", made_ready)
+    stage = SimpleNamespace(offer=lambda *_: None)
+    bench: Any = SimpleNamespace(stage=stage, show=lambda picture: None)
+    taking = BootTaking(BootPoint(0, "uml", 1, "cold"), 10.0, (), bench, "turn")
+    with pytest.raises(Aborted):
+        asyncio.run(taking._begin(SimpleNamespace(uut=None), SimpleNamespace(paths=("f",))))  # type: ignore[arg-type]
+    assert done == ["quiet", "cold"]
