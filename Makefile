@@ -9,7 +9,7 @@ TEST_PACKAGES := $(DEMO_PACKAGES) openssh-server openssh-client ethtool tmux pro
 SCREENSHOT_PACKAGES := $(DEMO_PACKAGES) openssh-client ethtool librsvg2-bin pngquant fonts-dejavu-core
 BENCH_PACKAGES := $(TEST_PACKAGES) netsniff-ng tshark wireshark-common
 
-.PHONY: demo test quick wheel site test-platforms bench screenshots soak validate evaluation clean packages-demo packages-test packages-bench packages-screenshots
+.PHONY: demo test quick wheel site test-platforms bench screenshots soak validate evaluation findings clean packages-demo packages-test packages-bench packages-screenshots
 
 demo: packages-demo $(VENV)/.installed
 	$(BIN)/labconsole demo
@@ -55,6 +55,12 @@ validate: packages-test $(VENV)/.installed-test
 # other; with delay, in a quarter of an hour, the one on the delay of every packet.
 evaluation: packages-test $(VENV)/.installed-test
 	$(BIN)/python tests/programs/evaluation.py $(EVALUATION_ARGS)
+
+# What other people's tools, libraries and drivers really do, without labconsole: findings/README.md. Some minutes, not in CI.
+findings:
+	@failed=; for script in findings/*.sh; do \
+	  printf '\n== %s\n' "$$script"; timeout 600 bash "$$script" || failed="$$failed $$script"; \
+	done; test -z "$$failed" || { printf '\nno longer as stated:%s\n' "$$failed"; exit 1; }
 
 packages-demo: PACKAGES := $(DEMO_PACKAGES)
 packages-test: PACKAGES := $(TEST_PACKAGES)

@@ -7,7 +7,8 @@ a User-mode Linux do, are counted once: each of them says all of it.
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, Iterator, List, Optional, Sequence
+import re
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from labconsole.agent.processes import linux
 from labconsole.agent.reading.files import text_of
@@ -15,7 +16,35 @@ from labconsole.agent.reading.process_table import processes, with_descendants
 from labconsole.wire.codec import WireError
 
 KIB = 1024
-ROOT = "/sys/fs/cgroup"
+MOUNTINFO_CHARACTERS = 1 << 20
+DELETED = " (deleted)"
+_NUMBER = re.compile(r"[0-9]{1,18}\Z")
+_OCTAL = re.compile(r"\\([0-7]{3})")
+_ID = r"[0-9a-f]{64}"
+
+GUEST_GROUPS: Tuple[Tuple[str, ...], ...] = (
+    # The agent's own guests; what LXC makes below for itself is none.
+    (r"labconsole-[0-9a-f]+", r"(?!lxc\.(?:monitor|pivot)|lxc\.payload\Z).+"),
+    (r"lxc", r".+"),  # LXC to 3.0, Proxmox VE, libvirt's containers before 1.0.5
+    (r"lxc\.payload", r".+"),  # LXC 3.1 and 3.2
+    (r"lxc\.payload\..+",),  # LXC from 4.0, LXD, Incus
+    (r"machine-.+\.scope",),  # systemd-machined: libvirt, systemd-nspawn, systemd-vmspawn
+    (r"systemd-(?:nspawn|vmspawn)@.+\.service",),
+    (r".+\.libvirt-[a-z]+",),  # libvirt from 1.0.5, without machined
+    (r"libvirt", r"qemu", r".+"),  # libvirt before 1.0.5
+    (r"qemu\.slice", r"[0-9]+\.scope"),  # Proxmox VE
+    (r"firecracker", r".+"),  # Firecracker's jailer
+    (r"libpod-(?:payload-)?" + _ID + r"(?:\.scope)?",),  # Podman; a bare number below libpod_parent is a pod
+    (r"docker", _ID),  # Docker, by cgroupfs
+    (r"(?:docker|cri-containerd|crio|nerdctl)-" + _ID + r"\.scope",),  # by systemd
+    (r".+:cri-containerd:" + _ID,),
+    (r"pod[0-9a-f_-]{32,36}", _ID),  # Kubernetes, by cgroupfs
+    (r"default|moby|k8s\.io", _ID),  # containerd's namespaces, by cgroupfs
+)
+"""How the last directories of a guest's or container's own group are named, by who makes it. All other groups belong
+to no guest: a session, a pod, a slice, a daemon that runs guests within its own group (Incus and LXD do so with
+machines).
+"""
 
 
 def read(pids: Sequence[int]) -> List[Dict[str, Any]]:
@@ -27,7 +56,8 @@ def read(pids: Sequence[int]) -> List[Dict[str, Any]]:
     for pid in pids:
         descendants = with_descendants([pid] if pid in seen else [], seen)
         members = sorted(descendants, key=lambda each: (seen[each].started, each))
-        found.append({"pid": pid, "pss_bytes": _pss_bytes(members), "group_bytes": _group_bytes(members)})
+        found.append({"pid": pid, "pss_bytes": _pss_bytes(members), "group_bytes": None})
+        found[-1]["group_bytes"], found[-1]["group_reason"] = _group_bytes(members)
     return found
 
 
@@ -61,35 +91,87 @@ def _maps(pid: int) -> Optional[str]:
     return text_of("/proc/%d/maps" % pid)
 
 
-def _group_bytes(pids: Sequence[int]) -> Optional[int]:
-    """Of the control group that is the guest's own: the agent's, LXC's or libvirt's. Of a container the program that
-    made it comes first, and has another: the last one counts.
+def _group_bytes(pids: Sequence[int]) -> Tuple[Optional[int], Optional[str]]:
+    """What the guest's own control group holds, or None with the reason.
+
+    A container's monitor, and a console that the agent started, run in groups that are no guest's: they do not count.
     """
-    held = None
+    mounts = _mounts()
+    around = [path for _, path in _paths(os.getpid())]
+    files: Dict[str, str] = {}
+    reasons: List[str] = []
     for pid in pids:
-        for file in _groups(pid):
-            text = (text_of(file) or "").strip()
-            held = int(text) if text.isdigit() else held
-    return held
+        for first_version, path in _paths(pid):
+            own = _own(path, around)
+            if own is None:
+                reasons.append("process %d is in %s, which is no guest's own group" % (pid, path))
+                continue
+            file = _file(own, mounts, first_version)
+            if file is None:
+                reasons.append("the agent's mounts do not reach control group /%s" % own)
+            elif os.path.exists(file):
+                files[file] = own
+            else:
+                reasons.append("control group /%s does not count memory" % own)
+    if len(files) > 1:
+        return None, "its processes are in several guests' control groups: /%s" % ", /".join(sorted(files.values())[:4])
+    if not files:
+        return None, reasons[-1] if reasons else "no process of it says which control group it is in"
+    ((file, own),) = files.items()
+    text = text_of(file) or ""
+    return (int(text), None) if _NUMBER.match(text) else (None, "control group /%s does not say what it holds" % own)
 
 
-def _groups(pid: int) -> Iterator[str]:
+def _paths(pid: int) -> Iterator[Tuple[bool, str]]:
+    """The process's groups in version 1's hierarchy of memory (True) and in version 2's (False), by /proc/PID/cgroup
+    as cgroups(7) has it.
+    """
     for line in (text_of("/proc/%d/cgroup" % pid) or "").splitlines():
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
-        own = _own(path)
-        if number == "0" and not controllers and own is not None and "/lxc/" not in own:
-            yield os.path.join(ROOT, own, "memory.current")
-        elif "memory" in controllers.split(",") and own is not None:
-            yield os.path.join(ROOT, "memory", own, "memory.usage_in_bytes")
+        if (number, controllers) == ("0", "") or "memory" in controllers.split(","):
+            yield controllers != "", path
 
 
-def _own(path: str) -> Optional[str]:
-    """The guest's whole group, without what it made below; None: it is no guest's."""
+def _own(path: str, around: Sequence[str] = ()) -> Optional[str]:
+    """The guest's whole group, without what it made below, or None if ``path`` is in no group that is known as one.
+
+    ``around``: the agent's own groups. A guest's group that the agent is in, too, is the node itself.
+    """
     words = path.strip("/").split("/")
-    for place, word in enumerate(words):
-        if word.startswith("labconsole-") or word == "lxc":  # above those of the guests
-            return "/".join(words[: place + 2]) if place + 1 < len(words) else None
-        if word.startswith(("lxc.payload.", "machine-")):
-            return "/".join(words[: place + 1])
+    if path.endswith(DELETED):
+        return None
+    for begin in range(len(words)):
+        for pattern in GUEST_GROUPS:
+            end = begin + len(pattern)
+            if len(words) < end or not all(map(re.fullmatch, pattern, words[begin:end])):
+                continue
+            if not any(each.strip("/").split("/")[:end] == words[:end] for each in around):
+                return "/".join(words[:end])
+    return None
+
+
+def _mounts() -> List[Tuple[bool, List[str], str]]:
+    """Of each mounted hierarchy that may count memory: whether it is version 1's, its root, and where it is mounted."""
+    found = []
+    for line in (text_of("/proc/self/mountinfo", MOUNTINFO_CHARACTERS) or "").splitlines():
+        fields, _, source = line.partition(" - ")
+        words, kind = fields.split(" "), source.split(" ")
+        if len(words) < 5 or len(kind) < 3:
+            continue
+        if kind[0] == "cgroup2" or (kind[0] == "cgroup" and "memory" in kind[2].split(",")):
+            root, point = (_OCTAL.sub(lambda seen: chr(int(seen.group(1), 8)), word) for word in words[3:5])
+            found.append((kind[0] == "cgroup", [word for word in root.split("/") if word], point))
+    return found
+
+
+def _file(own: str, mounts: Sequence[Tuple[bool, List[str], str]], first_version: bool) -> Optional[str]:
+    """Where the group says what it holds, or None if it lies outside of what is mounted: a path that begins with
+    ``..`` lies outside of the agent's namespace of control groups.
+    """
+    words = own.split("/")
+    for version, root, point in mounts:
+        below = words[len(root) :]
+        if version == first_version and words[: len(root)] == root and ".." not in below:
+            return os.path.join(point, *below, "memory.usage_in_bytes" if first_version else "memory.current")
     return None

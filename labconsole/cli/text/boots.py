@@ -59,6 +59,12 @@ def boot_lines(record: BootRecord) -> list[str]:
             f"  memory after {told.quiet_s:g} s of quiet: {_less(told.used_bytes)}; their processes "
             f"{_mib(told.pss_bytes)}, their control groups {_mib(told.cgroup_bytes)}"
         )
+        unknown = [each for each in record.guests if each.cgroup_reason is not None]
+        if unknown:
+            lines.append(
+                f"  control groups of {len(unknown)} of {len(record.guests)} guests are not known; "
+                f"{unknown[0].guest}: {unknown[0].cgroup_reason}"
+            )
         if told.hypervisor_command is not None:
             lines.append(f"  by the word of the hypervisor ({told.hypervisor_command}) {_mib(told.hypervisor_bytes)}")
         lines += [f"  the kernel merges equal pages (KSM): {told.ksm_pages_sharing} saved"] if told.ksm_run else []

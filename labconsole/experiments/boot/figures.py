@@ -59,6 +59,7 @@ def guests_booted(
                 own_s=own_s,
                 pss_bytes=used.pss_bytes.get(pid),
                 cgroup_bytes=used.group_bytes.get(pid),
+                cgroup_reason=used.group_reason.get(pid),
                 hypervisor_bytes=None if told is None else told.guest_bytes.get(sender.name),
                 way_in=None if stands is None else stands.way_in,
             )

@@ -38,10 +38,11 @@ class MemoryLook:
 
 @dataclass(frozen=True, slots=True)
 class GuestsMemory:
-    """Process to what it and its descendants use, in bytes."""
+    """Process to what it and its descendants use, in bytes, and to why its control group is not known."""
 
     pss_bytes: dict[int, int] = field(default_factory=dict)
     group_bytes: dict[int, int] = field(default_factory=dict)
+    group_reason: dict[int, str] = field(default_factory=dict)
 
 
 async def look(uut: AgentLink) -> MemoryLook:
@@ -61,6 +62,8 @@ async def look_at_guests(uut: AgentLink, pids: Iterable[int]) -> GuestsMemory:
             found.pss_bytes[each.pid] = each.pss_bytes
         if each.group_bytes is not None:
             found.group_bytes[each.pid] = each.group_bytes
+        elif each.group_reason is not None:
+            found.group_reason[each.pid] = each.group_reason
     return found
 
 

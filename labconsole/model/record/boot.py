@@ -63,8 +63,8 @@ class GuestBooted(StrictModel):
     ``mark_ns``: when its mark came, by the timekeeper's wall clock; ``started_ns``, ``ready_ns``: its start command and
     its word that it is up, by the UUT's monotonic clock. ``mark_s``, ``ready_s``: since the first guest's start
     command; ``own_s``: of the mark, since its own. ``pss_bytes``: of its processes, pages that several share divided
-    among them; ``cgroup_bytes``: of its control group, where it has one; ``hypervisor_bytes``: as its hypervisor has
-    it. ``way_in``: of an installed guest.
+    among them; ``cgroup_bytes``: of its own control group, ``cgroup_reason``: why that is not known;
+    ``hypervisor_bytes``: as its hypervisor has it. ``way_in``: of an installed guest.
     """
 
     guest: str
@@ -80,6 +80,7 @@ class GuestBooted(StrictModel):
     cgroup_bytes: Bytes | None
     hypervisor_bytes: Bytes | None = None
     way_in: WayIn | None = None
+    cgroup_reason: str | None = None
 
 
 class CachedFiles(StrictModel):
