@@ -34,6 +34,9 @@ class SelectedRuns:
     def __init__(self, store: RunStore, chosen: Sequence[RunSummary]) -> None:
         self._store, self._chosen = store, chosen
 
+    def __repr__(self) -> str:
+        return f"<{len(self)} runs of {self._store.name}>"
+
     def __len__(self) -> int:
         return len(self._chosen)
 
@@ -55,6 +58,9 @@ class OpenStore:
 
     def __init__(self, store: RunStore) -> None:
         self._store = store
+
+    def __repr__(self) -> str:
+        return f"<run store {self._store.name}>"
 
     def __enter__(self) -> OpenStore:
         return self
@@ -126,6 +132,31 @@ class MadeReport:
         return list(write(self.made, Path(directory), chosen))
 
 
+class Comparison:
+    """What two sides differ by. ``changes``, ``quantities``: each design point of runs and of other trials on both
+    sides. As text (``print``) it is what `labconsole compare --markdown` prints.
+    """
+
+    def __init__(self, made: Changes) -> None:
+        self.made, self.changes, self.quantities = made, made.changes, made.quantities.changes
+
+    def __repr__(self) -> str:
+        sides = f"{self.made.before.words} with {self.made.after.words}"
+        return f"<comparison of {sides}: {len(self.changes)} of runs, {len(self.quantities)} of other trials>"
+
+    def __str__(self) -> str:
+        from labconsole.report.change_tables import to_markdown
+
+        return "\n".join(to_markdown(self.made))
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What may be concluded, and what not."""
+        from labconsole.report.change_tables import sentences
+
+        return tuple(sentences(self.made))
+
+
 def open_store(url: str | Path | None = None) -> OpenStore:
     """A store by its file or URL, None: the user's own. Raises StoreError where there is none."""
     return OpenStore(open_run_store(None if url is None else str(url), write=False))
@@ -139,11 +170,12 @@ def make_report(store: str | Path | None = None, where: str = "", **options: Any
 
 def compare(
     before: str, after: str, *, store: str | Path | None = None, where: str = "", margin: str | None = None
-) -> Changes:
+) -> Comparison:
     """What `labconsole compare` says of two sides (docs/compare.md). Raises ConfigError and StoreError."""
     from labconsole.api.sides import compared
 
-    return compared(before, after, None if store is None else str(store), where.split(), margin, on_unreadable=_warn)
+    place = None if store is None else str(store)
+    return Comparison(compared(before, after, place, where.split(), margin, on_unreadable=_warn))
 
 
 def _warn(problem: StoreError) -> None:

@@ -11,15 +11,16 @@ sides: ``scope`` says so. One comparison is one family (S. Holm, Scand. J. Stati
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple
 
 from labconsole.contracts.measured import MeasuredKind, MeasuredTrial
 from labconsole.measure.admission import Admission
 from labconsole.measure.comparison import Pair, different, setting_pair
-from labconsole.measure.groups import CONDITIONS, ONE_SET_UP, conditions_of, occasion_of_block
+from labconsole.measure.groups import CONDITIONS, ONE_SET_UP, Alike, conditions_of, design_of, occasion_of_block
 from labconsole.measure.maximum import REACHED_LOSS_RATIO
+from labconsole.measure.run_row import RunRow
 from labconsole.measure.statistics.effects import MINIMUM_BLOCKS, paired_effect
 from labconsole.measure.statistics.set_ups import set_up_means
 from labconsole.model.design_point import FrameSize
@@ -90,13 +91,20 @@ class Side:
 
     @property
     def pooled(self) -> list[str]:
-        """Conditions that differ among its runs, with their values."""
-        return [f"{name} {', '.join(held)}" for name in POOLED if len(held := self.conditions(name)) > 1]
+        """Conditions that differ among the runs of one design point, with their values there."""
+        averaged: dict[Alike | None, list[RunRow]] = {}
+        for run in self.kept.entered:
+            averaged.setdefault(design_of(run, POOLED), []).append(run)
+        found = []
+        for name in POOLED:
+            differing = {value for runs in averaged.values() if len(held := _values(name, runs)) > 1 for value in held}
+            if differing:
+                found.append(f"{name} {', '.join(sorted(differing))}")
+        return found
 
     def conditions(self, name: str) -> list[str]:
-        """Of all runs that enter."""
-        values = {getattr(conditions_of(run), name) for run in self.kept.entered}
-        return sorted("unknown" if value is None else str(value) for value in values)
+        """The values of a condition among all runs that enter."""
+        return sorted(_values(name, self.kept.entered))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +200,12 @@ def find_changes(
         quantities=quantities, differences=tuple(differences(before, after)), margin_ratio=margin_ratio,
         size=sum(each.effect is not None for each in (*changes, *quantities.changes)),
     )  # fmt: skip
+
+
+def _values(name: str, runs: Iterable[RunRow]) -> set[str]:
+    """The values of a condition among runs, as text."""
+    values = {getattr(conditions_of(run), name) for run in runs}
+    return {"unknown" if value is None else str(value) for value in values}
 
 
 def design_key(point: PointSummary) -> DesignKey:

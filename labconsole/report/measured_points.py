@@ -122,14 +122,16 @@ def points_of(trials: Sequence[MeasuredTrial]) -> list[MeasuredPoint]:
 
 
 def pooled(trials: Sequence[MeasuredTrial]) -> Mapping[str, list[str]]:
-    """By kind, the conditions that differ among those that enter, with their values."""
-    found: dict[str, list[str]] = {}
-    for kind in sorted({trial.kind for trial in trials}):
-        held = _conditions(kind, trials)
-        own = [f"{name} {', '.join(sorted(held[name]))}" for name in held if len(held[name]) > 1]
-        if own:
-            found[kind] = own
-    return found
+    """By kind, the conditions that differ among the trials of one point, with their values there."""
+    differing: dict[str, dict[str, set[str]]] = {}
+    for point in points_of(trials):
+        for name, values in _conditions(point.key.kind, point.trials).items():
+            if len(values) > 1:
+                differing.setdefault(point.key.kind, {}).setdefault(name, set()).update(values)
+    return {
+        kind: [f"{name} {', '.join(sorted(values))}" for name, values in differing[kind].items()]
+        for kind in sorted(differing)
+    }
 
 
 def differing_conditions(

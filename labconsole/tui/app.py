@@ -258,7 +258,7 @@ class ConsoleApp(HasActions, RunsSearches, StartsFirst, KeysInTurn):
     @work(group="ask", exclusive=True)
     async def _ask_and_leave(self) -> None:
         what = f"A {self.state.what_runs} is running. Quit?"
-        question = Confirm(what, "Traffic is stopped first. What was measured so far is kept.")
+        question = Confirm(what, f"Traffic is stopped first. {self.state.kept_words}")
         if not self.trial_runs() or await self.push_screen_wait(question):
             self.leave()
 

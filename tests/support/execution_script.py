@@ -66,6 +66,7 @@ class Script:
         self.said: dict[str, Fixed] = {}
         self.refs: list[PlanRef] = []
         self.roles: list[str] = []
+        self.numbers: list[tuple[int, int]] = []
         self.references: list[StoredMaximum | None] = []
         self.stands: tuple[SetUpKey, str] | None = None
         self.set_ups = 0
@@ -128,6 +129,7 @@ class Script:
         self.asked.append(trial)
         self.refs.append(ref)
         self.roles.append(order.role)
+        self.numbers.append((order.repetition, order.repetitions))
         self.references.append(order.reference)
         self.warm_ups.append(ref.warm_ups)
         if self._answer is not None:

@@ -195,6 +195,7 @@ def outcome_json(execution: PlanExecution, exit_status: int) -> dict[str, Any]:
         "verdicts": dict(outcome.verdicts),
         "invalid": [record.run_id for record in outcome.invalid],
         "invalid_before": outcome.invalid_before,
+        "broken_before": outcome.broken_before,
         "to_retake": outcome.to_retake,
         "refused": [{"why": why, "trials": trials} for why, trials in outcome.refused],
         "stopped": outcome.cut_short and not outcome.steps.cut,

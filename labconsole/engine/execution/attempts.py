@@ -54,7 +54,7 @@ class Asked(Protocol):
 
     request: DesignPoint
     numbers: tuple[int, int]
-    """Repetition, of how many."""
+    """Repetition, of how many: in its block, where the plan has blocks."""
     tolerances: Tolerances
     role: Role
     in_set_up: bool
@@ -111,7 +111,7 @@ class GridTrial:
         plan, (point, number) = execution.plan, trial
         self._execution, self._trial = execution, trial
         self.request = plan.every_point[point].request
-        self.numbers = (number or 1, plan.numbers_of(point) if number else 1)
+        self.numbers = (plan.place_of(trial)[1], plan.repetitions_of(point) if number else 1)
         self.tolerances = plan.tolerances_of(point)
         self.role: Role = "pilot" if plan.set_ups is not None and number == PILOT else plan.role
         self.in_set_up = execution.course.key is not None

@@ -26,7 +26,8 @@ Runs = dict[Trial, StoredTrial]
 
 @dataclass(frozen=True, slots=True)
 class StoredBlocks:
-    """``done``: the trials that count, the pilot's too; ``left``: what is to be taken, in order.
+    """``done``: the trials that count, the pilot's too; ``left``: those to be taken, in order, of which ``broken`` are
+    stored in set-ups that broke off.
 
     ``pilot``: what it fixed; ``refusal``: why this plan cannot go on from what is stored.
     """
@@ -35,6 +36,7 @@ class StoredBlocks:
     done: list[StoredTrial]
     left: list[Trial]
     refusal: ConfigError | None
+    broken: int = 0
 
 
 def telling_runs(plan: Plan, stored: Iterable[StoredTrial]) -> dict[int, str]:
@@ -68,6 +70,7 @@ def stored_blocks(
             pilot.note(trial)
     done, wanted = pilot.kept(), plan.needed_pilot(only)
     left: list[Trial] = []
+    broken = 0
     outgrown: set[int] = set()
     for set_up in plan.planned_set_ups():
         if set_up.block == PILOT:
@@ -83,9 +86,10 @@ def stored_blocks(
             done += [whole[trial] for trial in needed]
         elif only is None or any(point in only for point, _ in set_up.trials):
             left += needed
+            broken += len({trial for each in held for trial in _final(plan, each)} & set(needed))
             if any(_whole_by_itself(each) for each in held):
                 outgrown.add(set_up.block)
-    return StoredBlocks(pilot, done, left, _outgrown(plan, outgrown) if outgrown else None)
+    return StoredBlocks(pilot, done, left, _outgrown(plan, outgrown) if outgrown else None, broken)
 
 
 def trials_in(plan: Plan, pilot: Pilot) -> dict[Key, int]:

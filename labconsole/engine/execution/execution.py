@@ -185,7 +185,7 @@ class PlanExecution(InBlocks):
         chosen = [trial for trial in state.done if is_asked_for(self.plan, trial, self.only)]
         self._total = asked_for(self.plan, self.only)
         self.pilot, self._todo.trials = state.pilot, state.left
-        self.outcome.skipped = len(chosen)
+        self.outcome.skipped, self.outcome.broken_before = len(chosen), state.broken
         self.outcome.invalid_before = sum(trial.status == "invalid" for trial in chosen)
         self.outcome.left_out = self._total - len(chosen) - len(state.left)
         inventory, boots_s = self._session.inventory, self._session.boots_s

@@ -72,13 +72,15 @@ class ExecutionSession(Protocol):
 class PlanState:
     """Where a plan stands by the store: the trials that count as done, and what is left to take, in order.
 
-    ``pilot``: what it fixed; ``refusal``: why the plan cannot go on from there.
+    ``pilot``: what it fixed; ``refusal``: why the plan cannot go on from there. ``broken``: how many of the trials left
+    are stored in set-ups that broke off.
     """
 
     done: list[StoredTrial]
     left: list[Trial]
     pilot: Pilot
     refusal: ConfigError | None = None
+    broken: int = 0
 
 
 def standing_of(
@@ -93,7 +95,7 @@ def standing_of(
     """
     if plan.set_ups is not None:
         blocks = stored_blocks(plan, stored, only, said)
-        return PlanState(blocks.done, blocks.left, blocks.pilot, blocks.refusal)
+        return PlanState(blocks.done, blocks.left, blocks.pilot, blocks.refusal, blocks.broken)
     limits = TargetLimits(plan)
     # A plan's repetitions may have been lowered since: what is more than it asks for is none of its trials.
     done = [

@@ -115,8 +115,8 @@ class Outcome:
     ``left_out``: trials that the plan's stop conditions made needless. ``refused``: what could not be measured at all,
     in a sentence each, with how many trials that are. ``stopped``: by the operator; ``ended_by``: by which condition.
     ``to_retake``: of those taken, how many are of a set-up that the end broke off, which is taken again whole.
-    ``invalid_before``: trials that stayed invalid in stored set-ups, which are over. ``problem``: what ended it, where
-    it could not go on.
+    ``invalid_before``: trials that stayed invalid in stored set-ups, which are over. ``broken_before``: trials stored
+    in set-ups that had broken off, which are taken again whole. ``problem``: what ended it, where it could not go on.
     """
 
     taken: int = 0
@@ -130,6 +130,7 @@ class Outcome:
     stopped: bool = False
     ended_by: str = ""
     invalid_before: int = 0
+    broken_before: int = 0
     to_retake: int = 0
     steps: StepsOutcome = field(default_factory=StepsOutcome)
     problem: LabError | None = None

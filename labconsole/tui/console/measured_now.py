@@ -60,7 +60,9 @@ def measured_now(state: ConsoleState, now_s: float, wall_s: float) -> MeasuredNo
     execution = state.execution if state.execution is not None and state.execution.running else None
     what, place = _trial(state, execution)
     calibration = state.calibration if state.calibrating else None
-    left_s = execution.left_s if execution is not None else state.all_left_s(now_s)
+    left_s = state.all_left_s(now_s)
+    if execution is not None:
+        left_s = None if execution.left_s is None else max(execution.left_s, left_s or 0.0)
     if calibration is not None:
         left_s = calibration.left_s
     if execution is not None and ending_guests(execution):

@@ -88,6 +88,9 @@ class TrialView:
     phase: Phase | None = None
     phase_started_s: float = 0.0
     expected_s: float | None = None
+    timed_s: float = 0.0
+    """Spent in steps of known length that are over."""
+
     detail: str = ""
 
 
@@ -158,6 +161,8 @@ class ConsoleState:
             self._start(event, now_s, wall_s)
         elif isinstance(event, PhaseChanged):
             if self.trial is not None and event.run_id in (self.trial.run_id, ""):  # "": between two trials
+                if self.trial.expected_s:
+                    self.trial.timed_s += now_s - self.trial.phase_started_s
                 self.trial.phase, self.trial.phase_started_s = event.phase, now_s
                 self.trial.expected_s, self.trial.detail = event.expected_s, event.detail
         elif isinstance(event, TrialFinished):
@@ -231,6 +236,15 @@ class ConsoleState:
         return "check" if self.checking else "plan" if plan else "trial"
 
     @property
+    def kept_words(self) -> str:
+        """What stays if what runs is stopped."""
+        if self.calibrating:
+            return "Nothing of it is kept."
+        plan = self.execution.plan if self.execution is not None and self.execution.running else None
+        again = plan is not None and (plan.set_ups is not None or plan.of_guests is not None)
+        return "Finished trials are kept" + ("; an unfinished set-up is measured again." if again else ".")
+
+    @property
     def request_seen(self) -> DesignPoint | None:
         """What is measured now: by this console, else by the one that is watched."""
         if self.trial is not None:
@@ -280,9 +294,15 @@ class ConsoleState:
         return long + time, words + time, words.split()[0] + time, words.split()[0]
 
     def all_left_s(self, now_s: float) -> float | None:
-        """Seconds until all repetitions are done: by the last trial's length, else at least the configured one."""
+        """Seconds until all repetitions are done, by the last trial's length, or else by the configured one, which does
+        not include set-up and counting. At least what is left of the present step.
+        """
         if self.trial is None:
             return None
-        each_s = self.trial_took_s or self.trial.request.duration_s + self.wait_per_trial_s
+        spent_s, left_s = self.phase_progress(now_s) or (0.0, 0.0)
+        if self.trial_took_s:
+            each_s, done_s = self.trial_took_s, now_s - self.trial.started_s
+        else:
+            each_s, done_s = self.trial.request.duration_s + self.wait_per_trial_s, self.trial.timed_s + spent_s
         rest = self.trial.repetitions - self.trial.repetition
-        return rest * each_s + max(0.0, each_s - (now_s - self.trial.started_s))
+        return rest * each_s + max(each_s - done_s, left_s - spent_s, 0.0)

@@ -67,8 +67,7 @@ class RunsTrials(ReachesOperator):
             only = self.session is not None and self.session.read_only
             self.tell(str(OnlyWatches()) if only else "Nothing is running.")
             return
-        kept = "Nothing of it is kept." if self.state.calibrating else "What was measured so far is kept."
-        question = Confirm(f"Abort the {self.state.what_runs}?", f"Traffic stops. {kept}")
+        question = Confirm(f"Abort the {self.state.what_runs}?", f"Traffic stops. {self.state.kept_words}")
         if await self.push_screen_wait(question):
             await self.stop_traffic(self.session)
 

@@ -68,6 +68,21 @@ def test_a_comparison_is_that_of_the_command(golden, capsys):
     assert main(words) == 0
     told = json.loads(capsys.readouterr().out)
     assert [each.change_ratio for each in found.changes] == [each["change_ratio"] for each in told["points"]]
+    assert list(found.sentences) == told["sentences"]
+    assert main([*words[:3], "--markdown", *words[4:]]) == 0
+    assert str(found) == capsys.readouterr().out.rstrip("\n")
+
+
+def test_what_is_looked_at_in_a_notebook_is_a_line_and_no_dump(golden):
+    with labconsole.open_store(golden) as store:
+        runs = store.runs("platform=raw")
+        assert repr(store) == f"<run store {golden}>"
+        assert repr(runs) == f"<{len(runs)} runs of {golden}>"
+    found = labconsole.compare("platform=raw", "platform=container", store=golden, where="plan=golden-blocks")
+    assert (
+        repr(found)
+        == f"<comparison of platform=raw with platform=container: {len(found.changes)} of runs, 0 of other trials>"
+    )
 
 
 def test_errors_are_those_of_the_program(golden, tmp_path):

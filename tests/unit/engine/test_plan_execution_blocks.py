@@ -716,6 +716,32 @@ def test_an_end_inside_a_set_up_tells_how_many_trials_will_be_taken_again(tmp_pa
     run(body)
 
 
+def test_a_resumed_plan_says_how_many_stored_trials_do_not_count(tmp_path, capsys):
+    async def body():
+        plan = plan_of(PAIR, tmp_path)
+        script = Script(lambda trial, request: (first.finish(), "valid")[1] if trial == (1, 0, 1) else "valid")
+        first = PlanExecution(plan, script)
+        assert (await execute(first, script)).taken == 1
+        later = Script(valid)
+        later.held = script.held
+        again = PlanExecution(plan, later)
+        outcome = await execute(again, later)
+        assert (outcome.taken, outcome.skipped, outcome.redone, outcome.broken_before) == (8, 0, 0, 1)
+        _tell(None, again, outcome, as_json=False)
+        assert "1 trial stored before does not count: its set-up broke off" in capsys.readouterr().out
+
+    run(body)
+
+
+def test_trials_are_announced_with_their_repetition_within_the_block(tmp_path):
+    async def body():
+        script, plan = Script(valid), plan_of(PAIR, tmp_path)
+        await execute(PlanExecution(plan, script), script)
+        assert set(script.numbers) == {(1, 2), (2, 2)}
+
+    run(body)
+
+
 def test_what_breaks_a_set_up_are_reasons_that_make_a_run_invalid():
     assert set(INVALID_CODES) > BREAKING
 

@@ -214,6 +214,26 @@ def test_both_sides_without_loss_are_said_to_be_so_however_few_they_are(tmp_path
     assert point["why"] == "both sides forwarded all that they were offered"
 
 
+def test_only_what_differs_within_a_point_is_said_to_be_averaged(tmp_path, capsys):
+    """Other kernels of other platforms are no difference: no mean holds both."""
+    for name, first, kernels in (("before", 0, ("6.1", "6.6")), ("after", 200, ("6.1", "6.1"))):
+        with open_store(str(tmp_path / f"{name}.sqlite")) as store:
+            import_records(store, side(around(60, 1), first, "6.1", OLD))
+            import_records(store, side(around(50, 2, 4), first + 100, kernels[0], NEW, platform="container"))
+            import_records(store, side(around(50, 3, 4), first + 150, kernels[1], NEW + "c", platform="container"))
+    words = [str(tmp_path / f"{name}.sqlite") for name in ("before", "after")]
+    assert main(["compare", "--json", *words]) == 0
+    told = json.loads(capsys.readouterr().out)["sentences"]
+    averaged = [sentence for sentence in told if "averaged although" in sentence]
+    assert averaged == ["Runs before are averaged although they differ: kernel 6.1, 6.6."]
+    with open_store(str(tmp_path / "mixed.sqlite")) as store:
+        import_records(store, side(around(60, 1), 500, "6.1", OLD))
+        import_records(store, side(around(50, 2), 600, "6.6", NEW, platform="container"))
+    assert main(["compare", "--json", str(tmp_path / "mixed.sqlite"), words[1]]) == 0
+    told = json.loads(capsys.readouterr().out)["sentences"]
+    assert not [sentence for sentence in told if "averaged although" in sentence]
+
+
 def test_what_is_not_offered_is_not_recommended(tmp_path, capsys):
     place = tmp_path / "runs.sqlite"
     with open_store(str(place)) as store:

@@ -45,6 +45,23 @@ def test_what_is_measured_is_said_with_its_place_and_time() -> None:
     assert not now.by
 
 
+def test_all_time_left_is_at_least_the_steps_and_does_not_run_while_a_trial_is_set_up() -> None:
+    state = ConsoleState(wait_per_trial_s=1.0)
+    point = replace(POINT, duration_s=5.0)
+
+    def phase(phase: Phase, at_s: float, expected_s: float | None = None) -> None:
+        state.apply(PhaseChanged(run_id="r1", phase=phase, expected_s=expected_s), now_s=at_s, wall_s=0.0)
+
+    state.apply(TrialStarted(run_id="r1", request=point, repetition=1, repetitions=1), now_s=0.0, wall_s=0.0)
+    phase(Phase.PREPARING, 0.0)
+    assert state.all_left_s(4.0) == 6.0
+    phase(Phase.SENDING, 4.0, 5.0)
+    assert (state.step_wordings(7.0)[0], state.all_left_s(7.0)) == ("sending, 2 s left", 3.0)
+    assert state.all_left_s(9.5) == 0.5
+    phase(Phase.DRAINING, 9.5, 2.0)
+    assert (state.step_wordings(9.5)[0], state.all_left_s(9.5)) == ("draining, 2 s left", 2.0)
+
+
 def test_it_is_ready_when_the_nodes_are_there() -> None:
     state = ConsoleState()
 

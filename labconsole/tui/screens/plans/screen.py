@@ -343,7 +343,7 @@ class PlansScreen(ConsoleScreen):
             return
         question = Confirm(
             f"Abort plan {execution.plan.name}?",
-            "Traffic stops. What was measured so far is kept. Run it again to go on from here.",
+            f"Traffic stops. {self.state.kept_words} Run it again to go on from here.",
         )
         if await self.app.push_screen_wait(question) and execution.running:
             self.state.stopping = True
