@@ -23,19 +23,22 @@ class Loss(NamedTuple):
     """A statistic that counts lost packets. ``receiving``: False if sending, None if both or unknown.
 
     ``sums``: the interface's statistics (``rtnl_link_stats64``) of which one includes it, depending on the version.
+    ``handed_on``: the interface's rx_packets includes these packets.
     """
 
     receiving: bool | None
     sums: tuple[str, ...] = ()
+    handed_on: bool = False
 
 
 class DriverTable(NamedTuple):
     """Statistics that count lost packets, by side: ``name`` or ``name = sum sum``, separated by semicolons.
 
-    ``#`` stands for a number. ``either``: both sides together.
+    ``#`` stands for a number. ``after``: counted in rx_packets, then lost. ``either``: both sides together.
     """
 
     rx: str = ""
+    after: str = ""
     tx: str = ""
     either: str = ""
 
@@ -103,10 +106,11 @@ DRIVERS: dict[str, DriverTable] = {
     # Broadcom
     "bnxt_en": DriverTable(
         rx="[#]: rx_discards = rx_missed_errors; [#]: rx_drops = rx_dropped; [#]: rx_errors; [#]: rx_buf_errors;"
-        "rx_total_oom_discards = rx_dropped; rx_total_netpoll_discards = rx_dropped; rx_stat_discard;"
+        "rx_stat_discard;"
         "rx_fcs_err_frames = rx_crc_errors; rx_align_err_frames = rx_frame_errors; rx_mtu_err_frames;"
         "rx_ovrsz_frames = rx_length_errors; rx_undrsz_frames = rx_length_errors; rx_runt_frames = rx_length_errors;"
         "rx_jbr_frames = rx_errors",
+        after="rx_total_oom_discards = rx_dropped; rx_total_netpoll_discards = rx_dropped",
         tx="[#]: tx_errors = tx_dropped; [#]: tx_drops = tx_dropped; [#]: tx_discards; tx_err = tx_errors;"
         "tx_fcs_err_frames; tx_fifo_underruns = tx_fifo_errors",
     ),
@@ -133,17 +137,19 @@ DRIVERS: dict[str, DriverTable] = {
     ),
     # Virtual machines and clouds
     "virtio_net": DriverTable(
-        rx="rx_queue_#_drops = rx_dropped; rx#_drops = rx_dropped",  # those of XDP among them
+        after="rx_queue_#_drops = rx_dropped; rx#_drops = rx_dropped",  # those of XDP among them
         tx="tx_queue_#_xdp_tx_drops; tx#_xdp_tx_drops",
     ),
     "vmxnet3": DriverTable(
-        rx="pkts rx OOB; pkts rx err = rx_errors; drv dropped rx total = rx_dropped; xdp drops; xdp aborted",
+        rx="pkts rx OOB; pkts rx err = rx_errors; drv dropped rx total = rx_dropped",
+        after="xdp drops; xdp aborted",
         tx="pkts tx discard; pkts tx err = tx_errors; drv dropped tx total = tx_dropped; xdp xmit err",
     ),
     # A packet beyond an allowance is queued or dropped; the NIC does not tell them apart.
     "ena": DriverTable(
-        rx="bw_in_allowance_exceeded = rx_dropped; rx_drops = rx_dropped; rx_overruns; queue_#_rx_skb_alloc_fail;"
-        "queue_#_rx_xdp_drop = rx_dropped; queue_#_rx_xdp_aborted; queue_#_rx_xdp_invalid",
+        rx="bw_in_allowance_exceeded = rx_dropped; rx_drops = rx_dropped; rx_overruns",
+        after="queue_#_rx_skb_alloc_fail; queue_#_rx_xdp_drop = rx_dropped; queue_#_rx_xdp_aborted;"
+        "queue_#_rx_xdp_invalid",
         tx="bw_out_allowance_exceeded = tx_dropped; tx_drops = tx_dropped; queue_#_tx_dma_mapping_err;"
         "queue_#_tx_linearize_failed; queue_#_tx_prepare_ctx_err",
         either="pps_allowance_exceeded; conntrack_allowance_exceeded; linklocal_allowance_exceeded",
@@ -164,7 +170,7 @@ DRIVERS: dict[str, DriverTable] = {
         "hc_tx_err_gdma; tx_#_mana_map_err",
     ),
     "veth": DriverTable(
-        rx="rx_queue_#_drops = rx_dropped; rx_queue_#_xdp_drops",
+        after="rx_queue_#_drops = rx_dropped; rx_queue_#_xdp_drops",
         tx="tx_queue_#_xdp_xmit_errors = tx_dropped",
     ),
     "tun": DriverTable(),
@@ -324,10 +330,10 @@ def losses_of(driver: str) -> Mapping[str, Loss] | None:
 
 
 def _entries(table: DriverTable) -> Iterator[tuple[str, Loss]]:
-    for receiving, text in ((True, table.rx), (False, table.tx), (None, table.either)):
+    for receiving, text in ((True, table.rx), (True, table.after), (False, table.tx), (None, table.either)):
         for entry in filter(None, map(str.strip, text.split(";"))):
             name, _, sums = entry.partition(" = ")
-            yield numberless(name), Loss(receiving, tuple(sums.split()))
+            yield numberless(name), Loss(receiving, tuple(sums.split()), text is table.after)
 
 
 def numberless(name: str) -> str:

@@ -100,7 +100,7 @@ def hop_counts(seen: TrialObservations, raw: StreamObservations, uut: str) -> li
                 stream.sink.node,
                 stream.sink.interface,
                 raw.capture.analysis.packets if capture_complete(raw.capture) else None,
-                capture_drops(raw.capture),
+                capture_drops(raw.capture) | dict(_dropped_after_counting(seen, way[-1])),
             )
         )
     return counts
@@ -151,13 +151,21 @@ def _port_drops(seen: TrialObservations, place: Place, previous: Place | None) -
         dropped = without_parts(came_by, driver_losses(seen, previous)).get("rx_dropped")
         if dropped:
             yield f"{previous.interface}.rx_dropped", dropped
+        yield from _dropped_after_counting(seen, previous)
         for name, packets in _qdisc_drops(seen, previous, ingress=True):
             yield f"{previous.interface}.{name}", packets
         for chain, packets in _filtered(seen, previous, previous.interface, "ingress").items():
             yield f"{previous.interface}.nft.{chain}", packets
     for name, (packets, loss) in lost.items():
-        if loss.receiving in (receiving, None) and name not in own:
+        if loss.receiving in (receiving, None) and not loss.handed_on and name not in own:
             yield f"driver.{name}", packets
+
+
+def _dropped_after_counting(seen: TrialObservations, place: Place) -> Iterator[tuple[str, int]]:
+    """What a driver dropped of the packets that its interface had counted as received."""
+    for name, (packets, loss) in driver_losses(seen, place).items():
+        if loss.handed_on:
+            yield f"{place.interface}.driver.{name}", packets
 
 
 def _interface_drops(seen: TrialObservations, place: Place, names: Sequence[str]) -> dict[str, int]:

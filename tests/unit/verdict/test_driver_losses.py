@@ -180,6 +180,24 @@ def test_a_packet_that_the_interface_and_its_driver_count_is_counted_once(invent
     assert ledger(inventory, older) == {"uut_in": {"driver.rx_out_of_buffer": 48}}
 
 
+def test_what_a_driver_drops_after_its_interface_counted_it_lies_before_the_next_hop(inventory):
+    """Linux 6.18, veth with an XDP program of its own ("native"): ip -s link counts the packets as received, and no drop.
+
+    The sink's stand before its capture.
+    """
+    seen = growing(inventory, "veth", {"rx_queue_0_xdp_drops": 5, "rx_queue_0_drops": 2}, node="uut")
+    bump(seen, "uut", rx_dropped=3)
+    for side in (seen.begin["snk1"], seen.end["snk1"]):
+        tell(side, "drops.namespaces..drivers", {"eth1": "veth"})
+    tell(seen.end["snk1"], "drops.namespaces..driver.eth1", {"rx_queue_1_xdp_drops": 4})
+    assert ledger(inventory, seen) == {
+        "uut_out": {
+            "eth1.rx_dropped": 1, "eth1.driver.rx_queue_0_xdp_drops": 5, "eth1.driver.rx_queue_0_drops": 2
+        },
+        "capture": {"eth1.driver.rx_queue_1_xdp_drops": 4},
+    }  # fmt: skip
+
+
 def test_igb_counts_what_it_missed_twice_and_the_queues_drops_too(inventory):
     """Linux 6.12, igb_update_stats: rx_fifo_errors is the missed packets and those that the queues dropped."""
     seen = growing(inventory, "igb", {"rx_missed_errors": 5, "rx_queue_0_drops": 3, "rx_queue_1_drops": 1}, node="uut")
