@@ -36,13 +36,13 @@ _ELSEWHERE = (
     "bytes|octets|fdir|filter|irq|intr|interrupt|doorbell|admin|a[rs]q_|mbx|mailbox|cmd|stamp|ptp|fcoe|roce|rdma|smbus|"
     "bmc"
 )
-"""In names of what no packet is lost by, or no packet of a test: filters leave out frames for others."""
+"""Words in names of statistics that count no packets, or no test packets: filters skip frames for others."""
 
 _HARMLESS = (
     r"flow_?(?:dir|tab)|rfs|match|steer|cache|recycl|hash|tcam|lookup|(?:bp|ll)_miss|c(?:heck|hk|k)?_?sum|ip_?hdr|eipe|"
     "corr|recover|ecc|fec|symbol|lane|signal|pci|parity|alloc|refill|duration|link_"
 )
-"""In names of misses and errors by which no packet is lost: look-ups, checksums, repairs, memory to be tried again."""
+"""Words in names of misses and errors that lose no packet: look-ups, checksums, repairs, retried allocations."""
 
 _GONE = (
     r"drop|discard|out_?of_?(?:buf|desc|mem)|oob(?![a-z])|allowance_?exceed|"
@@ -194,7 +194,7 @@ def _loss(name: str, known: Mapping[str, Loss] | None) -> Loss | None:
     if name in STAT_NAMES or not DROP.search(name):
         return None
     receiving = _direction(name)
-    # By the kernel's definition (linux/if_link.h) tx_dropped holds what a driver drops of what it was to send.
+    # By the kernel's definition (linux/if_link.h) tx_dropped includes what a driver drops on its way out.
     same = [statistic for statistic in STAT_NAMES if _kind(statistic) == _kind(name)]
     return Loss(receiving, (*same, "tx_dropped") if receiving is False else tuple(same))
 
@@ -204,21 +204,21 @@ def _numbered(name: str) -> bool:
 
 
 def _kind(name: str) -> tuple[str, ...]:
-    """A statistic's name without what tells queues apart: the same for a sum over queues and for its parts."""
+    """A statistic's name without its queue: equal for a sum over queues and its parts."""
     words = (_QUEUE_WORDS.get(word, word) for word in _WORDS.findall(name.lower()))
     return tuple(word for word in words if word and not word.isdigit())
 
 
 def without_parts(sums: dict[str, int], lost: Mapping[str, tuple[int, Loss]]) -> dict[str, int]:
-    """The interface's counters without what a driver's own counters, given apart, have of them.
+    """The interface's counters minus the parts that the driver's own counters list.
 
-    A part belongs to the first of its sums that is large enough to hold it.
+    A part is subtracted from the first of its sums that is not smaller.
     """
     left = dict(sums)
     for packets, loss in lost.values():
-        held_by = next((name for name in loss.sums if left.get(name, 0) >= packets), None)
-        if held_by is not None:
-            left[held_by] -= packets
+        whole = next((name for name in loss.sums if left.get(name, 0) >= packets), None)
+        if whole is not None:
+            left[whole] -= packets
     return {name: packets for name, packets in left.items() if packets}
 
 
@@ -315,7 +315,7 @@ def driver_growth(seen: TrialObservations, node: str, namespace: str, interface:
     before, after = (drops.driver.get(interface) if drops else None for drops in _drops(seen, node, namespace))
     if before is None or after is None:
         return {}
-    # One that was 0 before is not listed there. Names are summed or cut alike both times.
+    # One that was 0 before is not listed there.
     return {name: packets - before.get(name, 0) for name, packets in after.items() if packets > before.get(name, 0)}
 
 

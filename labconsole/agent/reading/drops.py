@@ -35,7 +35,7 @@ TROUBLE = re.compile(
     r"over|ovr|und(?:e)?r|runt|jab|jbr|frag|too_|trunc|jumbo|length|bad|invalid|abort|fail|align|col(?:l|$)|deferral|"
     r"filtered|disabled|if_down|wred|_full|pause|xo(?:n|ff)|busy|requeue|stop"
 )
-"""More than what a driver loses. err(?!u): not interrupts."""
+"""Generous: every name of the console's table matches. err(?!u): not interrupts."""
 
 _NUMBER = re.compile(r"\d+")
 _WRAP = 1 << 64

@@ -227,8 +227,8 @@ def test_a_flow_director_that_has_no_filter_explains_no_loss_at_the_source(inven
 
 
 @pytest.mark.parametrize("driver", ["mlx5_core", None])
-def test_a_drop_that_two_counters_tell_does_not_hide_that_others_are_missing(inventory, driver):
-    """60 of 100 were dropped; counted by the interface and by its driver they would look like more than 100."""
+def test_a_drop_in_two_counters_does_not_hide_that_others_are_missing(inventory, driver):
+    """60 of 100 were dropped. Summed over the interface's and its driver's counter they would be more than 100."""
     name = "tx_queue_dropped" if driver else "tx_drops"
     judged = record(inventory, lossy_source(inventory, driver, {name: 60}, tx_dropped=60))
     assert codes(judged) & {"witnesses_disagree", "lost_at_source"} == {"witnesses_disagree", "lost_at_source"}
