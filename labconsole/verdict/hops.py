@@ -7,12 +7,13 @@ what the kernel dropped after that (backlog, routing, a queue) lies before the t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from labconsole.errors import CounterInconsistency
 from labconsole.measure.counts import counter_difference
 from labconsole.measure.ledger import HopCount
+from labconsole.verdict.driver_losses import Loss, losses_of, numberless
 from labconsole.verdict.kernel_drops import hop_drops
 from labconsole.verdict.observed import StreamObservations, TrialObservations
 from labconsole.verdict.way import Place, places
@@ -30,11 +31,36 @@ RX_DETAILS = (
     "rx_frame_errors",
 )
 TX_DETAILS = ("tx_fifo_errors", "tx_aborted_errors", "tx_carrier_errors", "tx_window_errors")
-DROP = re.compile(r"drop|miss|err(?!u)|fifo|no_?buf|no_?mem|discard|over")
-"""Of a driver's statistics, those that count packets gone. Pauses and busy queues delay packets, they lose none."""
+
+_ELSEWHERE = (
+    "bytes|octets|fdir|filter|irq|intr|interrupt|doorbell|admin|a[rs]q_|mbx|mailbox|cmd|stamp|ptp|fcoe|roce|rdma|smbus|"
+    "bmc"
+)
+"""Words in names of statistics that count no packets, or no test packets: filters skip frames for others."""
+
+_HARMLESS = (
+    r"flow_?(?:dir|tab)|rfs|match|steer|cache|recycl|hash|tcam|lookup|(?:bp|ll)_miss|c(?:heck|hk|k)?_?sum|ip_?hdr|eipe|"
+    "corr|recover|ecc|fec|symbol|lane|signal|pci|parity|alloc|refill|duration|link_"
+)
+"""Words in names of misses and errors that lose no packet: look-ups, checksums, repairs, retried allocations."""
+
+_GONE = (
+    r"drop|discard|out_?of_?(?:buf|desc|mem)|oob(?![a-z])|allowance_?exceed|"
+    r"(?<![a-z])no_?(?:rx_?|dma_?)?(?:buf|mem|desc|resource|space|skb|wqe)"
+)
+_PERHAPS_GONE = "miss|fifo|overr[ua]n|overflow|(?<![es]f)err(?!u)"
+"""An err that is not in deferred, transferred or interrupt."""
+
+DROP = re.compile(f"^(?!.*(?:{_ELSEWHERE}))(?:.*(?:{_GONE})|(?!.*(?:{_HARMLESS})).*(?:{_PERHAPS_GONE}))", re.IGNORECASE)
+"""Names of statistics that count packets gone, for a driver that is not in the table (verdict/driver_losses.py).
+
+Pauses and busy queues delay packets, they lose none.
+"""
 
 _TX = re.compile(r"(?:^|[^a-z])tx")
 _RX = re.compile(r"(?:^|[^a-z])rx")
+_WORDS = re.compile(r"[a-z]+|\d+")
+_QUEUE_WORDS = {"queue": "", "q": "", "ring": "", "cpu": "", "channel": "", "ch": "", "rxq": "rx", "txq": "tx"}
 
 
 def growth(seen: TrialObservations, node: str, namespace: str, interface: str, statistic: str) -> int | None:
@@ -74,7 +100,7 @@ def hop_counts(seen: TrialObservations, raw: StreamObservations, uut: str) -> li
                 stream.sink.node,
                 stream.sink.interface,
                 raw.capture.analysis.packets if capture_complete(raw.capture) else None,
-                capture_drops(raw.capture),
+                capture_drops(raw.capture) | dict(_dropped_after_counting(seen, way[-1])),
             )
         )
     return counts
@@ -109,33 +135,102 @@ def capture_drops(capture: CaptureResult) -> dict[str, int]:
 def _port_drops(seen: TrialObservations, place: Place, previous: Place | None) -> Iterator[tuple[str, int]]:
     """What counters of the hop's own interface, and of the one by which the packet came, say was dropped."""
     receiving = place.statistic.startswith("rx")
-    details = RX_DETAILS if receiving else TX_DETAILS
-    moved = {name: growth(seen, place.node, place.namespace, place.interface, name) for name in details}
-    found = {name: packets for name, packets in moved.items() if packets}
-    if not found:  # the sum of all errors, for a driver that does not tell them apart
-        name = "rx_errors" if receiving else "tx_errors"
-        packets = growth(seen, place.node, place.namespace, place.interface, name)
-        found = {name: packets} if packets else {}
-    yield from found.items()
+    own = _interface_drops(seen, place, RX_DETAILS if receiving else (*TX_DETAILS, "tx_dropped"))
+    if not own.keys() - {"tx_dropped"}:  # the sum of all errors, for a driver that does not tell them apart
+        own = _interface_drops(seen, place, ("rx_errors",) if receiving else ("tx_errors", "tx_dropped"))
+    lost = driver_losses(seen, place)
+    for name, packets in without_parts(own, lost).items():
+        yield name, packets
     if not receiving:
-        dropped = growth(seen, place.node, place.namespace, place.interface, "tx_dropped")
-        if dropped:
-            yield "tx_dropped", dropped
         yield from _qdisc_drops(seen, place, ingress=False)
         for chain, packets in _filtered(seen, place, place.interface, "egress").items():
             yield f"nft.{chain}", packets
     if previous is not None and previous.node == place.node and previous.statistic.startswith("rx"):
         # Received and counted there, then dropped before it was handed on: the backlog, or a hook on ingress.
-        dropped = growth(seen, previous.node, previous.namespace, previous.interface, "rx_dropped")
+        came_by = _interface_drops(seen, previous, (*RX_DETAILS, "rx_dropped"))
+        dropped = without_parts(came_by, driver_losses(seen, previous)).get("rx_dropped")
         if dropped:
             yield f"{previous.interface}.rx_dropped", dropped
+        yield from _dropped_after_counting(seen, previous)
         for name, packets in _qdisc_drops(seen, previous, ingress=True):
             yield f"{previous.interface}.{name}", packets
         for chain, packets in _filtered(seen, previous, previous.interface, "ingress").items():
             yield f"{previous.interface}.nft.{chain}", packets
-    for name, packets in driver_growth(seen, place.node, place.namespace, place.interface).items():
-        if DROP.search(name.lower()) and name not in STAT_NAMES and _direction(name) in (receiving, None):
+    for name, (packets, loss) in lost.items():
+        if loss.receiving in (receiving, None) and not loss.handed_on and name not in own:
             yield f"driver.{name}", packets
+
+
+def _dropped_after_counting(seen: TrialObservations, place: Place) -> Iterator[tuple[str, int]]:
+    """What a driver dropped of the packets that its interface had counted as received."""
+    for name, (packets, loss) in driver_losses(seen, place).items():
+        if loss.handed_on:
+            yield f"{place.interface}.driver.{name}", packets
+
+
+def _interface_drops(seen: TrialObservations, place: Place, names: Sequence[str]) -> dict[str, int]:
+    """Those of the interface's own counters that grew."""
+    grown = {name: growth(seen, place.node, place.namespace, place.interface, name) for name in names}
+    return {name: packets for name, packets in grown.items() if packets}
+
+
+def driver_losses(seen: TrialObservations, place: Place) -> dict[str, tuple[int, Loss]]:
+    """By how much those of a driver's statistics grew that count lost packets."""
+    grown = driver_growth(seen, place.node, place.namespace, place.interface)
+    driver = _driver(seen, place.node, place.namespace, place.interface)
+    known = losses_of(driver) if driver is not None else None
+    found = {name: loss for name in grown if (loss := _loss(name, known)) is not None}
+    totals = {_kind(name) for name in found if not _numbered(name)}
+    return {
+        name: (grown[name], loss)
+        for name, loss in found.items()
+        if known is not None or not _numbered(name) or _kind(name) not in totals
+    }
+
+
+def _loss(name: str, known: Mapping[str, Loss] | None) -> Loss | None:
+    if known is not None:
+        return known.get(numberless(name))
+    if name in STAT_NAMES or not DROP.search(name):
+        return None
+    receiving = _direction(name)
+    # By the kernel's definition (linux/if_link.h) tx_dropped includes what a driver drops on its way out.
+    same = [statistic for statistic in STAT_NAMES if _kind(statistic) == _kind(name)]
+    return Loss(receiving, (*same, "tx_dropped") if receiving is False else tuple(same))
+
+
+def _numbered(name: str) -> bool:
+    return numberless(name) != " ".join(name.split())
+
+
+def _kind(name: str) -> tuple[str, ...]:
+    """A statistic's name without its queue: equal for a sum over queues and its parts."""
+    words = (_QUEUE_WORDS.get(word, word) for word in _WORDS.findall(name.lower()))
+    return tuple(word for word in words if word and not word.isdigit())
+
+
+def without_parts(sums: dict[str, int], lost: Mapping[str, tuple[int, Loss]]) -> dict[str, int]:
+    """The interface's counters minus the parts that the driver's own counters list.
+
+    A part is subtracted from the first of its sums that is not smaller.
+    """
+    left = dict(sums)
+    for packets, loss in lost.values():
+        whole = next((name for name in loss.sums if left.get(name, 0) >= packets), None)
+        if whole is not None:
+            left[whole] -= packets
+    return {name: packets for name, packets in left.items() if packets}
+
+
+def _driver(seen: TrialObservations, node: str, namespace: str, interface: str) -> str | None:
+    """The name of an interface's driver, the same before and after; None: unknown."""
+    names = {
+        drops.drivers.get(interface) for drops in _drops(seen, node, namespace) if drops and drops.drivers is not None
+    }
+    if not names and not namespace:  # an older agent
+        ports = (reading.port(interface) for reading in seen.readings(node))
+        names = {port.driver for port in ports if port is not None}
+    return names.pop() if len(names) == 1 else None
 
 
 def _direction(name: str) -> bool | None:

@@ -20,8 +20,12 @@ from labconsole.verdict.observed import StreamObservations, TrialObservations
 BUSY_RATIO = 0.02
 """A generator that waited for less than this share of its time had its processor to the full."""
 
-PAUSE = re.compile(r"pause|xoff|flow_control")
-BUSY = re.compile(r"busy|requeue|stop")
+PAUSE = re.compile(r"(?<!admin_q_)pause|xoff|flow_control")
+"""Not ena's admin_q_pause: the queue by which the driver gives the NIC orders."""
+
+BUSY = re.compile(r"^(?!.*(?:(?<![a-z])rx|dequeue)).*(?:busy|requeue|stop)")
+"""Not of the receiving side: mlx5's rx_cache_busy, hv_netvsc's rx_comp_busy."""
+
 SHAPERS = ("tbf", "htb", "hfsc", "cake", "netem", "fq")
 """Queueing disciplines that hold packets back; the others' overlimits say nothing."""
 

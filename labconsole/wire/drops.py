@@ -51,7 +51,9 @@ class NamespaceDrops(Message):
     """Drops of one namespace.
 
     ``qdiscs``: rows of interface, kind and QdiscCounts, root and ingress; ``driver``: the driver's
-    statistics (ethtool -S) with a name that suggests loss or errors and a value that is not 0, None if not available.
+    statistics (ethtool -S) with a name that may tell of trouble and a value that is not 0, None if not available. Equal
+    names are summed; "#" in a name is a number that was left out to sum more. ``drivers``: the name of each interface's
+    driver; ``cut``: interfaces with more such statistics than are kept. Both None: the agent is too old to say it.
     """
 
     ip: Optional[Annotated[Dict[str, Count], Most(MAX_IP_STATISTICS)]]
@@ -60,6 +62,8 @@ class NamespaceDrops(Message):
     driver: Annotated[
         Dict[str, Optional[Annotated[Dict[str, Unsigned], Most(MAX_DRIVER_STATISTICS)]]], Most(MAX_INTERFACES)
     ]
+    drivers: Optional[Annotated[Dict[str, Optional[Name]], Most(MAX_INTERFACES)]] = None
+    cut: Optional[Words] = None
 
 
 class DropCounters(Message):

@@ -1,7 +1,8 @@
 """Where the kernel says it dropped packets: softnet, IP, firewall, queueing disciplines, the driver's own counters.
 
 Read before and after a trial and never in between: a driver may need milliseconds for its statistics. Of those only
-what tells of trouble is kept, by its name, because no two drivers agree on names; what stands at 0 is left out.
+what may tell of trouble is kept, because no two drivers agree on names; what is 0 is left out. The console knows which
+of these count lost packets (verdict/driver_losses.py).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 import struct
 import time
 from contextlib import closing
+from itertools import islice
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from labconsole.agent import netlink
@@ -26,12 +28,17 @@ STATISTICS_SET = 1
 MAX_STATISTICS = 8192
 """A NIC with 128 queues has some 4000."""
 MAX_KEPT = 512
-"""Of one interface: per-queue counters of a fast NIC that drops on each of its queues."""
+"""Of one interface."""
 
 TROUBLE = re.compile(
-    r"drop|miss|err(?!u)|fifo|no_?buf|no_?mem|discard|overrun|overflow|pause|xo(?:n|ff)|busy|requeue|stop"
+    r"drop|miss|err(?!u)|fifo|discard|no_|no_?(?:buf|mem|desc|skb)|out_?of|oob|exceed|limitation|reject|"
+    r"over|ovr|und(?:e)?r|runt|jab|jbr|frag|too_|trunc|jumbo|length|bad|invalid|abort|fail|align|col(?:l|$)|deferral|"
+    r"filtered|disabled|if_down|wred|_full|pause|xo(?:n|ff)|busy|requeue|stop"
 )
-"""err(?!u): not interrupts."""
+"""Generous: every name of the console's table matches. err(?!u): not interrupts."""
+
+_NUMBER = re.compile(r"\d+")
+_WRAP = 1 << 64
 
 TC_H_ROOT = 0xFFFFFFFF
 TC_H_INGRESS = 0xFFFFFFF1
@@ -122,13 +129,34 @@ def named_statistics(names: bytes, numbers: Tuple[int, ...]) -> Dict[str, int]:
     return dict(_named(names, numbers))
 
 
-def keep_trouble(names: bytes, numbers: Tuple[int, ...]) -> Dict[str, int]:
-    """Of all statistics those whose name tells of trouble and that have ever counted."""
+def all_trouble(names: bytes, numbers: Tuple[int, ...]) -> Dict[str, int]:
+    """Of all statistics those whose name may tell of trouble, also those that are 0.
+
+    A driver may repeat a name for each of its queues: these are summed. Of more than MAX_KEPT names numbers become "#",
+    so that queues are summed, too. That depends on the names alone, so it is the same before and after a trial.
+    """
+    rows = [(name, number) for name, number in _named(names, numbers) if TROUBLE.search(name.lower())]
+    if len({name for name, _ in rows}) > MAX_KEPT:
+        rows = [(_NUMBER.sub("#", name), number) for name, number in rows]
     found: Dict[str, int] = {}
-    for name, number in _named(names, numbers):
-        if number and len(found) < MAX_KEPT and TROUBLE.search(name.lower()):
-            found[name] = number
+    for name, number in rows:
+        found[name] = (found.get(name, 0) + number) % _WRAP
     return found
+
+
+def bounded(trouble: Dict[str, int]) -> Dict[str, int]:
+    """The first MAX_KEPT in the driver's order, without those that are 0."""
+    return {name: number for name, number in islice(trouble.items(), MAX_KEPT) if number}
+
+
+def is_cut(trouble: Optional[Dict[str, int]]) -> bool:
+    """Whether ``bounded`` leaves out a statistic that has counted."""
+    return trouble is not None and any(islice(trouble.values(), MAX_KEPT, None))
+
+
+def keep_trouble(names: bytes, numbers: Tuple[int, ...]) -> Dict[str, int]:
+    """What is kept of all statistics: those whose name may tell of trouble and that have ever counted."""
+    return bounded(all_trouble(names, numbers))
 
 
 def _named(names: bytes, numbers: Tuple[int, ...]) -> Iterator[Tuple[str, int]]:
@@ -142,6 +170,9 @@ def read_namespace(interfaces: List[str]) -> Dict[str, Any]:
     with closing(netlink.RouteSocket()) as route, closing(Ethtool()) as tool:
         names = route.names()
         there = set(names.values())
+        here = [name for name in interfaces if name in there]
+        trouble = {name: driver_statistics(tool, name, all_trouble) for name in here}
+        kept = {name: None if found is None else bounded(found) for name, found in trouble.items()}
         return {
             "ip": internet(),
             "filters": filters.read(),
@@ -150,7 +181,9 @@ def read_namespace(interfaces: List[str]) -> Dict[str, Any]:
                 for index, kind, counts in parse_qdiscs(route.queueing_disciplines())
                 if index in names
             ],
-            "driver": {name: driver_statistics(tool, name, keep_trouble) for name in interfaces if name in there},
+            "driver": kept,
+            "drivers": {name: tool.driver(name)["driver"] for name in here},
+            "cut": [name for name in here if is_cut(trouble[name])],
         }
 
 

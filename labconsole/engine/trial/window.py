@@ -90,7 +90,11 @@ class Readings:
         side = self._seen.begin if begin else self._ending()
 
         async def read(node: str) -> None:
-            side[node].drops = await self._ask(node, ReadDrops(interfaces=self._interfaces[node]))
+            side[node].drops = drops = await self._ask(node, ReadDrops(interfaces=self._interfaces[node]))
+            for own in drops.namespaces.values() if drops is not None and not begin else ():
+                for interface in own.cut or ():
+                    detail = f"{interface} has more statistics that may tell of trouble than are kept"
+                    self._seen.notes.append({"node": node, "kind": "not_observed", "detail": detail})
 
         await together(read(node) for node in self._nodes)
 

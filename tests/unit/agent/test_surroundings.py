@@ -174,6 +174,35 @@ def test_of_a_drivers_statistics_only_trouble_that_happened_is_kept():
     }  # fmt: skip
 
 
+def strings(rows: list[tuple[str, int]]) -> tuple[bytes, tuple[int, ...]]:
+    return b"".join(name.encode().ljust(NAME_BYTES, b"\0") for name, _ in rows), tuple(number for _, number in rows)
+
+
+def test_names_that_a_driver_repeats_for_each_queue_are_summed():
+    """vmxnet3 of Linux 6.12: the same names for each queue, below a line that is the queue's number."""
+    queues = [("Rx Queue#", 0), ("  drv dropped rx total", 5), ("Rx Queue#", 1), ("  drv dropped rx total", 2)]
+    assert drops.keep_trouble(*strings(queues)) == {"drv dropped rx total": 7}
+    assert drops.keep_trouble(*strings([("x drops", 2**64 - 1), ("x drops", 3)])) == {"x drops": 2}
+
+
+def test_more_statistics_than_are_kept_are_summed_over_queues_before_and_after_alike():
+    def kept(number: int) -> dict[str, int]:
+        rows = [(f"rx_queue_{queue}_{what}", 0) for queue in range(300) for what in ("drops", "csum_err")]
+        rows[-2] = ("rx_queue_299_drops", number)
+        return drops.keep_trouble(*strings([*rows, ("tx_dropped", 4), ("rx_queue_0_packets", 9)]))
+
+    assert kept(0) == {"tx_dropped": 4}
+    assert kept(6) == {"rx_queue_#_drops": 6, "tx_dropped": 4}
+
+
+def test_of_too_many_names_the_first_are_kept_whatever_they_count_and_the_rest_is_missed():
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    names = [f"drop_{one}{other}" for one in letters for other in letters]
+    seen = drops.all_trouble(*strings([(name, int(place >= 500)) for place, name in enumerate(names)]))
+    assert list(drops.bounded(seen)) == names[500 : drops.MAX_KEPT] and drops.is_cut(seen)
+    assert not drops.is_cut(dict.fromkeys(names, 0)) and not drops.is_cut(None)
+
+
 TCA_KIND, TCA_STATS2, TCA_STATS_QUEUE, RTM_NEWQDISC = 1, 7, 3, 36
 
 
@@ -207,7 +236,8 @@ def test_ip_counters_are_read_by_name():
 
 def test_this_machine_can_be_read():
     found = drops.read_namespace(["lo", "no-such"])
-    assert found["driver"] == {"lo": None} and isinstance(found["qdiscs"], list) and "InDiscards" in found["ip"]
+    assert found["driver"] == {"lo": None} and found["drivers"] == {"lo": None} and found["cut"] == []
+    assert isinstance(found["qdiscs"], list) and "InDiscards" in found["ip"]
     rows = drops.softnet()
     assert rows is not None and all(len(row) == 4 for row in rows)
 

@@ -40,8 +40,12 @@ DROPS: dict[str, Any] = {
             ],
         },
         "guest": {"ip": None, "qdiscs": [], "driver": {}, "filters": None},
+        "newer": {
+            "ip": None, "qdiscs": [], "driver": {"eth1": {}}, "filters": None, "drivers": {"eth1": "ena", "eth5": None},
+            "cut": ["eth1"],
+        },
     },
-}
+}  # fmt: skip
 SURROUNDINGS = {
     "monotonic_ns": 1, "wall_ns": 2, "boot_id": "0f-1a", "pid_namespace": 4026531836,
     "logins": [{"user": "eva", "line": "pts/1", "host": None, "since_wall_s": -1}],
