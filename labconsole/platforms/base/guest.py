@@ -13,6 +13,7 @@ from labconsole.model.cpus import cpu_set
 
 MAX_LISTED = 10
 MAX_SHOWN = 60
+MAX_LINE = 4000
 _INTERFACE = re.compile(r"[A-Za-z0-9_.:@-]{1,15}")
 
 
@@ -52,13 +53,16 @@ class UnknownLine(ValueError):
 
 def table(text: str, header: re.Pattern[str], row: re.Pattern[str]) -> tuple[re.Match[str], list[re.Match[str]]]:
     """The titles and the rows of a tool's table, without blank lines and rulers. Raises UnknownLine."""
-    lines = [line for line in text.replace("\r", "").split("\n") if line.strip(" \t-")]
-    matched = [pattern.fullmatch(line) for pattern, line in zip([header, *[row] * len(lines)], lines, strict=False)]
-    for line, found in zip(lines or [text], matched or [None], strict=True):
-        if found is None:
-            raise UnknownLine(line)
-    titles, *rows = (found for found in matched if found is not None)
-    return titles, rows
+    matched: list[re.Match[str]] = []
+    for line in text.replace("\r", "").split("\n"):
+        if line.strip(" \t-"):
+            found = (row if matched else header).fullmatch(line) if len(line) <= MAX_LINE else None
+            if found is None:
+                raise UnknownLine(line)
+            matched.append(found)
+    if not matched:
+        raise UnknownLine(text)
+    return matched[0], matched[1:]
 
 
 class TableRow(Protocol):

@@ -67,7 +67,7 @@ _VCPU_HEADER = re.compile(
     r"Name\s+ID\s+VCPU\s+CPU\s+State\s+Time\(s\)\s+(?:CPU Affinity|(?P<two>Affinity \(Hard / Soft\)))\s*"
 )
 _VCPU = re.compile(
-    r"(?P<name>.*\S)\s+(?P<id>[0-9]+)\s+(?P<vcpu>[0-9]{1,5})\s+(?:[0-9]+\s+[r-][b-]-|-\s+--p)\s+[0-9]+\.[0-9]"
+    r"(?P<name>.*\S)\s+(?P<id>[0-9]+)\s+(?P<vcpu>[0-9]{1,5})\s+(?:[0-9]+|-)\s+[r-][b-][p-]\s+[0-9]+\.[0-9]"
     r"\s+(?P<hard>any cpu|all|[0-9][0-9,-]*)(?: / (?P<soft>\S.*?))?\s*"
 )
 _SCHEDULED_HEADER = re.compile(r"Name\s+ID\s+Weight(?P<cap>\s+Cap)?\s*")
