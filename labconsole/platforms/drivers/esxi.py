@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from labconsole.contracts.driver import Attestation, Capabilities, DriverInfo
@@ -71,7 +71,7 @@ class NoSuchVmid(NodeError):
     """Raised when vim-cmd has no machine of a number that was in its table."""
 
 
-class Machine(NamedTuple):
+class RegisteredMachine(NamedTuple):
     """One row of ``vmsvc/getallvms``. ``ident``: its Vmid."""
 
     name: str
@@ -86,7 +86,7 @@ class World(NamedTuple):
     ident: str
 
 
-def registered(text: str) -> tuple[list[Machine], list[str]] | None:
+def registered(text: str) -> tuple[list[RegisteredMachine], list[str]] | None:
     """Rows of ``vmsvc/getallvms``, and the lines that may be rows and cannot be read; None: it is no such table.
 
     What looks like a file within a name or an annotation gives a row several readings. The File column begins at the
@@ -115,7 +115,7 @@ def registered(text: str) -> tuple[list[Machine], list[str]] | None:
             continue
         store, path = chosen[0].groups()
         name = line[vmid.end() : chosen[0].start()].rstrip()
-        rows.append(Machine(name, vmid[1], f"/vmfs/volumes/{store}/{path}" if store else path))
+        rows.append(RegisteredMachine(name, vmid[1], f"/vmfs/volumes/{store}/{path}" if store else path))
     return rows, unread
 
 
@@ -213,6 +213,10 @@ class EsxiDriver(ManagedDriver):
         capabilities=Capabilities(nic_models=True),
     )
 
+    def __init__(self, name: str, options: Mapping[str, object]) -> None:
+        super().__init__(name, options)
+        self._confirmed: set[RegisteredMachine] = set()
+
     async def _ask(self, shell: Shell, *argv: str, limit_s: float = 30.0) -> Answer:
         return await shell.run(["env", PATH, *argv], limit_s=limit_s)
 
@@ -236,14 +240,16 @@ class EsxiDriver(ManagedDriver):
             raise shell.failed(answer)
         return {"esxi": answer.stdout.strip()[:100]}
 
-    async def _machines(self, shell: Shell) -> tuple[list[Machine], list[str]]:
+    async def _machines(self, shell: Shell) -> tuple[list[RegisteredMachine], list[str]]:
         text = await self._must(shell, "vim-cmd", "vmsvc/getallvms")
         table = registered(text)
         if table is None:
             raise shell.error(f"`vim-cmd vmsvc/getallvms` did not print a table that is known: {shown(text)}")
         return table
 
-    def _only(self, shell: Shell, name: str, rows: Sequence[Machine], unread: Sequence[str]) -> Machine:
+    def _only(
+        self, shell: Shell, name: str, rows: Sequence[RegisteredMachine], unread: Sequence[str]
+    ) -> RegisteredMachine:
         """The one row of a machine. Raises NodeError where another one could be meant."""
         its = re.compile(rf"[0-9]+\s+{re.escape(name)}(?:\s|$)")
         why = ambiguity(rows, name, "Vmid")
@@ -256,18 +262,22 @@ class EsxiDriver(ManagedDriver):
             raise self.unknown(shell, name, (row.name for row in rows))
         return found
 
-    async def _one(self, shell: Shell, name: str) -> Machine:
+    async def _one(self, shell: Shell, name: str) -> RegisteredMachine:
         return self._only(shell, name, *await self._machines(shell))
 
     async def _vmid(self, shell: Shell, name: str) -> str:
         """The number that commands take which change a machine. Raises NodeError unless it says its name itself."""
-        vmid = (await self._one(shell, name)).ident
+        machine = await self._one(shell, name)
+        vmid = machine.ident
+        if machine in self._confirmed:
+            return vmid
         summary = _SUMMARY.search(await self._must(shell, "vim-cmd", "vmsvc/get.summary", vmid))
         if summary is None or summary.groups() != (vmid, name):
             said = "no machine" if summary is None else f"Vmid {summary[1]}, name {shown(summary[2])}"
             raise shell.error(
                 f"`vim-cmd vmsvc/get.summary {vmid}` reports {said}; expected: Vmid {vmid}, name {name!r}"
             )
+        self._confirmed.add(machine)
         return vmid
 
     async def _power(self, shell: Shell, name: str, vmid: str) -> HypervisorGuest:

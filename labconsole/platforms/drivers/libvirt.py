@@ -6,7 +6,8 @@ platform declares is read from its ``uri``, and the rest is refused before anyth
 Known formats, from libvirt's source (tools/virsh-domain.c, virsh-domain-monitor.c, vsh-table.c) up to 12 and from virsh
 9.0, always in the language of ``LC_ALL=C``:
 
-- Tables: columns of fixed width before 4.10, as wide as their longest value since. Nothing is cut.
+- Tables: columns of fixed width before 4.10, as wide as their longest value since. Nothing is cut. Under ``LC_ALL=C`` the
+  newer table of guests prints any byte beyond ASCII as ``\\xff``; ``--name`` prints the names themselves.
 - ``domstate``: eight states, and ``dying`` in old versions. ``no state`` also is a state that this virsh does not know;
   only under Xen it means a guest that waits for its turn.
 - ``schedinfo``: an unlimited quota is ``-1`` under control groups of version 1, and the largest quota under version 2
@@ -59,6 +60,7 @@ WAITS = {"no state": State.RUNNING}
 """What a Xen that keeps no such state reports of a guest that is about to be scheduled."""
 
 HOST_ID = "0"
+ESCAPE = "\\x"
 MAX_ID = 2**31 - 1
 PINNING = ("qemu", "xen", "test")
 COUNTING = ("qemu", "xen", "lxc")
@@ -189,7 +191,7 @@ class LibvirtDriver(ManagedDriver):
         return {"libvirt": found["Using library"], "hypervisor": found["Running hypervisor"]}
 
     async def guests(self, shell: Shell) -> dict[str, HypervisorGuest]:
-        found = await self.read(shell, self.virsh("list", "--all"), rows)
+        found = await self._unescaped(shell, await self.read(shell, self.virsh("list", "--all"), rows))
         if self.scheme == "xen":
             found = [row for row in found if row.ident != HOST_ID]
         for name in self.planned:
@@ -198,6 +200,17 @@ class LibvirtDriver(ManagedDriver):
         return {
             name: HypervisorGuest(row.name, self._state(row.said), row.said) for name, row in told_apart(found).items()
         }
+
+    async def _unescaped(self, shell: Shell, found: list[Row]) -> list[Row]:
+        """Rows with the names themselves, where the table may have escaped some."""
+        if not any(ESCAPE in row.name for row in found):
+            return found
+        names = [line for line in (await shell.must(self.virsh("list", "--all", "--name"))).split("\n") if line.strip()]
+        clear = [row for row in found if ESCAPE not in row.name or row.name in names]
+        others = set(names) - {row.name for row in clear}
+        if len(clear) + len(others) != len(found):
+            raise shell.error(f"virsh lists {len(found)} guests with their states, and as names: {listed(names)}")
+        return clear + [Row(name, "", (await self.state(shell, name)).said) for name in sorted(others)]
 
     async def state(self, shell: Shell, name: str) -> HypervisorGuest:
         answer = await shell.run(self.virsh("domstate", name))

@@ -99,7 +99,7 @@ class Domain:
     @property
     def state(self) -> State:
         """The letters stand for what is true now, several at once: ``-bp---`` is blocked *and* paused."""
-        _, _, paused, shut_down, reason, dying = self.said
+        _, _, paused, shut_down, reason, dying = list(self.said)
         if reason in "cw":  # it crashed, or its watchdog fired
             return State.FAILED
         if shut_down == "s" or dying == "d":

@@ -382,7 +382,7 @@ def test_esxi_without_a_format_for_programs_is_read_from_its_table() -> None:
     ],
 )
 def test_esxi_changes_no_machine_that_does_not_say_its_own_name(said: str, reported: str, monkeypatch) -> None:
-    """A table's row may be misread in ways that nobody foresees; a machine's summary has its name by itself."""
+    """A table's row may be misread; a machine's summary names only that machine."""
     case = BY_DRIVER["esxi"]
     driver, node = case.make(), case.node("stopped")
     hurried(driver, monkeypatch)
