@@ -6,8 +6,8 @@ platform declares is read from its ``uri``, and the rest is refused before anyth
 Known formats, from libvirt's source (tools/virsh-domain.c, virsh-domain-monitor.c, vsh-table.c) up to 12 and from virsh
 9.0, always in the language of ``LC_ALL=C``:
 
-- Tables: columns of fixed width before 4.10, as wide as their longest value since. Nothing is cut. Under ``LC_ALL=C`` the
-  newer table of guests prints any byte beyond ASCII as ``\\xff``; ``--name`` prints the names themselves.
+- Tables: columns of fixed width before 4.10, as wide as their longest value since. Nothing is cut. The newer table of
+  guests prints any byte beyond ASCII as ``\\xff`` under ``LC_ALL=C``; ``--name`` prints the names themselves.
 - ``domstate``: eight states, and ``dying`` in old versions. ``no state`` also is a state that this virsh does not know;
   only under Xen it means a guest that waits for its turn.
 - ``schedinfo``: an unlimited quota is ``-1`` under control groups of version 1, and the largest quota under version 2

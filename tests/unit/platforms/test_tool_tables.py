@@ -536,7 +536,7 @@ def test_a_name_that_the_table_of_virsh_escapes_is_asked_for_by_itself() -> None
     """virsh 9.0 under LC_ALL=C: each byte beyond ASCII is printed as the same word, so that names look alike."""
     text = (
         " Id   Name          State\n------------------------------\n 1    fw            running\n"
-        " -    r\\xff\\xffle   shut off\n -    a\\x20b        shut off\n\n"
+        " -    r\\xff\\xffle   shut off\n -    a\\x5cx20b     shut off\n\n"
     )
     shell = Said({"--name": "fw\na\\x20b\nrôle\n\n", "list --all": text, "domstate rôle": "shut off\n"})
     assert sorted(asyncio.run(on_libvirt().guests(shell))) == ["a\\x20b", "fw", "rôle"]
