@@ -538,9 +538,9 @@ def test_a_name_that_the_table_of_virsh_escapes_is_asked_for_by_itself() -> None
         " Id   Name          State\n------------------------------\n 1    fw            running\n"
         " -    r\\xff\\xffle   shut off\n -    a\\x5cx20b     shut off\n\n"
     )
-    shell = Said({"--name": "fw\na\\x20b\nrôle\n\n", "list --all": text, "domstate rôle": "shut off\n"})
+    shell = Said({"--name": "fw\na\\x20b\nrôle\n\n", "list --all": text, "domstate": "shut off\n"})
     assert sorted(asyncio.run(on_libvirt().guests(shell))) == ["a\\x20b", "fw", "rôle"]
-    shell = Said({"--name": "fw\nrôle\nréle\n\n", "list --all": text, "domstate r": "shut off\n"})
+    shell = Said({"--name": "fw\nrôle\nréle\n\n", "list --all": text, "domstate": "shut off\n"})
     assert sorted(asyncio.run(on_libvirt().guests(shell))) == ["fw", "réle", "rôle"]
     with pytest.raises(NodeError, match="lists 3 guests with their states, and as names: fw, rôle"):
         asyncio.run(on_libvirt().guests(Said({"--name": "fw\nrôle\n\n", "list --all": text})))
