@@ -27,7 +27,7 @@ class Said(Shell):
     """Answers commands that contain a text."""
 
     def __init__(self, answers: Mapping[str, str]) -> None:
-        super().__init__(SimpleNamespace(name="uut"), "p")  # type: ignore[arg-type]
+        super().__init__(SimpleNamespace(name="uut"), "p")
         self.answers, self.argvs = answers, list[str]()
 
     async def run(self, argv: Any, *, limit_s: float = 30.0) -> Answer:
