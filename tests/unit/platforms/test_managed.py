@@ -354,6 +354,7 @@ def test_esxi_without_tools_in_the_guest_takes_its_power_at_once(monkeypatch) ->
     restore(driver, node)
     assert pauses == []
     assert (ESXI + "vim-cmd vmsvc/power.shutdown 40") in node.commands
+    assert node.commands.count(ESXI + "vim-cmd vmsvc/get.summary 40") == 1, "once is enough, and starts are timed"
     assert node.phase == "stopped"
 
 
