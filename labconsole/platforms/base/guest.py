@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Protocol, TypeVar
 
 from labconsole.errors import NodeError
 from labconsole.model.cpus import cpu_set
 
 MAX_LISTED = 10
 MAX_SHOWN = 60
+MAX_LINE = 4000
 _INTERFACE = re.compile(r"[A-Za-z0-9_.:@-]{1,15}")
 
 
@@ -45,6 +47,55 @@ class GuestNic:
     attached_to: str | None = None
 
 
+class UnknownLine(ValueError):
+    """Raised with a line of a tool's output that is in none of the formats that are known."""
+
+
+def table(text: str, header: re.Pattern[str], row: re.Pattern[str]) -> tuple[re.Match[str], list[re.Match[str]]]:
+    """The titles and the rows of a tool's table, without blank lines and rulers. Raises UnknownLine."""
+    matched: list[re.Match[str]] = []
+    for line in text.replace("\r", "").split("\n"):
+        if line.strip(" \t-"):
+            found = (row if matched else header).fullmatch(line) if len(line) <= MAX_LINE else None
+            if found is None:
+                raise UnknownLine(line)
+            matched.append(found)
+    if not matched:
+        raise UnknownLine(text)
+    return matched[0], matched[1:]
+
+
+class TableRow(Protocol):
+    """One row of a tool's table of guests. ``ident``: the number that the tool gives the guest; not all have one."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def ident(self) -> str: ...
+
+
+R = TypeVar("R", bound=TableRow)
+
+
+def ambiguity(rows: Sequence[R], name: str, ident: str) -> str | None:
+    """Why these rows do not tell which guest has a name, or None if they do. ``ident``: the title of the numbers."""
+    own = [row for row in rows if row.name == name]
+    if len(own) > 1:
+        return f"{len(own)} rows have the name {name}: {ident} {' and '.join(row.ident for row in own)}"
+    if own and len(shared := [row.name for row in rows if row.ident == own[0].ident != ""]) > 1:
+        return f"{ident} {own[0].ident} is in {len(shared)} rows: {listed(shared)}"
+    return None
+
+
+def told_apart(rows: Iterable[R]) -> dict[str, R]:
+    """Rows by name. Rows of one name have their numbers in the key."""
+    found: dict[str, list[R]] = {}
+    for row in rows:
+        found.setdefault(row.name, []).append(row)
+    return {name if len(same) == 1 else f"{name} ({row.ident})": row for name, same in found.items() for row in same}
+
+
 class UnknownGuest(NodeError):
     """Raised when the hypervisor has no guest of that name."""
 
@@ -73,6 +124,12 @@ def as_pid(text: str) -> int | None:
 def same_cpus(one: str, other: str) -> bool:
     """Whether two lists name the same CPUs, however they are written."""
     return one.strip() == other.strip() or (cpu_set(one) is not None and cpu_set(one) == cpu_set(other))
+
+
+def shown(line: str) -> str:
+    """A line of a tool's output for a sentence, short and printable."""
+    words = "".join(c for c in " ".join(line.split()) if c.isprintable())
+    return repr(words if len(words) <= MAX_SHOWN * 2 else f"{words[: MAX_SHOWN * 2]}…")
 
 
 def listed(names: Iterable[str]) -> str:

@@ -8,15 +8,24 @@ from __future__ import annotations
 
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeVar
 
 from labconsole.contracts.crew import HypervisorWord
 from labconsole.contracts.driver import Attestation, Capabilities, DriverInfo
 from labconsole.errors import ConfigError
 from labconsole.network.control_groups import Limits
-from labconsole.platforms.base.guest import GuestNic, HypervisorGuest, Pinning, Settings, UnknownGuest, listed
+from labconsole.platforms.base.guest import (
+    GuestNic,
+    HypervisorGuest,
+    Pinning,
+    Settings,
+    UnknownGuest,
+    UnknownLine,
+    listed,
+    shown,
+)
 from labconsole.platforms.base.options import GUEST_PLACE, ManagedOptions, read_options
 from labconsole.platforms.base.shell import Answer, RecordingShell, Shell
 
@@ -28,6 +37,9 @@ _FED = (
 """Gives the shell at the other end its loop as the first line of its input: what leads there may be ``ssh``, which
 makes one line for a shell of the words it is given, or may take each as it is. Who feeds it ends with it: a way in that
 does not lead inside yet has to end, to be tried again."""
+
+
+T = TypeVar("T")
 
 
 class StopWords(NamedTuple):
@@ -77,6 +89,10 @@ class Hypervisor(ABC):
             raise self._wrong("guest_files", "is not possible with ssh: they are on another node than this one")
         if len(set(told.guests)) < len(told.guests):
             raise self._wrong("guests", "names a guest twice")
+        for key, names in (("guest", [told.guest]), ("second_guest", [told.second_guest]), ("guests", told.guests)):
+            for name in names:
+                if name is not None and (refusal := self.name_refusal(name)) is not None:
+                    raise self._wrong(key, refusal, name)
         for key in ("second_cpu", "second_shell"):
             if getattr(told, key) is not None and told.second_guest is None:
                 raise self._wrong(key, "needs a second_guest")
@@ -94,6 +110,10 @@ class Hypervisor(ABC):
                 raise self._wrong(
                     f"nics[{index}].guest", "is not a guest of this platform", nics.guest, ", ".join(named)
                 )
+
+    def name_refusal(self, name: str) -> str | None:
+        """Why the tool would not read this word as a guest's name, or None if it does."""
+        return None
 
     def _wrong(self, key: str, message: str, value: str | None = None, allowed: str | None = None) -> ConfigError:
         return ConfigError(message, key=f"platforms.{self.name}.{key}", value=value, allowed=allowed)
@@ -115,6 +135,15 @@ class Hypervisor(ABC):
             shell.uut.name,
             f"platform {self.name}: there is no guest {name}; the guests of {self.about.name} are {listed(known)}",
         )
+
+    async def read(self, shell: Shell, argv: Sequence[str], parse: Callable[[str], T]) -> T:
+        """What a command that only asks prints. Raises NodeError with the line that is not known."""
+        text = await shell.must(argv)
+        try:
+            return parse(text)
+        except UnknownLine as exc:
+            command = shlex.join(argv)
+            raise shell.error(f"`{command}` printed a line that is not known: {shown(str(exc))}") from exc
 
     # What every hypervisor has ------------------------------------------------------------------------------------
 

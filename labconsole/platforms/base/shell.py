@@ -22,7 +22,10 @@ SSH_FAILED = 255
 NOT_FOUND = 127
 NEVER_ENDED = ("exec_timeout", "exec_failed")
 
-_RUN = re.compile(r"\s{65,}")
+MAX_BLANKS = 100
+"""Names of guests have up to 80 characters: a table pads the column of a short one by as many blanks."""
+
+_RUN = re.compile(rf"\s{{{MAX_BLANKS + 1},}}")
 
 _DENIED = re.compile(
     r"permission denied|not permitted|must be (?:run as )?root|root privileges|access denied"
@@ -72,7 +75,7 @@ class Answer:
 
 def collapsed(text: str) -> str:
     """Text without long runs of blanks: on a megabyte of them, sent on purpose, the parsers would not end."""
-    return _RUN.sub(lambda run: "\n" if "\n" in run[0] else " ", text)
+    return _RUN.sub(lambda run: "\n" if "\n" in run[0] else " " * MAX_BLANKS, text)
 
 
 class Shell:

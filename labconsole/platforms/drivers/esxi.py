@@ -3,15 +3,32 @@
 ESXi prints its faults and may still end with status 0, so every answer is looked through for one. It knows a machine
 by three numbers: the Vmid of vim-cmd, the World ID of esxcli (only while it runs), a Port ID for each of its NICs. An
 agent cannot run on ESXi, so its commands go there with ``ssh``.
+
+Known formats, from public transcripts of ESXi 4.x to 9.0 (its source is closed):
+
+- ``vmsvc/getallvms``: columns Vmid, Name, File, Guest OS, Version, Annotation, as wide as their longest value and three
+  blanks, never cut. A name may hold ``[...]``, an annotation goes on in further lines, the datastore may be empty.
+- ``vmsvc/get.summary``: the machine's own name. It is asked before a machine is started or stopped.
+- ``esxcli --formatter=csv`` (5.0 and later), else the table, whose second line shows the columns' widths.
 """
 
 from __future__ import annotations
 
+import csv
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from labconsole.contracts.driver import Attestation, Capabilities, DriverInfo
-from labconsole.platforms.base.guest import GuestNic, HypervisorGuest, State
+from labconsole.errors import NodeError
+from labconsole.platforms.base.guest import (
+    GuestNic,
+    HypervisorGuest,
+    State,
+    ambiguity,
+    shown,
+    told_apart,
+)
 from labconsole.platforms.base.hypervisor import StopWords
 from labconsole.platforms.base.managed import ManagedDriver
 from labconsole.platforms.base.options import ManagedOptions, mac_address
@@ -20,11 +37,21 @@ from labconsole.platforms.base.shell import Answer, Shell
 STATES = {"Powered on": State.RUNNING, "Powered off": State.STOPPED, "Suspended": State.PAUSED}
 PATH = "PATH=/bin:/sbin:/usr/bin:/usr/lib/vmware/bin"
 """A login that is not interactive has a shorter one."""
-MAX_LINE = 1000
+MAX_LINE = 2000
 LISTED_TRIES = 3
 """``esxcli network vm list`` is seen to leave machines out now and then."""
 
-_MACHINE = re.compile(r"^(\d+)\s+(\S.*?)\s+\[([^\]\n]+)\] (.+?\.vmx)\s+\S+\s+vmx-\d+")
+COLUMN_GAP = " " * 3
+
+_HEADER = re.compile(r"Vmid\s+Name\s+File\s+Guest OS\s+Version\s+Annotation\s*")
+_VMID = re.compile(r"([0-9]{1,9})\s+(?=\S)")
+_BRACKET = re.compile(r"(?<=\s)\[")
+_FILE = re.compile(r"\[([^\[\]]*)\] (\S.*?\.vmx)(?:\s+\S+)?\s+vmx-[0-9]{1,3}(?=\s|$)")
+_SUMMARY = re.compile(
+    r"^\s*vm = 'vim\.VirtualMachine:([0-9]{1,9})',?\s*$(?s:.*?)"
+    r"^\s*config = \(vim\.vm\.Summary\.ConfigSummary\) \{\s*$(?:\s*dynamic\w+ = .*$)*\s*name = \"(.*)\",?\s*$",
+    re.MULTILINE,
+)
 _FAULT = re.compile(r"\((?:vim|vmodl)(?:\.\w+)*\.fault\.(\w+)\)")
 _MESSAGE = re.compile(r'^\s*msg = "(.*?)",?\s*$', re.MULTILINE)
 _PORT_LINE = re.compile(r"^\s*([A-Za-z ]+): ?(.*?)\s*$")
@@ -40,10 +67,122 @@ def fault(answer: Answer) -> str | None:
     return f"{kind[1]}: {message[1]}" if message else kind[1]
 
 
+class NoSuchVmid(NodeError):
+    """Raised when vim-cmd has no machine of a number that was in its table."""
+
+
+class RegisteredMachine(NamedTuple):
+    """One row of ``vmsvc/getallvms``. ``ident``: its Vmid."""
+
+    name: str
+    ident: str
+    file: str
+
+
+class World(NamedTuple):
+    """One row of ``esxcli network vm list``. ``ident``: its World ID."""
+
+    name: str
+    ident: str
+
+
+def registered(text: str) -> tuple[list[RegisteredMachine], list[str]] | None:
+    """Rows of ``vmsvc/getallvms``, and the lines that may be rows and cannot be read; None: it is no such table.
+
+    What looks like a file within a name or an annotation gives a row several readings. The File column begins at the
+    same place in every row, which leaves one; where it does not, the row is not read.
+    """
+    lines = [line.rstrip("\r") for line in text.split("\n")]
+    header = next((number for number, line in enumerate(lines) if _HEADER.fullmatch(line)), None)
+    if header is None:
+        return None
+    found: list[tuple[str, re.Match[str], list[re.Match[str]]]] = []
+    unread = []
+    for line in (line[:MAX_LINE] for line in lines[header + 1 :]):
+        vmid = _VMID.match(line)
+        starts = _BRACKET.finditer(line, vmid.end() + 1) if vmid else ()
+        files = [file for start in starts if (file := _FILE.match(line, start.start())) is not None]
+        if vmid and files:
+            found.append((line, vmid, files))
+        elif vmid:
+            unread.append(line)
+    column = _column([(line, files) for line, _, files in found])
+    rows = []
+    for line, vmid, files in found:
+        chosen = files if len(files) == 1 else [file for file in files if column and column(line, file)]
+        if len(chosen) != 1:
+            unread.append(line)
+            continue
+        store, path = chosen[0].groups()
+        name = line[vmid.end() : chosen[0].start()].rstrip()
+        rows.append(RegisteredMachine(name, vmid[1], f"/vmfs/volumes/{store}/{path}" if store else path))
+    return rows, unread
+
+
+def _column(rows: Sequence[tuple[str, Sequence[re.Match[str]]]]) -> Callable[[str, re.Match[str]], bool] | None:
+    """Whether a reading begins where the File column does, or None if the rows have no such place in common."""
+
+    def characters(line: str, file: re.Match[str]) -> int:
+        return file.start()
+
+    def octets(line: str, file: re.Match[str]) -> int:
+        return len(line[: file.start()].encode())
+
+    for measure in (characters, octets):  # what a version pads by is seen only with names beyond ASCII
+        common = [
+            {measure(line, file) for file in files if line[: file.start()].endswith(COLUMN_GAP)} for line, files in rows
+        ]
+        places = set.intersection(*common) if common else set()
+        if len(places) == 1:
+            (place,) = places
+            return lambda line, file: measure(line, file) == place
+    return None
+
+
 def machines(text: str) -> dict[str, tuple[str, str]]:
-    """``vmsvc/getallvms``: name to Vmid and configuration file. Lines about invalid machines are none of them."""
-    rows = [row for line in text.splitlines() if len(line) <= MAX_LINE and (row := _MACHINE.match(line))]
-    return {row[2]: (row[1], f"/vmfs/volumes/{row[3]}/{row[4]}") for row in rows}
+    """``vmsvc/getallvms``: name to Vmid and configuration file, of machines that can be told from all others."""
+    rows, _ = registered(text) or ([], [])
+    return {row.name: (row.ident, row.file) for row in rows if ambiguity(rows, row.name, "Vmid") is None}
+
+
+def worlds(text: str) -> tuple[list[World], list[str]] | None:
+    """Rows of ``esxcli network vm list``, as CSV or as a table, and the lines that cannot be read; None: it is neither.
+
+    A table's second line has dashes below each title. All but the last column are as wide as these.
+    """
+    lines = [line for line in text.replace("\r", "").split("\n") if line.strip()]
+    if not lines:
+        return None
+    rows: list[list[str]] = []
+    if "," in lines[0]:
+        try:
+            titles, *rows = csv.reader(lines, strict=True)
+        except csv.Error:
+            return None
+        name, number = "Name", "WorldID"
+    elif len(lines) > 1 and re.fullmatch(r"-+(?: +-+)+ *", lines[1]):
+        spans = [match.span() for match in re.finditer("-+", lines[1])]
+        titles, *rows = (_cells(line, spans) for line in (lines[0], *lines[2:]))
+        name, number = "Name", "World ID"
+    else:
+        return None
+    if titles.count(name) != 1 or titles.count(number) != 1:
+        return None
+    read = [
+        World(row[titles.index(name)], row[titles.index(number)])
+        if len(row) == len(titles) and re.fullmatch("[0-9]{1,19}", row[titles.index(number)])
+        else None
+        for row in rows
+    ]
+    return [row for row in read if row], [" ".join(row) for row, world in zip(rows, read, strict=True) if world is None]
+
+
+def _cells(line: str, spans: Sequence[tuple[int, int]]) -> list[str]:
+    """The cells of a line, or the line itself where something stands between two columns."""
+    ends = [*(end for _, end in spans[:-1]), max(len(line), spans[-1][1])]
+    if any(line[end:start].strip() for end, (start, _) in zip(ends, spans[1:], strict=False)):
+        return [line]
+    return [line[start:end].strip() for (start, _), end in zip(spans, ends, strict=True)]
 
 
 def ports(text: str) -> list[dict[str, str]]:
@@ -74,6 +213,10 @@ class EsxiDriver(ManagedDriver):
         capabilities=Capabilities(nic_models=True),
     )
 
+    def __init__(self, name: str, options: Mapping[str, object]) -> None:
+        super().__init__(name, options)
+        self._confirmed: set[RegisteredMachine] = set()
+
     async def _ask(self, shell: Shell, *argv: str, limit_s: float = 30.0) -> Answer:
         return await shell.run(["env", PATH, *argv], limit_s=limit_s)
 
@@ -81,7 +224,8 @@ class EsxiDriver(ManagedDriver):
         answer = await self._ask(shell, *argv)
         printed = fault(answer)
         if printed is not None:
-            raise shell.error(f"`{answer.command}` reports the fault {printed}")
+            error = shell.error(f"`{answer.command}` reports the fault {printed}")
+            raise NoSuchVmid(error.node, error.message) if printed.startswith("NotFound") else error
         if answer.exit_status != 0:
             raise shell.failed(answer)
         return answer.stdout
@@ -96,36 +240,73 @@ class EsxiDriver(ManagedDriver):
             raise shell.failed(answer)
         return {"esxi": answer.stdout.strip()[:100]}
 
-    async def _machines(self, shell: Shell) -> dict[str, tuple[str, str]]:
+    async def _machines(self, shell: Shell) -> tuple[list[RegisteredMachine], list[str]]:
         text = await self._must(shell, "vim-cmd", "vmsvc/getallvms")
-        if "Vmid" not in text:
-            raise shell.error(f"`vim-cmd vmsvc/getallvms` did not print a table: {text.strip()[:80]!r}")
-        return machines(text)
+        table = registered(text)
+        if table is None:
+            raise shell.error(f"`vim-cmd vmsvc/getallvms` did not print a table that is known: {shown(text)}")
+        return table
 
-    async def _one(self, shell: Shell, name: str) -> tuple[str, str]:
-        found = await self._machines(shell)
-        if name not in found:
-            raise self.unknown(shell, name, found)
-        return found[name]
+    def _only(
+        self, shell: Shell, name: str, rows: Sequence[RegisteredMachine], unread: Sequence[str]
+    ) -> RegisteredMachine:
+        """The one row of a machine. Raises NodeError where another one could be meant."""
+        its = re.compile(rf"[0-9]+\s+{re.escape(name)}(?:\s|$)")
+        why = ambiguity(rows, name, "Vmid")
+        if why is None and (line := next((line for line in unread if its.match(line)), None)) is not None:
+            why = f"the row {shown(line)} cannot be read with certainty"
+        if why is not None:
+            raise shell.error(f"`vim-cmd vmsvc/getallvms` does not tell which machine {name} is: {why}")
+        found = next((row for row in rows if row.name == name), None)
+        if found is None:
+            raise self.unknown(shell, name, (row.name for row in rows))
+        return found
+
+    async def _one(self, shell: Shell, name: str) -> RegisteredMachine:
+        return self._only(shell, name, *await self._machines(shell))
+
+    async def _vmid(self, shell: Shell, name: str) -> str:
+        """The number that commands take which change a machine. Raises NodeError unless it says its name itself."""
+        machine = await self._one(shell, name)
+        vmid = machine.ident
+        if machine in self._confirmed:
+            return vmid
+        summary = _SUMMARY.search(await self._must(shell, "vim-cmd", "vmsvc/get.summary", vmid))
+        if summary is None or summary.groups() != (vmid, name):
+            said = "no machine" if summary is None else f"Vmid {summary[1]}, name {shown(summary[2])}"
+            raise shell.error(
+                f"`vim-cmd vmsvc/get.summary {vmid}` reports {said}; expected: Vmid {vmid}, name {name!r}"
+            )
+        self._confirmed.add(machine)
+        return vmid
 
     async def _power(self, shell: Shell, name: str, vmid: str) -> HypervisorGuest:
         text = await self._must(shell, "vim-cmd", "vmsvc/power.getstate", vmid)
-        said = next((line.strip() for line in reversed(text.splitlines()) if line.strip() in STATES), None)
-        if said is None:
-            raise shell.error(f"ESXi says that machine {name} is {text.strip()[-80:]!r}; expected: {', '.join(STATES)}")
+        said = text.strip().split("\n")[-1].strip()
+        if said not in STATES:
+            raise shell.error(f"ESXi reports that machine {name} is {shown(said)}; expected: {', '.join(STATES)}")
         return HypervisorGuest(name, STATES[said], said, vmid)
 
     async def guests(self, shell: Shell) -> dict[str, HypervisorGuest]:
-        found = await self._machines(shell)
-        return {name: await self._power(shell, name, vmid) for name, (vmid, _) in found.items()}
+        rows, unread = await self._machines(shell)
+        for line in unread:
+            if "vmx" in line:  # others are lines of annotations
+                raise shell.error(f"`vim-cmd vmsvc/getallvms`: the row {shown(line)} cannot be read with certainty")
+        planned = {self._only(shell, name, rows, unread) for name in self.planned}
+        found = {}
+        for name, row in told_apart(rows).items():
+            try:
+                found[name] = await self._power(shell, name, row.ident)
+            except NoSuchVmid:  # a line of an annotation, or a machine that is just being removed
+                if row in planned:
+                    raise
+        return found
 
     async def state(self, shell: Shell, name: str) -> HypervisorGuest:
-        vmid, _ = await self._one(shell, name)
-        return await self._power(shell, name, vmid)
+        return await self._power(shell, name, (await self._one(shell, name)).ident)
 
     async def _tell(self, shell: Shell, name: str, what: str, limit_s: float = 30.0) -> Answer:
-        vmid, _ = await self._one(shell, name)
-        return await self._ask(shell, "vim-cmd", f"vmsvc/{what}", vmid, limit_s=limit_s)
+        return await self._ask(shell, "vim-cmd", f"vmsvc/{what}", await self._vmid(shell, name), limit_s=limit_s)
 
     async def start(self, shell: Shell, name: str) -> Answer:
         return await self._tell(shell, name, "power.on", self.options.start_s)
@@ -138,7 +319,7 @@ class EsxiDriver(ManagedDriver):
         return await self._tell(shell, name, "power.off")
 
     async def stop_words(self, shell: Shell, name: str) -> StopWords:
-        vmid, _ = await self._one(shell, name)
+        vmid = await self._vmid(shell, name)
         asked = f"! vim-cmd vmsvc/power.shutdown {vmid} 2>&1 | grep -q -e fault -e failed"
         runs = f"vim-cmd vmsvc/get.runtime {vmid} | grep -e powerState -e bootTime"
         lead = ["env", PATH]
@@ -149,27 +330,39 @@ class EsxiDriver(ManagedDriver):
     def refused(self, answer: Answer) -> bool:
         return super().refused(answer) or fault(answer) is not None or "failed" in answer.text
 
+    async def _worlds(self, shell: Shell) -> tuple[list[World], list[str]]:
+        """Machines that run, by the format for programs where this version has it."""
+        answer = await self._ask(shell, "esxcli", "--formatter=csv", "network", "vm", "list")
+        table = worlds(answer.stdout) if answer.exit_status == 0 and fault(answer) is None else None
+        if table is None:
+            text = await self._must(shell, "esxcli", "network", "vm", "list")
+            table = worlds(text)
+            if table is None:
+                raise shell.error(f"`esxcli network vm list` did not print a table that is known: {shown(text)}")
+        return table
+
     async def nics(self, shell: Shell, name: str) -> Sequence[GuestNic]:
         """MACs and port groups from the ports of the running machine, models from its configuration by their MAC."""
-        row = re.compile(rf"^\s*(\d+)\s+{re.escape(name)}\s+\d+\s", re.MULTILINE)
-        world = None
         for _ in range(LISTED_TRIES):
-            world = row.search(await self._must(shell, "esxcli", "network", "vm", "list"))
-            if world is not None:
+            rows, unread = await self._worlds(shell)
+            if any(row.name == name for row in rows) or unread:
                 break
+        why = ambiguity(rows, name, "World ID") or next((f"{shown(line)} cannot be read" for line in unread), None)
+        if why is not None:
+            raise shell.error(f"`esxcli network vm list` does not tell which machine {name} is: {why}")
+        world = next((row.ident for row in rows if row.name == name), None)
         if world is None:
             raise shell.error(f"`esxcli network vm list` does not show machine {name}, which is powered on")
         models = await self._models(shell, name)
         nics = []
-        for port in ports(await self._must(shell, "esxcli", "network", "vm", "port", "list", "-w", world[1])):
+        for port in ports(await self._must(shell, "esxcli", "network", "vm", "port", "list", "-w", world)):
             mac = mac_address(port.get("MAC Address", ""))
             attached = f"{port.get('vSwitch', '?')}, {port.get('Portgroup', '?')}"
             nics.append(GuestNic(mac=mac, model=models.get(mac or ""), attached_to=attached))
         return nics
 
     async def _settings(self, shell: Shell, name: str) -> dict[str, str]:
-        _, file = await self._one(shell, name)
-        pairs = _SETTING.findall(await self._must(shell, "cat", file))
+        pairs = _SETTING.findall(await self._must(shell, "cat", (await self._one(shell, name)).file))
         return {key.lower(): value for key, value in pairs}
 
     async def _models(self, shell: Shell, name: str) -> dict[str, str]:

@@ -2,13 +2,25 @@
 
 What can be asked depends on the connection: LXC under libvirt cannot pin, Xen has no domain statistics. So what a
 platform declares is read from its ``uri``, and the rest is refused before anything runs.
+
+Known formats, from libvirt's source (tools/virsh-domain.c, virsh-domain-monitor.c, vsh-table.c) up to 12 and from virsh
+9.0, always in the language of ``LC_ALL=C``:
+
+- Tables: columns of fixed width before 4.10, as wide as their longest value since. Nothing is cut. The newer table of
+  guests prints any byte beyond ASCII as ``\\xff`` under ``LC_ALL=C``; ``--name`` prints the names themselves.
+- ``domstate``: eight states, and ``dying`` in old versions. ``no state`` also is a state that this virsh does not know;
+  only under Xen it means a guest that waits for its turn.
+- ``schedinfo``: an unlimited quota is ``-1`` under control groups of version 1, and the largest quota under version 2
+  (18446744073709551 before libvirt 7.0, 17592186044415 since); virsh takes each back. A period of 0: no quotas.
+
+Every command takes a number for a domain's ID, and a UUID for a domain's UUID, before it looks for a name.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from pydantic import Field
 
@@ -21,9 +33,13 @@ from labconsole.platforms.base.guest import (
     Pinning,
     Settings,
     State,
+    ambiguity,
     as_interface,
     as_pid,
     listed,
+    shown,
+    table,
+    told_apart,
 )
 from labconsole.platforms.base.managed import ManagedDriver
 from labconsole.platforms.base.options import ManagedOptions, Word, mac_address
@@ -32,7 +48,7 @@ from labconsole.platforms.base.shell import Answer, Shell
 STATES = {
     "running": State.RUNNING,
     "idle": State.RUNNING,
-    "no state": State.RUNNING,  # what Xen says of a guest that is about to be scheduled
+    "no state": State.CHANGING,
     "paused": State.PAUSED,
     "pmsuspended": State.PAUSED,
     "in shutdown": State.CHANGING,
@@ -40,7 +56,12 @@ STATES = {
     "shut off": State.STOPPED,
     "crashed": State.FAILED,
 }
-HOST = "Domain-0"
+WAITS = {"no state": State.RUNNING}
+"""What a Xen that keeps no such state reports of a guest that is about to be scheduled."""
+
+HOST_ID = "0"
+ESCAPE = "\\x"
+MAX_ID = 2**31 - 1
 PINNING = ("qemu", "xen", "test")
 COUNTING = ("qemu", "xen", "lxc")
 SCHEDULING = {
@@ -53,9 +74,15 @@ SCHEDULING = {
 KIB = 1024
 PID_FILES = {"qemu": "/run/libvirt/qemu", "lxc": "/run/libvirt/lxc"}
 
-_ROW = re.compile(rf"\s*(?:\d+|-)\s+(.+?)\s+({'|'.join(STATES)})\s*")
+_HEADER = re.compile(r"\s*Id\s+Name\s+State\s*")
+_ROW = re.compile(rf"\s*([0-9]+|-)\s+(.+?)\s+({'|'.join(STATES)})\s*")
+_NIC_HEADER = re.compile(r"\s*Interface\s+Type\s+Source\s+Model\s+MAC\s*")
+_NIC = re.compile(r"\s*(\S+)\s+([a-z]\S*)\s+(\S|\S.*?\S)\s+(\S+)\s+([0-9a-fA-F:]{17}|-)\s*")
+_PIN_HEADER = re.compile(r"\s*VCPU:?\s+CPU Affinity\s*")
+_PIN = re.compile(r"\s*([0-9]{1,5}):?\s+([0-9][0-9,^-]*)\s*")
+_NUMBER = re.compile(r"\+?([0-9]{1,10})")
+_UUID = re.compile(r"[0-9A-Fa-f -]{36}")
 _VERSION = re.compile(r"^(Using library|Running hypervisor): +(\S.*?)\s*$", re.MULTILINE)
-_PIN = re.compile(r"^\s*(\d+):?\s+([\d,^-]+)\s*$", re.MULTILINE)
 _SCHEDULED = re.compile(r"^(\w{1,40}) *: (-?\d{1,20})\s*$", re.MULTILINE)
 _KIND = re.compile(r"<domain type='([a-z0-9_-]{1,32})'")
 _RSS = re.compile(r"^rss (\d{1,15})\s*$", re.MULTILINE)
@@ -68,32 +95,39 @@ class LibvirtOptions(ManagedOptions):
     uri: Word = Field(default="qemu:///system", description="a connection of libvirt's")
 
 
-def rows(text: str) -> dict[str, str]:
-    """``virsh list --all``: name to state. Columns move with the longest name, so a row is known by its state."""
-    found = {}
-    for line in text.splitlines():
-        row = _ROW.fullmatch(line)
-        if row:
-            found[row[1]] = row[2]
-    return found
+class Row(NamedTuple):
+    """One row of ``virsh list --all``. ``ident``: "" of a guest that is off."""
+
+    name: str
+    ident: str
+    said: str
+
+
+def rows(text: str) -> list[Row]:
+    """``virsh list --all``: columns move with the longest name, so a row ends with its state. Raises UnknownLine."""
+    _, found = table(text, _HEADER, _ROW)
+    return [Row(row[2], "" if row[1] == "-" else row[1], row[3]) for row in found]
 
 
 def interfaces(text: str) -> list[GuestNic]:
-    """``virsh domiflist``: a dash stands for what is not known, as the interface of a guest that does not run."""
-    nics = []
-    for line in text.splitlines():
-        words = line.split()
-        if len(words) < 5 or mac_address(words[-1]) is None:
-            continue
-        nics.append(
-            GuestNic(
-                mac=mac_address(words[-1]),
-                host_interface=as_interface(words[0]),
-                model=None if words[-2] == "-" else words[-2],
-                attached_to=" ".join(words[1:-2]),
-            )
+    """``virsh domiflist``: a dash stands for what is not known, as the interface of a guest that does not run. Raises
+    UnknownLine."""
+    _, found = table(text, _NIC_HEADER, _NIC)
+    return [
+        GuestNic(
+            mac=mac_address(row[5]),
+            host_interface=as_interface(row[1]),
+            model=None if row[4] == "-" else row[4],
+            attached_to=f"{row[2]} {row[3]}",
         )
-    return nics
+        for row in found
+    ]
+
+
+def affinities(text: str) -> Pinning:
+    """``virsh vcpupin`` of one guest. Raises UnknownLine."""
+    _, found = table(text, _PIN_HEADER, _PIN)
+    return {row[1]: row[2] for row in found}
 
 
 class LibvirtDriver(ManagedDriver):
@@ -132,6 +166,16 @@ class LibvirtDriver(ManagedDriver):
     def where(self) -> str:
         return f" of {self.options.uri}"
 
+    def name_refusal(self, name: str) -> str | None:
+        number = _NUMBER.fullmatch(name)
+        if (number and int(number[1]) <= MAX_ID) or _UUID.fullmatch(name):
+            kind = "ID" if number else "UUID"
+            return f"is a domain's {kind} to virsh, which may be another guest's: rename it (`virsh domrename`)"
+        return None
+
+    def _state(self, said: str) -> State:
+        return (STATES | WAITS if self.scheme == "xen" else STATES)[said]
+
     def virsh(self, *words: str) -> list[str]:
         return ["virsh", "-c", self.options.uri, *words]
 
@@ -147,10 +191,26 @@ class LibvirtDriver(ManagedDriver):
         return {"libvirt": found["Using library"], "hypervisor": found["Running hypervisor"]}
 
     async def guests(self, shell: Shell) -> dict[str, HypervisorGuest]:
-        text = await shell.must(self.virsh("list", "--all"))
-        if "Name" not in text or "State" not in text:
-            raise shell.error(f"`virsh list --all` did not print a table: {text.strip()[:80]!r}")
-        return {name: HypervisorGuest(name, STATES[said], said) for name, said in rows(text).items() if name != HOST}
+        found = await self._unescaped(shell, await self.read(shell, self.virsh("list", "--all"), rows))
+        if self.scheme == "xen":
+            found = [row for row in found if row.ident != HOST_ID]
+        for name in self.planned:
+            if (why := ambiguity(found, name, "ID")) is not None:
+                raise shell.error(f"`virsh list --all` does not tell which guest {name} is: {why}")
+        return {
+            name: HypervisorGuest(row.name, self._state(row.said), row.said) for name, row in told_apart(found).items()
+        }
+
+    async def _unescaped(self, shell: Shell, found: list[Row]) -> list[Row]:
+        """Rows with the names themselves, where the table may have escaped some."""
+        if not any(ESCAPE in row.name for row in found):
+            return found
+        names = [line for line in (await shell.must(self.virsh("list", "--all", "--name"))).split("\n") if line.strip()]
+        clear = [row for row in found if ESCAPE not in row.name or row.name in names]
+        others = set(names) - {row.name for row in clear}
+        if len(clear) + len(others) != len(found):
+            raise shell.error(f"virsh lists {len(found)} guests with their states, and as names: {listed(names)}")
+        return clear + [Row(name, "", (await self.state(shell, name)).said) for name in sorted(others)]
 
     async def state(self, shell: Shell, name: str) -> HypervisorGuest:
         answer = await shell.run(self.virsh("domstate", name))
@@ -160,8 +220,8 @@ class LibvirtDriver(ManagedDriver):
             raise shell.failed(answer)
         said = answer.stdout.strip()
         if said not in STATES:
-            raise shell.error(f"`{answer.command}` says {said[:80]!r}; expected: {', '.join(STATES)}")
-        return HypervisorGuest(name, STATES[said], said)
+            raise shell.error(f"`{answer.command}` reports {shown(said)}; expected: {', '.join(STATES)}")
+        return HypervisorGuest(name, self._state(said), said)
 
     async def start(self, shell: Shell, name: str) -> Answer:
         return await shell.run(self.virsh("start", name), limit_s=self.options.start_s)
@@ -176,7 +236,7 @@ class LibvirtDriver(ManagedDriver):
         return await shell.run(self.virsh("destroy", name))
 
     async def nics(self, shell: Shell, name: str) -> Sequence[GuestNic]:
-        return interfaces(await shell.must(self.virsh("domiflist", name)))
+        return await self.read(shell, self.virsh("domiflist", name), interfaces)
 
     async def facts(self, shell: Shell, name: str) -> Attestation:
         """``kind`` tells a guest under KVM ("kvm") from one that is translated ("qemu")."""
@@ -191,7 +251,7 @@ class LibvirtDriver(ManagedDriver):
     async def pinning(self, shell: Shell, name: str) -> Pinning | None:
         if not self.about.capabilities.pin:
             return None
-        return dict(_PIN.findall(await shell.must(self.virsh("vcpupin", name)))) or None
+        return await self.read(shell, self.virsh("vcpupin", name), affinities) or None
 
     async def pin(self, shell: Shell, name: str, pinning: Pinning) -> Answer:
         """Of the running guest only: what is configured stays."""
@@ -211,6 +271,8 @@ class LibvirtDriver(ManagedDriver):
         found: Settings = {} if wanted.cpu_shares is None else {share: str(wanted.cpu_shares)}
         if wanted.cpu_quota_ratio is not None:
             whole = int((await self.settings(shell, name, [period]))[period]) if period else 100
+            if whole <= 0:
+                raise shell.missing(f"virsh reports {period} {whole} of guest {name}: this node sets no CPU quotas")
             found[quota] = str(round(wanted.cpu_quota_ratio * whole))
         return found
 

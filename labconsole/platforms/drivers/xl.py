@@ -1,6 +1,17 @@
 """``xl``: Xen guests through Xen's own toolstack.
 
 Xen keeps no list of guests that do not run: a guest that is to be started needs its file (``config``).
+
+Known formats, from Xen's source (tools/libxl/xl_cmdimpl.c of 4.0 to 4.8, tools/xl of 4.9 to 4.22):
+
+- ``xl list``: a name is padded to 40 characters and never cut; six letters, of which the fifth says why a guest has
+  shut down (``S`` since 4.7, ``?``: a reason that xl does not know).
+- ``xl vcpu-list``: one column ``CPU Affinity`` before 4.5, then ``Affinity (Hard / Soft)``. All CPUs are ``any cpu`` up
+  to 4.3 and ``all`` since. A vCPU that is offline has ``-`` as its CPU, and the state ``--p``.
+- ``xl network-list``: column ``BE`` is the domain that has a NIC's other end.
+- ``xl sched-credit2``: no column ``Cap`` before 4.10. ``xl info``: no ``xen_version`` before 4.4.
+
+A word of digits only is a domain's ID to xl, never its name.
 """
 
 from __future__ import annotations
@@ -15,13 +26,28 @@ from pydantic import Field
 
 from labconsole.contracts.crew import HypervisorWord
 from labconsole.contracts.driver import Attestation, Capabilities, DriverInfo
+from labconsole.model.cpus import cpu_set
 from labconsole.network.control_groups import Limits
-from labconsole.platforms.base.guest import GuestNic, HypervisorGuest, Pinning, Settings, State, as_interface
+from labconsole.platforms.base.guest import (
+    GuestNic,
+    HypervisorGuest,
+    Pinning,
+    Settings,
+    State,
+    UnknownLine,
+    ambiguity,
+    as_interface,
+    listed,
+    shown,
+    table,
+    told_apart,
+)
 from labconsole.platforms.base.managed import ManagedDriver
 from labconsole.platforms.base.options import GUEST_PLACE, ManagedOptions, Word, mac_address
 from labconsole.platforms.base.shell import Answer, Shell
 
 HOST_ID = "0"
+_ID = re.compile("[0-9]+")
 SCHEDULERS = ("credit2", "credit")
 MAX_WEIGHT = 65535
 MIB = 1024 * 1024
@@ -31,15 +57,27 @@ MEMORY_OFF_RATIO = 0.02
 LISTED_TRIES = 3
 """``xl list`` is seen to die of a signal now and then, while domains are being made."""
 
-_ROW = re.compile(r"(.+?)\s+(\d{1,6})\s+(\d{1,9})\s+(\d{1,6})\s+([a-z-]{5,8})\s+[\d.]+\s*")
-_NIC = re.compile(r"^(\d+)\s+\d+\s+((?:[0-9a-f]{2}:){5}[0-9a-f]{2})\s", re.MULTILINE | re.IGNORECASE)
-_VCPU = re.compile(r"\s\d+\s+(\d+)\s+(?:\d+|-)\s+[rbp-]{3}\s+[\d.]+\s+(\S+) / \S+\s*$", re.MULTILINE)
-_VERSION = re.compile(r"^(xen_version|xen_scheduler|release)\s*: (\S+)\s*$", re.MULTILINE)
+_HEADER = re.compile(r"Name\s+ID\s+Mem\s+VCPUs\s+State\s+Time\(s\)\s*")
+_ROW = re.compile(
+    r"(.*\S)\s+([0-9]{1,6})\s+([0-9]{1,9})\s+([0-9]{1,6})\s+([r-][b-][p-][s-][rscwS?-][d-])\s+[0-9]+\.[0-9]\s*"
+)
+_NIC_HEADER = re.compile(r"Idx\s+BE\s+Mac Addr\.\s.*")
+_NIC = re.compile(r"([0-9]{1,5})\s+([0-9]{1,6})\s+((?:[0-9a-f]{2}:){5}[0-9a-f]{2})\s.*", re.IGNORECASE)
+_VCPU_HEADER = re.compile(
+    r"Name\s+ID\s+VCPU\s+CPU\s+State\s+Time\(s\)\s+(?:CPU Affinity|(?P<two>Affinity \(Hard / Soft\)))\s*"
+)
+_VCPU = re.compile(
+    r"(?P<name>.*\S)\s+(?P<id>[0-9]+)\s+(?P<vcpu>[0-9]{1,5})\s+(?:[0-9]+|-)\s+[r-][b-][p-]\s+[0-9]+\.[0-9]"
+    r"\s+(?P<hard>any cpu|all|[0-9][0-9,-]*)(?: / (?P<soft>\S.*?))?\s*"
+)
+_SCHEDULED_HEADER = re.compile(r"Name\s+ID\s+Weight(?P<cap>\s+Cap)?\s*")
+_SCHEDULED, _NUMBER = r"(.*\S)\s+[0-9]{1,6}", r"\s+([0-9]{1,6})"
+_INFO = re.compile(
+    r"^(xen_version|xen_major|xen_minor|xen_extra|xen_scheduler|release)[ \t]*:[ \t]*(.*?)[ \t]*$", re.MULTILINE
+)
 
-_FREE = re.compile(r"^free_memory\s*: (\d{1,12})\s*$", re.MULTILINE)
+_FREE = re.compile(r"^free_memory\s*: ([0-9]{1,12})\s*$", re.MULTILINE)
 """In MiB."""
-
-_SCHEDULED = re.compile(r"^(?P<name>\S.*?)\s+\d{1,6}\s+(?P<weight>\d{1,6})\s+(?P<cap>\d{1,6})\s*$", re.MULTILINE)
 
 
 class XlOptions(ManagedOptions):
@@ -61,20 +99,55 @@ class Domain:
     @property
     def state(self) -> State:
         """The letters stand for what is true now, several at once: ``-bp---`` is blocked *and* paused."""
-        for letter, state in (("c", State.FAILED), ("d", State.CHANGING), ("s", State.CHANGING), ("p", State.PAUSED)):
-            if letter in self.said:
-                return state
-        return State.RUNNING  # r, b, or neither: it waits for its turn
+        _, _, paused, shut_down, reason, dying = list(self.said)
+        if reason in "cw":  # it crashed, or its watchdog fired
+            return State.FAILED
+        if shut_down == "s" or dying == "d":
+            return State.CHANGING
+        return State.PAUSED if paused == "p" else State.RUNNING  # r, b, or neither: it waits for its turn
 
 
-def domains(text: str) -> dict[str, Domain]:
-    """``xl list``, without the host's own domain."""
-    found = {}
-    for line in text.splitlines():
-        row = _ROW.fullmatch(line)
-        if row and row[2] != HOST_ID:
-            found[row[1]] = Domain(row[1], row[2], int(row[4]), row[5], int(row[3]))
+def domains(text: str) -> list[Domain]:
+    """``xl list``, without the host's own domain. Raises UnknownLine."""
+    _, rows = table(text, _HEADER, _ROW)
+    return [Domain(row[1], row[2], int(row[4]), row[5], int(row[3])) for row in rows if row[2] != HOST_ID]
+
+
+def affinities(text: str, name: str) -> Pinning:
+    """``xl vcpu-list``: each vCPU's hard affinity, ``all`` for any CPU, of the guest of this name. Raises
+    UnknownLine."""
+    titles, rows = table(text, _VCPU_HEADER, _VCPU)
+    own = [row for row in rows if row["name"] == name]
+    found: Pinning = {}
+    for row in own:
+        cpus = "all" if row["hard"] == "any cpu" else row["hard"]
+        fits = (row["soft"] is None) == (titles["two"] is None) and (cpus == "all" or cpu_set(cpus) is not None)
+        if not fits or row["vcpu"] in found or row["id"] != own[0]["id"]:
+            raise UnknownLine(row[0])
+        found[row["vcpu"]] = cpus
     return found
+
+
+def back_ends(text: str) -> dict[str, tuple[str, str]]:
+    """``xl network-list``: a NIC's index to the domain of its other end and its MAC address. Raises UnknownLine."""
+    _, rows = table(text, _NIC_HEADER, _NIC)
+    found = {row[1]: (row[2], row[3]) for row in rows}
+    if len(found) < len(rows):
+        raise UnknownLine(rows[-1][0])
+    return found
+
+
+def scheduled(text: str, name: str) -> Settings:
+    """``xl sched-credit`` or ``xl sched-credit2`` of one guest: weight and, where it is shown, cap. Raises
+    UnknownLine."""
+    lines = [line for line in text.split("\n") if line.strip() and not line.startswith("Cpupool ")]
+    titles = _SCHEDULED_HEADER.fullmatch(lines[0]) if lines else None
+    keys = ("weight", "cap") if titles and titles["cap"] else ("weight",)
+    _, rows = table("\n".join(lines), _SCHEDULED_HEADER, re.compile(_SCHEDULED + _NUMBER * len(keys) + r"\s*"))
+    own = [row for row in rows if row[1] == name]
+    if len(own) != 1:
+        raise UnknownLine(own[-1][0] if own else text)
+    return dict(zip(keys, own[0].groups()[1:], strict=True))
 
 
 def described(text: str, name: str) -> dict[str, Any] | None:
@@ -123,40 +196,57 @@ class XlDriver(ManagedDriver):
 
     async def probe(self, shell: Shell) -> dict[str, str]:
         answer = await shell.run(["xl", "info"])
-        found = dict(_VERSION.findall(answer.stdout))
-        if answer.exit_status != 0 or "xen_version" not in found:
+        found = dict(_INFO.findall(answer.stdout))
+        version = found.get("xen_version") or "{xen_major}.{xen_minor}{xen_extra}".format_map(
+            {"xen_major": "", "xen_minor": "", "xen_extra": "", **found}
+        )
+        if answer.exit_status != 0 or version == ".":
             if answer.denied:
                 raise shell.failed(answer)
             raise shell.missing(f"this node does not run under Xen, or xl cannot ask it: {answer.said}")
         return {
-            "xen": found["xen_version"],
-            "scheduler": found.get("xen_scheduler", ""),
-            "host_kernel": found.get("release", ""),
+            "xen": version[:100],
+            "scheduler": found.get("xen_scheduler", "")[:100],
+            "host_kernel": found.get("release", "")[:100],
         }
 
-    async def _domains(self, shell: Shell) -> dict[str, Domain]:
+    def name_refusal(self, name: str) -> str | None:
+        return "is a domain's ID to xl, which may be another guest's: rename it" if _ID.fullmatch(name) else None
+
+    async def _domains(self, shell: Shell) -> list[Domain]:
         for _ in range(LISTED_TRIES):
             answer = await shell.run(["xl", "list"])
             if answer.exit_status is None or answer.exit_status >= 0:
                 break
         if answer.exit_status != 0:
             raise shell.failed(answer)
-        text = answer.stdout
-        if not text.lstrip().startswith("Name"):
-            raise shell.error(f"`xl list` did not print a table: {text.strip()[:80]!r}")
-        return domains(text)
+        try:
+            return domains(answer.stdout)
+        except UnknownLine as exc:
+            raise shell.error(f"`xl list` printed a line that is not known: {shown(str(exc))}") from exc
+
+    def _only(self, shell: Shell, name: str, rows: Sequence[Domain]) -> Domain | None:
+        """The one row of a guest, or None if it does not run. Raises NodeError where another one could be meant."""
+        if (why := ambiguity(rows, name, "ID")) is not None:
+            raise shell.error(f"`xl list` does not tell which guest {name} is: {why}")
+        return next((row for row in rows if row.name == name), None)
+
+    async def _domain(self, shell: Shell, name: str) -> Domain | None:
+        return self._only(shell, name, await self._domains(shell))
 
     async def guests(self, shell: Shell) -> dict[str, HypervisorGuest]:
+        rows = await self._domains(shell)
         found = {
-            d.name: HypervisorGuest(d.name, d.state, d.said, d.ident) for d in (await self._domains(shell)).values()
+            name: HypervisorGuest(name, each.state, each.said, each.ident) for name, each in told_apart(rows).items()
         }
         for name in self.planned:
+            self._only(shell, name, rows)
             if name not in found and self._file(name) is not None:
                 found[name] = HypervisorGuest(name, State.STOPPED, "not there")
         return found
 
     async def state(self, shell: Shell, name: str) -> HypervisorGuest:
-        domain = (await self._domains(shell)).get(name)
+        domain = await self._domain(shell, name)
         if domain is None:
             return HypervisorGuest(name, State.STOPPED, "not there")
         return HypervisorGuest(name, domain.state, domain.said, domain.ident)
@@ -178,20 +268,21 @@ class XlDriver(ManagedDriver):
 
     async def nics(self, shell: Shell, name: str) -> Sequence[GuestNic]:
         """MACs as the back end has them; names and models as the guest was described."""
-        macs = dict(_NIC.findall(await shell.must(["xl", "network-list", name])))
+        ends = await self.read(shell, ["xl", "network-list", name], back_ends)
         config = described(await shell.must(["xl", "list", "-l", name]), name) or {}
         told_nics = config.get("nics")
         described_nics = [n for n in told_nics if type(n) is dict] if type(told_nics) is list else []
         entries = {str(n.get("devid", i)): n for i, n in enumerate(described_nics)}
-        domain = (await self._domains(shell)).get(name)
+        domain = await self._domain(shell, name)
         nics = []
-        for index, mac in macs.items():
+        for index, (back_end, mac) in ends.items():
             told = entries.get(index, {})
             by_default = f"vif{domain.ident}.{index}" if domain is not None else "-"
             nics.append(
                 GuestNic(
                     mac=mac_address(mac),
-                    host_interface=as_interface(str(told.get("ifname") or by_default)),
+                    # Another domain than the host has the other end: no interface of this node is it.
+                    host_interface=as_interface(str(told.get("ifname") or by_default)) if back_end == HOST_ID else None,
                     model=str(told.get("model") or told.get("nictype") or "") or None,
                     attached_to=str(told.get("bridge") or "") or None,
                 )
@@ -212,7 +303,7 @@ class XlDriver(ManagedDriver):
         ]
 
     async def facts(self, shell: Shell, name: str) -> Attestation:
-        domain = (await self._domains(shell)).get(name)
+        domain = await self._domain(shell, name)
         config = described(await shell.must(["xl", "list", "-l", name]), name) or {}
         kind, built = config.get("c_info", {}).get("type"), config.get("b_info")
         most_kib = built.get("max_memkb") if type(built) is dict else None
@@ -223,7 +314,7 @@ class XlDriver(ManagedDriver):
         }
 
     async def pinning(self, shell: Shell, name: str) -> Pinning | None:
-        return dict(_VCPU.findall(await shell.must(["xl", "vcpu-list", name]))) or None
+        return await self.read(shell, ["xl", "vcpu-list", name], lambda text: affinities(text, name)) or None
 
     async def pin(self, shell: Shell, name: str, pinning: Pinning) -> Answer:
         answer = Answer(("xl",), 0, "", "")
@@ -245,7 +336,7 @@ class XlDriver(ManagedDriver):
         """
         weight, ratio, wanted_mib = wanted.cpu_shares, wanted.cpu_quota_ratio, wanted.memory_mib
         if wanted_mib is not None:
-            domain = (await self._domains(shell)).get(name)
+            domain = await self._domain(shell, name)
             if domain is None:
                 raise shell.error(f"guest {name} does not run")
             if abs(domain.memory_mib - wanted_mib) > MEMORY_OFF_RATIO * wanted_mib:
@@ -268,10 +359,10 @@ class XlDriver(ManagedDriver):
     async def settings(self, shell: Shell, name: str, names: Sequence[str]) -> Settings:
         if not names:
             return {}
-        text = await shell.must(["xl", await self._scheduler(shell), "-d", name])
-        row = next((row for row in _SCHEDULED.finditer(text) if row["name"] == name), None)
-        if row is None:
-            raise shell.error(f"xl does not report how guest {name} is scheduled: {text.strip()[-80:]!r}")
+        argv = ["xl", await self._scheduler(shell), "-d", name]
+        row = await self.read(shell, argv, lambda text: scheduled(text, name))
+        if missing := [key for key in names if key not in row]:
+            raise shell.missing(f"this version of Xen has no {listed(missing)} for a guest, only {listed(row)}")
         return {key: row[key] for key in names}
 
     async def hold_to(self, shell: Shell, name: str, wanted: Settings) -> Answer:
@@ -285,7 +376,9 @@ class XlDriver(ManagedDriver):
         return HypervisorWord(
             command="xl info, xl list",
             free_bytes=None if free is None else int(free[1]) * MIB,
-            guest_bytes={name: there[name].memory_mib * MIB for name in names if name in there},
+            guest_bytes={
+                name: row.memory_mib * MIB for name in names if (row := self._only(shell, name, there)) is not None
+            },
         )
 
 

@@ -354,15 +354,45 @@ def test_esxi_without_tools_in_the_guest_takes_its_power_at_once(monkeypatch) ->
     restore(driver, node)
     assert pauses == []
     assert (ESXI + "vim-cmd vmsvc/power.shutdown 40") in node.commands
+    assert node.commands.count(ESXI + "vim-cmd vmsvc/get.summary 40") == 1, "once is enough, and starts are timed"
     assert node.phase == "stopped"
 
 
 def test_esxi_that_leaves_a_machine_out_of_a_list_is_asked_again() -> None:
     case = BY_DRIVER["esxi"]
     node = case.node("running")
-    node.answers(ESXI + "esxcli network vm list", "World ID  Name  Num Ports  Networks\n")
+    node.answers(ESXI + "esxcli --formatter=csv network vm list", "Name,Networks,NumPorts,WorldID,\n")
     assert "does not show machine packer-vmware-iso" in refused(case.make(), node)
-    assert node.commands.count(ESXI + "esxcli network vm list") == 3
+    assert node.commands.count(ESXI + "esxcli --formatter=csv network vm list") == 3
+
+
+def test_esxi_without_a_format_for_programs_is_read_from_its_table() -> None:
+    case = BY_DRIVER["esxi"]
+    node = case.node("running")
+    node.answers(ESXI + "esxcli --formatter=csv network vm list", "Error: Unknown formatter option\n", exit_status=1)
+    assert prepare(case.make(), node).paths["s1"].destination_mac == case.in_mac
+    assert ESXI + "esxcli network vm list" in node.commands
+
+
+@pytest.mark.parametrize(
+    ("said", "reported"),
+    [
+        ("vm = 'vim.VirtualMachine:40',", "Vmid 40, name '\"other\"'"),
+        ("vm = 'vim.VirtualMachine:41',", "Vmid 41, name 'packer-vmware-iso'"),
+        ("", "no machine"),
+    ],
+)
+def test_esxi_changes_no_machine_that_does_not_say_its_own_name(said: str, reported: str, monkeypatch) -> None:
+    """A table's row may be misread; a machine's summary names only that machine."""
+    case = BY_DRIVER["esxi"]
+    driver, node = case.make(), case.node("stopped")
+    hurried(driver, monkeypatch)
+    command = ESXI + "vim-cmd vmsvc/get.summary 40"
+    name = "packer-vmware-iso" if ":41" in said else '"other"'
+    config = f'   config = (vim.vm.Summary.ConfigSummary) {{\n      name = "{name}", \n   }},\n'
+    node.answers(command, f"Listsummary:\n\n(vim.vm.Summary) {{\n   {said}\n{config}}}\n")
+    assert f"reports {reported}; expected: Vmid 40, name 'packer-vmware-iso'" in refused(driver, node)
+    assert not {case.start, case.kill} & set(node.commands)
 
 
 def test_virtualbox_that_says_a_machine_started_which_ended_at_once_is_not_believed(monkeypatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from labconsole.model.cpus import cpu_set
-from labconsole.platforms.base.guest import State, as_interface, listed, same_cpus
+from labconsole.platforms.base.guest import State, UnknownLine, as_interface, listed, same_cpus
 from labconsole.platforms.base.options import mac_address
 from labconsole.platforms.base.shell import Answer
 from labconsole.platforms.drivers import esxi, libvirt, lxc, openvz, virtualbox, vserver, xl
@@ -57,11 +57,13 @@ def test_names_of_guests_in_a_sentence_are_few_short_and_printable() -> None:
 
 def test_virsh_rows_are_known_by_their_state_and_names_may_hold_blanks() -> None:
     text = said("libvirt", "beside", "virsh -c qemu:///system list --all")
-    assert libvirt.rows(text) == {"hvtest-uut": "running", "web server": "running", "spare": "shut off"}
-    assert libvirt.rows(" 3    in shutdown   in shutdown\n -    shut off   shut off\n") == {
-        "in shutdown": "in shutdown",
-        "shut off": "shut off",
-    }
+    assert [(row.name, row.said) for row in libvirt.rows(text)] == [
+        ("hvtest-uut", "running"),
+        ("web server", "running"),
+        ("spare", "shut off"),
+    ]
+    confusing = " Id   Name   State\n----\n 3    in shutdown   in shutdown\n -    shut off   shut off\n"
+    assert libvirt.rows(confusing) == [("in shutdown", "3", "in shutdown"), ("shut off", "", "shut off")]
 
 
 def test_virsh_interfaces_of_a_guest_that_is_off_have_no_end_on_the_host() -> None:
@@ -93,7 +95,7 @@ def test_every_letter_of_xl_counts(letters: str, state: State) -> None:
     text = (
         f"Name  ID  Mem VCPUs\tState\tTime(s)\nDomain-0  0  1024  1  r-----  9.8\nmy guest  7  192  2  {letters}  3.2\n"
     )
-    (domain,) = xl.domains(text).values()
+    (domain,) = xl.domains(text)
     assert (domain.name, domain.ident, domain.vcpus, domain.state) == ("my guest", "7", 2, state)
 
 
@@ -107,7 +109,9 @@ def test_xl_describes_a_guest_in_json_or_not_at_all() -> None:
 
 def test_numbers_of_thousands_of_digits_are_no_numbers() -> None:
     many = "9" * 5000
-    assert xl.domains(f"Name ID\nfw  {many}  1  1  r-----  1.0\nfw  1  1  {many}  r-----  1.0\n") == {}
+    for row in (f"fw  {many}  1  1  r-----  1.0", f"fw  1  1  {many}  r-----  1.0"):
+        with pytest.raises(UnknownLine):
+            xl.domains(f"Name ID Mem VCPUs State Time(s)\n{row}\n")
     assert lxc.configured(f"lxc.net.{many}.type = veth\n") == {}
     assert xl.described(f'[{{"config": {many}}}]', "fw") is None
 
