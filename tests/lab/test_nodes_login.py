@@ -219,7 +219,8 @@ async def test_a_missing_ssh_config_asks_whether_the_lab_is_up(world: World) -> 
 
 async def test_a_broken_ssh_config_is_told_with_its_line(world: World) -> None:
     world.config("Host *\n  Port lots\n")
-    assert "ssh_config line 2: Invalid Port integer value: lots" in await refused(world, {"uut": {"address": HOST}})
+    told = await refused(world, {"uut": {"address": HOST}})
+    assert "ssh_config line 2: Bad port 'lots'; allowed: 1 to 65535" in told
 
 
 async def test_nobody_listening_and_no_such_name_are_told_with_host_and_port(world: World) -> None:
