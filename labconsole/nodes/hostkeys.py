@@ -16,7 +16,7 @@ from hashlib import sha1
 from pathlib import Path
 
 import asyncssh
-from asyncssh.public_key import get_default_public_key_algs
+from asyncssh.public_key import get_default_certificate_algs, get_default_public_key_algs
 
 from labconsole.nodes.route import JumpHost
 from labconsole.nodes.ssh_config import pattern_list_matches
@@ -81,9 +81,9 @@ def read_known_hosts(hop: JumpHost) -> KnownHosts:
     host = hop.host_key_alias or hop.host
     known = _look_up(texts, host if hop.host_key_alias or hop.port == 22 else f"[{host}]:{hop.port}")
     if not (known.keys or known.authorities or hop.host_key_alias or hop.port == 22):
-        revoked = known.revoked
-        known = _look_up(texts, host)
-        known.revoked += revoked
+        at_port, known = known, _look_up(texts, host)
+        known.revoked += at_port.revoked
+        known.bad_lines = list(dict.fromkeys(at_port.bad_lines + known.bad_lines))
     for path in hop.revoked_keys:
         known.revoked += _revoked_keys(path)
     for sentence in known.bad_lines:
@@ -156,12 +156,14 @@ def _revoked_keys(path: str) -> list[asyncssh.SSHKey]:
 def key_algorithms(known: KnownHosts) -> list[str] | None:
     """Host key algorithms to ask for, those of the known keys first; None leaves the choice to asyncssh.
 
-    asyncssh asks for nothing but the known types. A server that no longer has one then ends the connection, which
-    looks like a lost one; asked for the others as well, it shows a key, and the change can be told.
+    asyncssh asks for nothing but the known types, certificates alone if an authority is known. A server that has no
+    such key then ends the connection, which looks like a lost one; asked for the others as well, it shows its key.
     """
-    if not known.keys or known.authorities:
+    if not known.keys and not known.authorities:
         return None
-    algorithms = [name for key in known.keys for name in key.sig_algorithms] + get_default_public_key_algs()
+    certificates = get_default_certificate_algs() if known.authorities else []
+    keys = [name for key in known.keys for name in key.sig_algorithms]
+    algorithms = certificates + keys + get_default_public_key_algs()
     return list(dict.fromkeys(name.decode("ascii") for name in algorithms))
 
 

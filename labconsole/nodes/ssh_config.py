@@ -131,7 +131,7 @@ def expand(keyword: str, value: str, values: Mapping[str, str], *, variables: bo
             return os.environ[match[2]]
         if match[1] not in values:
             known = " ".join(f"%{token}" for token in sorted(values))
-            raise ConfigRefused(f"{keyword} {value}: %{match[1]} is not a token; allowed: {known}", value)
+            raise ConfigRefused(f"{keyword} {value}: %{match[1]} is not a token; allowed: {known}", match[0])
         return values[match[1]]
 
     return re.sub(r"%(.?)|\$\{([^}]*)\}" if variables else r"%(.?)()??", replacement, value)
@@ -139,7 +139,7 @@ def expand(keyword: str, value: str, values: Mapping[str, str], *, variables: bo
 
 def expand_path(keyword: str, value: str, values: Mapping[str, str]) -> str:
     """As expand, with a leading ``~`` replaced."""
-    return expand(keyword, str(Path(value).expanduser()), values)
+    return str(Path(expand(keyword, str(Path(value).expanduser()), values)))
 
 
 @functools.cache
