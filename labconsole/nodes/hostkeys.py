@@ -106,21 +106,29 @@ def _look_up(texts: list[tuple[str, str]], name: str) -> KnownHosts:
                 continue
             marker = words.pop(0) if words[0].startswith("@") else ""
             try:
-                if marker not in _MARKERS:
-                    raise ValueError(f"{marker} is not a marker; allowed: @cert-authority, @revoked")
-                if len(words) < 3:
-                    raise ValueError("fields are missing; allowed: [marker] names key-type key")
-                if not _names_match(words[0], name):
-                    continue
-                key = asyncssh.import_public_key(" ".join(words[1:3]))
-            except (ValueError, asyncssh.KeyImportError) as exc:
-                told = f"{path} line {number} cannot be read and is ignored: {clean(exc, 200)}"
-                known.bad_lines.append(told)
+                key = _read_key(marker, words, name)
+            except ValueError as exc:
+                known.bad_lines.append(f"{path} line {number} cannot be read and is ignored: {clean(exc, 200)}")
                 continue
-            getattr(known, _MARKERS[marker]).append(key)
-            if not marker:
-                known.lines.append((path, number))
+            if key is not None:
+                getattr(known, _MARKERS[marker]).append(key)
+                if not marker:
+                    known.lines.append((path, number))
     return known
+
+
+def _read_key(marker: str, words: list[str], name: str) -> asyncssh.SSHKey | None:
+    """The key of a line, or None for another host. Raises ValueError."""
+    if marker not in _MARKERS:
+        raise ValueError(f"{marker} is not a marker; allowed: {', '.join(filter(None, _MARKERS))}")
+    if len(words) < 3:
+        raise ValueError("fields are missing; allowed: [marker] names key-type key")
+    if not _names_match(words[0], name):
+        return None
+    try:
+        return asyncssh.import_public_key(" ".join(words[1:3]))
+    except asyncssh.KeyImportError:
+        raise ValueError(f"{words[1]} is not a supported key type, or its key is damaged") from None
 
 
 def _names_match(names: str, name: str) -> bool:
