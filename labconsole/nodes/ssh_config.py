@@ -179,8 +179,10 @@ def _print_settings(
             found[key] = _split_paths(key, value)
         else:
             found[key] = (*found.get(key, ()), value)
-    found["conn_hash"] = found.pop("controlpath", ("",))
-    return found
+    if not {"hostname", "user", "port"} <= set(found):
+        raise ConfigRefused(f"`{ssh} -G` printed no hostname, user and port; allowed: the client of OpenSSH")
+    conn_hash = found.pop("controlpath", ("%",))
+    return found if "%" in conn_hash[0] else found | {"conn_hash": conn_hash}
 
 
 def _explain(complaint: str) -> str:

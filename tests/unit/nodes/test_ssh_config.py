@@ -239,6 +239,18 @@ def test_an_address_is_never_an_option_and_a_command_that_hangs_is_ended(
     assert "took more than 0.3 s: a command of Match exec" in refusal(home, 'Match exec "sleep 60"\n Port 5\n')
 
 
+@pytest.mark.parametrize("script,expected", [("exit 0", "printed no hostname"), ("echo no -G >&2; exit 1", "no -G")])
+def test_a_client_that_is_not_openssh_is_refused(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, expected: str
+) -> None:
+    other = tmp_path / "bin/ssh"
+    other.parent.mkdir()
+    other.write_text(f"#!/bin/sh\n{script}\n")
+    other.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{other.parent}:/bin")
+    assert expected in refusal(home, "")
+
+
 # --- the environment of the operator ---------------------------------------------------------------------------------
 
 
