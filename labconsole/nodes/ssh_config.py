@@ -266,14 +266,18 @@ def _copy(path: Path, base: str, home: str, directory: Path, copies: dict[str, P
             except ValueError:
                 words = []  # ssh names the line
             end = next((index for index, word in enumerate(words) if word.startswith("#")), len(words))
-            found = [
-                _copy(Path(name), base, home, directory, copies)
-                for word in words[:end]
-                for name in sorted(glob.glob(str(Path(base, Path(word).expanduser()))))  # noqa: PTH207  absolute, too
-                if Path(name).is_file()
-            ]
+            found: list[str] = []
+            for word in words[:end]:
+                pattern = word if word.startswith("${") else str(Path(base, Path(word).expanduser()))
+                if "${" in word or "%" in word:
+                    found.append(pattern)  # for ssh, as far as its version expands it
+                    continue
+                names = sorted(glob.glob(pattern))  # noqa: PTH207  Path.glob takes no absolute pattern
+                found += [
+                    str(_copy(Path(name), base, home, directory, copies)) for name in names if Path(name).is_file()
+                ]
             if end:
-                line = "Include " + " ".join(f'"{name}"' for name in found or [directory / "none"])
+                line = "Include " + " ".join(f'"{name}"' for name in found or [str(directory / "none")])
         else:
             line = re.sub(r"""(?<=[\s"'=])~(?=/)""", home, line)
             line = re.sub(r"(?<!%)((?:%%)*)%d", rf"\1{home}", line)
