@@ -1,19 +1,32 @@
 """Which host keys are trusted, and what to tell an operator about one that is not.
 
-Always strict: nothing here accepts a key that no known_hosts file has. asyncssh knows no StrictHostKeyChecking, and
-an *empty* known_hosts argument makes it look at ~/.ssh/known_hosts instead, which is why the files are read here.
+Always strict: nothing here accepts a key that no known_hosts file has. The files are read here because asyncssh
+differs from OpenSSH: it gives up a file for one bad line, also accepts a key known for the peer's address, and looks up
+a HostKeyAlias with the port.
 """
 
 from __future__ import annotations
 
+import binascii
+import hmac
+import logging
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from hashlib import sha1
 from pathlib import Path
 
 import asyncssh
-from asyncssh.public_key import get_default_public_key_algs
+from asyncssh.public_key import get_default_certificate_algs, get_default_public_key_algs
 
 from labconsole.nodes.route import JumpHost
+from labconsole.nodes.ssh_config import pattern_list_matches
+from labconsole.wire.clean import clean
+
+log = logging.getLogger("labconsole.nodes")
+
+_MARKERS = {"": "keys", "@cert-authority": "authorities", "@revoked": "revoked"}
+_named: set[str] = set()
+"""Bad lines that the log has named already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,25 +53,125 @@ class Witness(asyncssh.SSHClient):
         return False
 
 
-def read_known_hosts(hop: JumpHost) -> asyncssh.SSHKnownHosts:
-    """Every key of the files that exist. Blocking."""
-    known = asyncssh.import_known_hosts("")
-    for path in hop.known_hosts:
-        if Path(path).is_file():
-            known.load(Path(path).read_text(encoding="utf-8", errors="replace"))
+@dataclass(slots=True)
+class KnownHosts:
+    """What the known_hosts files say about one host. ``lines``: (file, line number) of each key.
+
+    ``bad_lines`` are sentences about lines that say nothing because they cannot be read.
+    """
+
+    keys: list[asyncssh.SSHKey] = field(default_factory=list)
+    authorities: list[asyncssh.SSHKey] = field(default_factory=list)
+    revoked: list[asyncssh.SSHKey] = field(default_factory=list)
+    lines: list[tuple[str, int]] = field(default_factory=list)
+    bad_lines: list[str] = field(default_factory=list)
+
+    @property
+    def trusted(self) -> tuple[list[asyncssh.SSHKey], list[asyncssh.SSHKey], list[asyncssh.SSHKey]]:
+        """In the form that asyncssh takes as it is, without a lookup of its own."""
+        return self.keys, self.authorities, self.revoked
+
+
+def read_known_hosts(hop: JumpHost) -> KnownHosts:
+    """The keys for ``hop`` in all its files. Blocking. Raises OSError, ValueError for unusable RevokedHostKeys.
+
+    As OpenSSH: a HostKeyAlias is looked up alone, a name with its port first and without it only if that finds no key.
+    """
+    texts = [(path, _text(path)) for path in hop.known_hosts if Path(path).is_file()]
+    host = hop.host_key_alias or hop.host
+    known = _look_up(texts, host if hop.host_key_alias or hop.port == 22 else f"[{host}]:{hop.port}")
+    if not (known.keys or known.authorities or hop.host_key_alias or hop.port == 22):
+        at_port, known = known, _look_up(texts, host)
+        known.revoked += at_port.revoked
+        known.bad_lines = list(dict.fromkeys(at_port.bad_lines + known.bad_lines))
+    for path in hop.revoked_keys:
+        known.revoked += _revoked_keys(path)
+    for sentence in known.bad_lines:
+        if sentence not in _named:
+            _named.add(sentence)
+            log.warning("%s", sentence)
     return known
 
 
-def key_algorithms(hop: JumpHost, known: asyncssh.SSHKnownHosts) -> list[str] | None:
+def _text(path: str) -> str:
+    return Path(path).read_text(encoding="utf-8", errors="replace")
+
+
+def _look_up(texts: list[tuple[str, str]], name: str) -> KnownHosts:
+    known = KnownHosts()
+    for path, text in texts:
+        for number, line in enumerate(text.split("\n"), 1):
+            words = line.split()
+            if not words or words[0].startswith("#"):
+                continue
+            marker = words.pop(0) if words[0].startswith("@") else ""
+            try:
+                key = _read_key(marker, words, name)
+            except ValueError as exc:
+                known.bad_lines.append(f"{path} line {number} cannot be read and is ignored: {clean(exc, 200)}")
+                continue
+            if key is not None:
+                getattr(known, _MARKERS[marker]).append(key)
+                if not marker:
+                    known.lines.append((path, number))
+    return known
+
+
+def _read_key(marker: str, words: list[str], name: str) -> asyncssh.SSHKey | None:
+    """The key of a line, or None for another host. Raises ValueError."""
+    if marker not in _MARKERS:
+        raise ValueError(f"{marker} is not a marker; allowed: {', '.join(filter(None, _MARKERS))}")
+    if len(words) < 3:
+        raise ValueError("fields are missing; allowed: [marker] names key-type key")
+    if not _names_match(words[0], name):
+        return None
+    try:
+        return asyncssh.import_public_key(" ".join(words[1:3]))
+    except asyncssh.KeyImportError:
+        raise ValueError(f"{words[1]} is not a supported key type, or its key is damaged") from None
+
+
+def _names_match(names: str, name: str) -> bool:
+    """Whether the first field of a line, plain or hashed, names this host. Upper and lower case are the same."""
+    if not names.startswith("|"):
+        return pattern_list_matches(name.lower(), names.lower().split(","))
+    kind, _, rest = names[1:].partition("|")
+    salt, separator, digest = rest.partition("|")
+    if kind != "1" or not separator:
+        raise ValueError("the hashed name is not of the form |1|salt|digest")
+    try:
+        salt_bytes, digest_bytes = (binascii.a2b_base64(part, strict_mode=True) for part in (salt, digest))
+    except binascii.Error as exc:
+        raise ValueError(f"the hashed name is not base64: {exc}") from None
+    return hmac.compare_digest(hmac.new(salt_bytes, name.lower().encode(), sha1).digest(), digest_bytes)
+
+
+def _revoked_keys(path: str) -> list[asyncssh.SSHKey]:
+    """The keys in a file of RevokedHostKeys. A file that cannot be used makes every key unusable, as in OpenSSH."""
+    data = Path(path).read_bytes()
+    if data.startswith(b"SSHKRL"):
+        raise ValueError(f"RevokedHostKeys {path} is a key revocation list; allowed here: one public key a line")
+    keys = []
+    for number, line in enumerate(data.decode("utf-8", "replace").split("\n"), 1):
+        if line.strip() and not line.lstrip().startswith("#"):
+            try:
+                keys.append(asyncssh.import_public_key(line))
+            except asyncssh.KeyImportError as exc:
+                raise ValueError(f"RevokedHostKeys {path} line {number}: {clean(exc, 200)}") from None
+    return keys
+
+
+def key_algorithms(known: KnownHosts) -> list[str] | None:
     """Host key algorithms to ask for, those of the known keys first; None leaves the choice to asyncssh.
 
-    asyncssh asks for nothing but the known types. A server that no longer has one then ends the connection, which
-    looks like a lost one; asked for the others as well, it shows a key, and the change can be told.
+    asyncssh asks for nothing but the known types, certificates alone if an authority is known. A server that has no
+    such key then ends the connection, which looks like a lost one; asked for the others as well, it shows its key.
     """
-    keys, authorities, *_ = known.match(hop.host_key_alias or hop.host, "", hop.port if hop.port != 22 else None)
-    if not keys or authorities:
+    if not known.keys and not known.authorities:
         return None
-    algorithms = [name for key in keys for name in key.sig_algorithms] + get_default_public_key_algs()
+    certificates = get_default_certificate_algs() if known.authorities else []
+    keys = [name for key in known.keys for name in key.sig_algorithms]
+    algorithms = certificates + keys + get_default_public_key_algs()
     return list(dict.fromkeys(name.decode("ascii") for name in algorithms))
 
 
@@ -67,35 +180,18 @@ def refusal(hop: JumpHost, shown: ShownKey | None, accept: str, *, revoked: bool
     where = hop.host_key_alias or (hop.host if hop.port == 22 else f"[{hop.host}]:{hop.port}")
     showed = f" (it showed {shown})" if shown else ""
     if revoked:
-        return f"the host key of {where} is marked as revoked in known_hosts: this is not a host to log in to"
-    lines = _lines_about(hop, shown.address if shown else "")
-    if not lines:
+        files = "known_hosts or RevokedHostKeys"
+        return f"the host key of {where} is marked as revoked in {files}: this is not a host to log in to"
+    known = read_known_hosts(hop)
+    bad = "".join(f"; {sentence}" for sentence in known.bad_lines[:3])
+    if not known.lines:
         return (
             f"the host key of {where} is in no known_hosts file{showed}; compare its fingerprint, "
-            f"then accept it once by: {accept}"
+            f"then accept it once by: {accept}{bad}"
         )
-    path, number = lines[0]
+    path, number = known.lines[0]
     remove = shlex.join(["ssh-keygen", "-R", where, "-f", path])
     return (
         f"the host key of {where} is not the one in {path} line {number}{showed}: the host was installed anew, or "
-        f"another one answers in its place; if you know why, forget the old key by: {remove}"
+        f"another one answers in its place; if you know why, forget the old key by: {remove}{bad}"
     )
-
-
-def _lines_about(hop: JumpHost, address: str) -> list[tuple[str, int]]:
-    """(file, line) of every entry for this host. One line is parsed at a time to learn its number."""
-    found = []
-    host, port = hop.host_key_alias or hop.host, hop.port if hop.port != 22 else None
-    for path in hop.known_hosts:
-        try:
-            text = Path(path).read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            continue  # an absent file says nothing about the host
-        for number, line in enumerate(text.splitlines(), 1):
-            try:
-                keys = asyncssh.import_known_hosts(line).match(host, address, port)
-            except ValueError:
-                continue  # asyncssh refuses the file as a whole before a line of it could be of use here
-            if keys[0]:
-                found.append((path, number))
-    return found

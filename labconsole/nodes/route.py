@@ -1,29 +1,42 @@
 """The way to a node: which hosts are logged in to, as whom, with which keys, checked against which known_hosts.
 
-hosts.yaml over ssh_config over the defaults of OpenSSH. ProxyJump is resolved here and not by asyncssh, which would
-open one login on the jump host per target; a resolved way is hashable, so that ways with a common start share it.
-UserKnownHostsFile is resolved here too, because asyncssh takes ``none`` as "do not check".
+hosts.yaml over ssh_config over the defaults of OpenSSH. asyncssh gets resolved values only and reads no ssh_config.
+ProxyJump is resolved here, because asyncssh would open one login on the jump host per target; a resolved way is
+hashable, so that ways with a common start share it.
 
-Reads files and may run the commands of ``Match exec``: call it in a thread.
+Runs ``ssh -G``, which may run the commands of ``Match exec``: call it in a thread.
 """
 
 from __future__ import annotations
 
-import getpass
+import os
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from asyncssh.config import ConfigParseError, SSHClientConfig, SSHConfig
-
 from labconsole.errors import NodeUnreachable
 from labconsole.model.inventory import Inventory
+from labconsole.nodes.ssh_config import (
+    ConfigRefused,
+    Settings,
+    expand,
+    expand_path,
+    has_openssh_home,
+    read_settings,
+    tokens,
+)
 from labconsole.wire.clean import clean
 
 DEFAULT_SSH_CONFIG = "~/.ssh/config"
 MAX_HOPS = 8
 _USER_KNOWN_HOSTS = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
 _GLOBAL_KNOWN_HOSTS = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
+SETTINGS = (
+    "ciphers", "kexalgorithms", "macs", "hostkeyalgorithms", "pubkeyacceptedalgorithms", "addressfamily", "bindaddress",
+    "compression", "rekeylimit", "tcpkeepalive", "pubkeyauthentication", "gssapiauthentication", "pkcs11provider",
+)  # fmt: skip
+"""Keywords of ssh_config that have an effect beyond the fields of JumpHost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +44,9 @@ class JumpHost:
     """One login. ``alias`` is what ssh_config's Host patterns saw; ``host``, ``port`` and ``user`` are what it became.
 
     ``given_user`` and ``given_port`` are None unless hosts.yaml or a jump specification named them.
-    ``identities`` are the key files that would be used, None for the usual ones in ~/.ssh.
+    ``identities`` are the key files that would be used, None for the usual ones in ~/.ssh. ``agent`` is the socket of
+    an ssh-agent, or None. ``settings`` are further values of ssh_config by keyword, where they differ from OpenSSH's
+    defaults.
     """
 
     alias: str
@@ -45,9 +60,12 @@ class JumpHost:
     host_key_alias: str | None
     key: str | None
     identities: tuple[str, ...] | None
+    certificates: tuple[str, ...]
     identities_only: bool
-    chooses_ciphers: bool
-    chooses_key_algorithms: bool
+    agent: str | None
+    proxy_command: str | None
+    revoked_keys: tuple[str, ...]
+    settings: tuple[tuple[str, str], ...]
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -75,8 +93,9 @@ def find_route(name: str, inventory: Inventory) -> Route:
     config = _config_file(name, inventory)
     try:
         return tuple(_resolve(name, inventory, config, _of_node(name, inventory), frozenset()))
-    except ConfigParseError as exc:
-        raise NodeUnreachable(name, f"the SSH configuration cannot be used: {clean(exc)}", operation="connect") from exc
+    except ConfigRefused as exc:
+        text = f"the SSH configuration cannot be used: {clean(exc.locate(config), 700)}"
+        raise NodeUnreachable(name, text, operation="connect") from exc
     except OSError as exc:
         text = f"the SSH configuration {exc.filename or config} cannot be read: {exc.strerror}"
         raise NodeUnreachable(name, text, operation="connect") from exc
@@ -99,7 +118,8 @@ def accept_command(name: str, inventory: Inventory, hop: JumpHost) -> str:
 
 def _client_options(name: str, inventory: Inventory, route: Route, *, strict: bool = True) -> list[str]:
     hop = route[-1]
-    options = ["-F", hop.config] if hop.config and hop.config != str(Path(DEFAULT_SSH_CONFIG).expanduser()) else []
+    usual = has_openssh_home() and hop.config == str(Path(DEFAULT_SSH_CONFIG).expanduser())
+    options = ["-F", hop.config] if hop.config and not usual else []
     if strict:
         options += ["-o", "StrictHostKeyChecking=yes"]
     if inventory.defaults.known_hosts is not None:
@@ -178,42 +198,59 @@ def _jump(name: str, text: str, inventory: Inventory, *, first: bool) -> _Wanted
 
 
 def _resolve_one(wanted: _WantedRoute, path: str | None, known_hosts: str | None) -> tuple[JumpHost, str | None]:
-    local_user = getpass.getuser()
-    asked = (local_user, wanted.user or (), wanted.alias, wanted.port or ())
-    loaded = SSHClientConfig.load(None, path, False, False, False, *asked)
-    if loaded.has_match_final():
-        loaded = SSHClientConfig.load(loaded, path, True, False, True, *asked)
-    host = str(loaded.get("Hostname", wanted.alias))
-    listed = loaded.get("IdentityFile")
-    identities = tuple(str(Path(str(p)).expanduser()) for p in listed) if isinstance(listed, list) else None
+    usual = path is None or path == str(Path(DEFAULT_SSH_CONFIG).expanduser())
+    settings = read_settings(wanted.alias, wanted.user, wanted.port, None if usual else path)
+    values = tokens(wanted.alias, settings)
+    # ssh -G leaves the tokens of these keywords as they are.
+    paths = {
+        keyword: tuple(expand_path(keyword, file, values) for file in settings[keyword] if file.lower() != "none")
+        for keyword in ("identityfile", "certificatefile", "revokedhostkeys")
+        if keyword in settings
+    }
+    remote = {token: values[token] for token in "%hknpr"}
+    jump, command = (
+        expand(keyword, settings[keyword][0], remote, variables=False) if keyword in settings else None
+        for keyword in ("proxyjump", "proxycommand")
+    )
     key = str(Path(wanted.key).expanduser()) if wanted.key else None
-    alias = loaded.get("HostKeyAlias")
-    jump = loaded.get("ProxyJump")
     hop = JumpHost(
         alias=wanted.alias,
-        host=host,
-        port=int(str(loaded.get("Port", 22))),
-        user=str(loaded.get("User", local_user)),
+        host=settings["hostname"][0],
+        port=int(settings["port"][0]),
+        user=settings["user"][0],
         given_user=wanted.user,
         given_port=wanted.port,
         config=path,
-        known_hosts=_known_hosts_files(loaded, known_hosts),
-        host_key_alias=str(alias) if alias else None,
+        known_hosts=_known_hosts_files(settings, known_hosts),
+        host_key_alias=settings["hostkeyalias"][0] if "hostkeyalias" in settings else None,
         key=key,
-        identities=(key,) if key else identities,
-        identities_only=bool(key) or bool(loaded.get("IdentitiesOnly")),
-        chooses_ciphers=loaded.get("Ciphers") is not None,
-        chooses_key_algorithms=loaded.get("HostKeyAlgorithms") is not None,
+        identities=(key,) if key else paths.get("identityfile"),
+        certificates=() if key else paths.get("certificatefile", ()),
+        identities_only=bool(key) or settings.get("identitiesonly") == ("yes",),
+        agent=_agent(settings.get("identityagent", ("SSH_AUTH_SOCK",))[0]),
+        proxy_command=command if command and command.lower() != "none" else None,
+        revoked_keys=paths.get("revokedhostkeys", ()),
+        settings=tuple((keyword, settings[keyword][0]) for keyword in SETTINGS if keyword in settings),
     )
-    return hop, str(jump) if jump else None
+    return hop, jump
 
 
-def _known_hosts_files(loaded: SSHConfig, given: str | None) -> tuple[str, ...]:
+def _agent(value: str) -> str | None:
+    if value.lower() == "none":
+        return None
+    if value == "SSH_AUTH_SOCK" or value.startswith("$"):
+        return os.environ.get(value.lstrip("$").strip("{}")) or None
+    return str(Path(value).expanduser())
+
+
+def _known_hosts_files(settings: Settings, given: str | None) -> tuple[str, ...]:
     if given is not None:
         return (str(Path(given).expanduser()),)
     files: list[str] = []
-    for option, usual in (("UserKnownHostsFile", _USER_KNOWN_HOSTS), ("GlobalKnownHostsFile", _GLOBAL_KNOWN_HOSTS)):
-        listed = loaded.get(option)
-        files.extend(str(path) for path in listed) if isinstance(listed, list) else files.extend(usual)
-    home = str(Path.home())
-    return tuple(str(Path(path.replace("%d", home)).expanduser()) for path in files)
+    usual: Sequence[tuple[str, tuple[str, ...]]] = (
+        ("userknownhostsfile", _USER_KNOWN_HOSTS),
+        ("globalknownhostsfile", _GLOBAL_KNOWN_HOSTS),
+    )
+    for keyword, default in usual:
+        files.extend(file for file in settings.get(keyword, default) if file != "none")
+    return tuple(str(Path(file).expanduser()) for file in files)

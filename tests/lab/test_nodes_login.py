@@ -19,7 +19,7 @@ from labconsole.nodes.link import connect
 from labconsole.nodes.route import shell_argv
 from support.asking import asked
 from support.requirements import old_python
-from support.ssh_servers import HOST, SERVERS, USER, Server, World, free_port, require, ssh_agent, start_with
+from support.ssh_servers import HOST, PYTHON, SERVERS, USER, Server, World, free_port, require, ssh_agent, start_with
 
 pytestmark = pytest.mark.asyncio
 
@@ -136,6 +136,138 @@ async def test_a_host_certificate_of_a_trusted_authority_is_accepted(world: Worl
     await server.stop()
 
 
+# --- known_hosts as OpenSSH reads it: each case on both servers, and what ssh itself says -------------------------
+
+
+async def accepts(world: World, server: Server) -> bool:
+    """Whether OpenSSH's own client accepts the host key."""
+    process = await asyncio.create_subprocess_exec(
+        require("ssh"), "-F", str(world.directory / "ssh_config"), "-o", "StrictHostKeyChecking=yes", "-o", "BatchMode=yes",
+        "-p", str(server.port), "--", HOST, "true", stdin=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    async with asyncio.timeout(20):
+        _, errors = await process.communicate()
+    assert process.returncode == 0 or b"Host key verification failed" in errors, errors
+    return process.returncode == 0
+
+
+KNOWN_HOSTS: dict[str, tuple[str, str, str | None]] = {
+    # lines with {at}, {key}, {other}; further ssh_config; None for accepted, or a part of the refusal
+    "a line with one field": ("{at}\n{at} {key}", "", None),
+    "an unknown marker": ("@nonsense {at} {key}\n{at} {key}", "", None),
+    "a hashed name that is none": ("|1|x {key}\n|2|a|b {key}\n{at} {key}", "", None),
+    "a key that is none": ("{at} ssh-ed25519 AAAAnonsense\n{at} {key}", "", None),
+    "only a bad line": ("{at} ssh-ed25519 AAAAnonsense", "", "known_hosts line 1 cannot be read and is ignored"),
+    "revoked before": ("@revoked * {key}\n{at} {key}", "", "revoked"),
+    "revoked after, by a pattern": ("{at} {key}\n@revoked [127.0.0.?]:* {key}", "", "revoked"),
+    "known without the port": ("127.0.0.1 {key}", "", None),
+    "known otherwise with the port": ("127.0.0.1 {key}\n{at} {other}", "", "is not the one in"),
+    "another key of the host revoked": ("@revoked * {other}\n{at} {key}", "", None),
+    "an alias": ("lab {key}", "HostKeyAlias LAB", None),
+    "an alias has no port": ("[lab]:{port} {key}", "HostKeyAlias lab", "in no known_hosts file"),
+    "an alias, but the address is known": ("{at} {key}", "HostKeyAlias lab", "in no known_hosts file"),
+    "negation": ("[127.*]:*,!{at} {key}", "", "in no known_hosts file"),
+    "upper case and brackets in a pattern": ("[LAB]*,[127.0.0.1]:* {key}", "", None),
+    "a file named by a token": ("", "UserKnownHostsFile {directory}/by-%p", None),
+    "RevokedHostKeys": ("{at} {key}", "RevokedHostKeys {directory}/revoked", "revoked"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", KNOWN_HOSTS)
+async def test_known_hosts_as_openssh_reads_them(world: World, case: str) -> None:
+    server = SERVERS["sshd"](world)
+    await server.start()
+    world.key("other")
+    key, other = ((world.directory / f"{name}.pub").read_text().strip() for name in ("host", "other"))
+    at_port = f"[{HOST}]:{server.port}"
+    lines, setting, expected = KNOWN_HOSTS[case]
+    text = lines.format(at=at_port, key=key, other=other, port=server.port)
+    (world.directory / "known_hosts").write_text(text + "\n")
+    (world.directory / f"by-{server.port}").write_text(f"{at_port} {key}\n")
+    (world.directory / "revoked").write_text(f"# lost\n{key}\n")
+    world.config(setting.format(directory=world.directory))
+    assert await accepts(world, server) == (expected is None)
+    if expected is None:
+        await log_in(world, at(server))
+    else:
+        assert expected in await refused(world, at(server))
+    await server.stop()
+
+
+async def test_a_key_known_for_the_address_does_not_pass_for_the_name(world: World, server: Server) -> None:
+    """OpenSSH refuses the key, too: another one is known for the name."""
+    world.key("other")
+    world.trust(server, "localhost", key="other")
+    world.trust(server, HOST)
+    nodes = {"uut": {"address": "localhost", "port": server.port}}
+    assert f"the host key of [localhost]:{server.port} is not the one in" in await refused(world, nodes)
+
+
+@pytest.mark.parametrize("revoked", ["authority", "host"])
+async def test_a_certificate_of_a_revoked_authority_or_key_is_refused(world: World, revoked: str) -> None:
+    """With a real sshd that shows the certificate. OpenSSH's client refuses it, too."""
+    world.key("authority")
+    authority, host = asyncssh.read_private_key(world.directory / "authority"), world.key("host")
+    certificate = authority.generate_host_certificate(asyncssh.read_public_key(f"{host}.pub"), "h", principals=[HOST])
+    certificate.write_certificate(f"{host}-cert.pub")
+    server = SERVERS["sshd"](world)
+    await server.start()
+    known = world.directory / "known_hosts"
+    known.write_text(f"@cert-authority [{HOST}]:* {(world.directory / 'authority.pub').read_text()}")
+    await log_in(world, at(server))
+    with known.open("a") as file:
+        file.write(f"@revoked * {(world.directory / f'{revoked}.pub').read_text()}")
+    assert not await accepts(world, server)
+    assert "is marked as revoked" in await refused(world, at(server))
+    await server.stop()
+
+
+async def test_a_bad_line_is_named_once_in_the_log(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    server = SERVERS["asyncssh"](world)
+    await server.start()
+    (world.directory / "known_hosts").write_text("# mine\nnonsense\n")
+    world.trust(server)
+    for _ in range(2):
+        await log_in(world, at(server))
+    told = "known_hosts line 2 cannot be read and is ignored: fields are missing; allowed: [marker] names key-type key"
+    assert [told in record.getMessage() for record in caplog.records].count(True) == 1
+    await server.stop()
+
+
+async def test_a_node_gets_neither_environment_nor_display(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = SERVERS["asyncssh"](world)
+    await server.start()
+    world.trust(server)
+    monkeypatch.setenv("SECRET_CANARY", "canary")
+    world.config("SendEnv SECRET_*\nSetEnv A=b\nForwardX11 yes\nForwardX11Trusted yes\nForwardAgent yes\n")
+    seen: list[tuple[Any, ...]] = []
+    run = server._run  # type: ignore[attr-defined]
+
+    async def observe(process: asyncssh.SSHServerProcess[bytes]) -> None:
+        seen.append((dict(process.env), process.channel.get_x11_display(), process.channel.get_agent_path()))
+        await run(process)
+
+    monkeypatch.setattr(server, "_acceptor", server._acceptor)  # type: ignore[attr-defined]
+    server._acceptor.update(process_factory=observe)  # type: ignore[attr-defined]
+    await log_in(world, at(server))
+    assert seen and all(row == ({}, None, None) for row in seen)
+    await server.stop()
+
+
+async def test_a_proxy_command_runs_in_a_shell_with_its_tokens(world: World, server: Server) -> None:
+    world.trust(server, "lab")
+    relay = f'{PYTHON} {world.directory}/relay.py %p "for %n" # by way of a relay'
+    (world.directory / "relay.py").write_text(
+        "import os, socket, sys, threading\n"
+        f"s = socket.create_connection(('{HOST}', int(sys.argv[1]))); assert sys.argv[2] == 'for lab'\n"
+        "def pump(read, write):\n    while data := read(65536): write(data)\n    os._exit(0)\n"
+        "threading.Thread(target=pump, args=(s.recv, lambda d: os.write(1, d))).start()\n"
+        "pump(lambda n: os.read(0, n), s.sendall)\n"
+    )
+    world.config(f"ProxyCommand {relay}\n")
+    await log_in(world, {"uut": {"address": "lab", "port": server.port}})
+
+
 # --- user keys ---------------------------------------------------------------------------------------------------
 
 
@@ -219,7 +351,8 @@ async def test_a_missing_ssh_config_asks_whether_the_lab_is_up(world: World) -> 
 
 async def test_a_broken_ssh_config_is_told_with_its_line(world: World) -> None:
     world.config("Host *\n  Port lots\n")
-    assert "ssh_config line 2: Invalid Port integer value: lots" in await refused(world, {"uut": {"address": HOST}})
+    told = await refused(world, {"uut": {"address": HOST}})
+    assert "ssh_config line 2: Bad port 'lots'; allowed: 1 to 65535" in told
 
 
 async def test_nobody_listening_and_no_such_name_are_told_with_host_and_port(world: World) -> None:

@@ -231,12 +231,14 @@ class Sshd(Server):
         self.port = free_port()
         self._log = directory / f"sshd-{self.port}.log"
         config = directory / f"sshd-{self.port}.conf"
+        certificate = directory / f"{self.host_key}-cert.pub"
         config.write_text(
             f"ListenAddress {HOST}\nPort {self.port}\nHostKey {directory / self.host_key}\nUsePAM no\nStrictModes no\n"
             f"AuthorizedKeysFile {directory}/authorized_keys\nPasswordAuthentication no\nPidFile none\n"
             f"KbdInteractiveAuthentication no\nPermitRootLogin yes\nMaxStartups 100\nLogLevel VERBOSE\n"
             # The operator's own ~/.bashrc is none of the test's business.
             f"SetEnv HOME={directory}/home\n"
+            + (f"HostCertificate {certificate}\n" if certificate.exists() else "")
         )
         sshd = require("sshd")
         self._process = await asyncio.create_subprocess_exec(

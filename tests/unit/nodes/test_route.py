@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +13,13 @@ from labconsole.errors import NodeUnreachable
 from labconsole.model.inventory import Inventory
 from labconsole.nodes.route import find_route, shell_argv
 
+ME = pwd.getpwuid(os.getuid()).pw_name
+"""OpenSSH's default user: the password database's, whatever $LOGNAME says."""
+
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("LOGNAME", "me")
     (tmp_path / ".ssh").mkdir()
     return tmp_path
 
@@ -39,7 +43,7 @@ def logins(nodes: dict[str, dict[str, Any]]) -> list[str]:
 
 def test_without_any_configuration_openssh_defaults_hold(home: Path) -> None:
     (hop,) = find_route("uut", inventory({"uut": {"address": "h"}}))
-    assert (hop.user, str(hop), hop.config, hop.identities) == ("me", "h:22", None, None)
+    assert (hop.user, str(hop), hop.config, hop.identities) == (ME, "h:22", None, None)
     assert hop.known_hosts[0] == str(home / ".ssh/known_hosts")
     assert "/etc/ssh/ssh_known_hosts" in hop.known_hosts
 
@@ -57,13 +61,13 @@ def test_hosts_yaml_wins_over_ssh_config(home: Path) -> None:
 def test_jumps_come_from_the_inventory_or_ssh_config_and_may_be_chained(home: Path) -> None:
     config = home / ".ssh" / "config"
     config.write_text("Host t\n ProxyJump b:1,x@c\nHost b\n ProxyJump a\nHost c\n ProxyJump never\n")
-    assert logins({"uut": {"address": "t"}}) == ["me@a:22", "me@b:1", "x@c:22", "me@t:22"]
-    assert logins({"uut": {"address": "t", "jump": "none."}}) == ["me@none.:22", "me@t:22"]
+    assert logins({"uut": {"address": "t"}}) == [f"{ME}@a:22", f"{ME}@b:1", "x@c:22", f"{ME}@t:22"]
+    assert logins({"uut": {"address": "t", "jump": "none."}}) == [f"{ME}@none.:22", f"{ME}@t:22"]
     nodes: dict[str, dict[str, Any]] = {
         "uut": {"address": "t", "jump": "gw"},
         "gw": {"address": "g", "port": 5, "jump": "u@[fe80::2]:7"},
     }
-    assert logins(nodes) == ["u@[fe80::2]:7", "me@g:5", "me@t:22"]
+    assert logins(nodes) == ["u@[fe80::2]:7", f"{ME}@g:5", f"{ME}@t:22"]
 
 
 def test_a_jump_that_is_none_is_told(home: Path) -> None:
