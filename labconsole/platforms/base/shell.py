@@ -26,7 +26,7 @@ _RUN = re.compile(r"\s{65,}")
 
 _DENIED = re.compile(
     r"permission denied|not permitted|must be (?:run as )?root|root privileges|access denied"
-    r"|authentication (?:unavailable|failed)|requires? (?:super-?user|root)",
+    r"|authentication (?:unavailable|failed)|requires? (?:super-?user|root)|insuffici?ent privileges",
     re.IGNORECASE,
 )
 

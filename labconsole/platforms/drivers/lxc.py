@@ -46,8 +46,11 @@ MAX_NICS = 16
 CPUS = "cpuset.cpus"
 EFFECTIVE_CPUS = "cpuset.cpus.effective"
 
-_SETTING = re.compile(r"^lxc\.net\.(\d{1,3})\.([a-z.]+) = ?(.*?)\s*$", re.MULTILINE)
-_LINK = re.compile(r"^Link:\s+(\S+)\s*$", re.MULTILINE)
+NETWORKS = ("lxc.network", "lxc.net")
+"""What a setting's name begins with: LXC 1.0 to 2.1, and LXC 2.1 to 6. Which one is not known is "invalid"."""
+
+_SETTING = re.compile(r"^lxc\.net(?:work)?\.(\d{1,3})\.([a-z.]+) = ?(.*?)[ \t]*$", re.MULTILINE)
+_LINK = re.compile(r"^Link:[ \t]*(\S*)[ \t]*$", re.MULTILINE)
 
 
 class LxcOptions(ManagedOptions):
@@ -102,9 +105,15 @@ class LxcDriver(LxcCrew, ManagedDriver):
     async def probe(self, shell: Shell) -> dict[str, str]:
         return {"lxc": (await shell.must(["lxc-start", "--version"])).strip()[:40]}
 
+    async def _names(self, shell: Shell, *words: str) -> list[str]:
+        """One name a line: a name may hold blanks."""
+        lines = (await shell.must(self.tool("lxc-ls", "-1", *words))).splitlines()
+        return [line.strip() for line in lines if line.strip()]
+
     async def guests(self, shell: Shell) -> dict[str, HypervisorGuest]:
-        names = (await shell.must(self.tool("lxc-ls", "-1"))).split()
-        active = set((await shell.must(self.tool("lxc-ls", "-1", "--active"))).split())
+        """Those with a configuration, and those that run without one."""
+        active = await self._names(shell, "--active")
+        names = [*await self._names(shell), *active]
         found = {
             name: HypervisorGuest(name, State.RUNNING, "RUNNING")
             if name in active
@@ -118,8 +127,8 @@ class LxcDriver(LxcCrew, ManagedDriver):
 
     async def state(self, shell: Shell, name: str) -> HypervisorGuest:
         answer = await shell.run(self.tool("lxc-info", "-n", name, "-sH"))
-        if "doesn't exist" in answer.text:
-            raise self.unknown(shell, name, (await shell.must(self.tool("lxc-ls", "-1"))).split())
+        if f"{name} doesn't exist" in answer.text:
+            raise self.unknown(shell, name, await self._names(shell))
         if answer.exit_status != 0:
             raise shell.failed(answer)
         said = answer.stdout.strip()
@@ -143,14 +152,16 @@ class LxcDriver(LxcCrew, ManagedDriver):
         """From the configuration; the host's end, where it has no name there, from what the running container says."""
         asked = [
             word
+            for network in NETWORKS
             for index in range(MAX_NICS)
             for key in ("type", "hwaddr", "link", "veth.pair")
-            for word in ("-c", f"lxc.net.{index}.{key}")
+            for word in ("-c", f"{network}.{index}.{key}")
         ]
         networks = configured(await shell.must(self.tool("lxc-info", "-n", name, *asked)))
         shown = _LINK.findall(await shell.must(self.tool("lxc-info", "-n", name)))
-        veths = [index for index in sorted(networks) if networks[index].get("type") == "veth"]
-        ends = dict(zip(veths, shown, strict=True)) if len(veths) == len(shown) else {}
+        # One line for each network from number 0 on, of whatever type, up to the first number that is left out.
+        counted = [index for index in sorted(networks) if index < len(shown) and set(range(index)) <= networks.keys()]
+        ends = {index: shown[index] for index in counted if networks[index].get("type") == "veth"}
         return [
             GuestNic(
                 mac=mac_address(networks[index].get("hwaddr", "")),
