@@ -83,7 +83,7 @@ class LxcDriver(LxcCrew, ManagedDriver):
         Options=LxcOptions,
         tools=("lxc-start",),
         boot_s=1.0,
-        processes=("lxc-start",),
+        processes=("lxc-start", "lxc-execute", "lxc-autostart"),
         capabilities=Capabilities(pin=True, statistics=True, nic_models=False, exec=True, idle_nics=True),
     )
     options: LxcOptions

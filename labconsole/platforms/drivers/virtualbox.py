@@ -147,7 +147,7 @@ class VirtualBoxDriver(ManagedDriver):
         Options=ManagedOptions,
         tools=("VBoxManage",),
         boot_s=60.0,
-        processes=("VBoxHeadless.*", "VirtualBoxVM.*"),
+        processes=("VBoxHeadless.*", "VirtualBoxVM.*", "VBoxSDL.*"),
         capabilities=Capabilities(nic_models=True, idle_nics=True),
     )
 
