@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import List, Optional, Pattern, Sequence
 
@@ -12,13 +13,16 @@ MAX_PATTERN_CHARACTERS = 200
 
 MAX_NAME_CHARACTERS = 200
 
-_NAMING = ("-name", "--name", "--comment", "-comment", "--startvm", "-startvm", "--id", "--api-sock", "--api-socket")
+_NAMING = (
+    ("-name", "guest"), ("--name", "guest"), ("--comment", None), ("-comment", None), ("--startvm", None),
+    ("-startvm", None), ("--id", None), ("--api-sock", None), ("--api-socket", "path"),
+)  # fmt: skip
 """Options of QEMU, crosvm, VirtualBox (any version takes one dash or two), Firecracker and Cloud Hypervisor that tell
-guests apart; the first one in this order counts."""
+guests apart, the first one in this order; and in which of several settings, if the value is settings."""
 _XL_GLOBAL = re.compile(r"-[vftTN]+\Z")
 _XL_FILE = ("-f", "--defconfig")
 _XL_NAME = re.compile(r"""(?:\A|[;\n])\s*name\s*=\s*(["']?)([^"';\n]+)\1""")
-_LXC_MONITOR = re.compile(r"\A\[lxc monitor\] .* ([^ ]+)\Z")
+_LXC_MONITOR = "[lxc monitor] "
 _LXC_VALUES = ("-f", "-s", "-c", "-L", "-p", "-o", "-l", "-P", "-g", "-u", "--rcfile", "--define", "--console",
                "--console-log", "--pidfile", "--share-net", "--share-ipc", "--share-uts", "--share-pid", "--logfile",
                "--logpriority", "--lxcpath", "--uid", "--gid")  # fmt: skip
@@ -45,10 +49,9 @@ def called(command_line: bytes) -> Optional[str]:
     if "xl" in names[:4]:
         found = _xl_name(words[names.index("xl") + 1 :])
     else:
-        monitor = _LXC_MONITOR.match(words[0].rstrip())
         started = next((at for at, name in enumerate(names[:4]) if name in ("lxc-start", "lxc-execute")), None)
-        if monitor is not None:
-            found = monitor.group(1)
+        if words[0].startswith(_LXC_MONITOR):
+            found = _monitored(words[0][len(_LXC_MONITOR) :].rstrip())
         elif started is not None:
             found = _lxc_name(words[started + 1 :])
         else:
@@ -58,13 +61,13 @@ def called(command_line: bytes) -> Optional[str]:
 
 def _option(words: List[str]) -> Optional[str]:
     """By the options of hypervisors whose guests are programs, and by what User-mode Linux is given."""
-    for naming in _NAMING:
+    for naming, key in _NAMING:
         for at, word in enumerate(words[1:], 1):
             value = words[at + 1] if word == naming and at + 1 < len(words) else None
             if value is None and word.startswith(naming + "="):
                 value = word[len(naming) + 1 :]
             if value:
-                return _first_key(value, "guest") if naming == "-name" else _first_key(value, "path") or value
+                return value if key is None else _first_key(value, key)
     return next((word[len("umid=") :] for word in words[1:] if word.startswith("umid=")), None)
 
 
@@ -104,6 +107,15 @@ def _xl_name(words: List[str]) -> Optional[str]:
     if name is None and config:
         name = re.sub(r"\.cfg\Z", "", config.rpartition("/")[2])
     return name or None
+
+
+def _monitored(title: str) -> Optional[str]:
+    """A directory and the container in it, of LXC. Where both may hold blanks, the directory of the container tells."""
+    splits = [(title[:at], title[at + 1 :]) for at, sign in enumerate(title) if sign == " "]
+    possible = [(path, name) for path, name in splits if name and "/" not in name]
+    if len(possible) > 1:
+        possible = [(path, name) for path, name in possible if os.path.isdir(os.path.join(path, name))]
+    return possible[0][1] if len(possible) == 1 else None
 
 
 def _lxc_name(words: List[str]) -> Optional[str]:

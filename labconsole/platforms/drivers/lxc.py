@@ -111,14 +111,14 @@ class LxcDriver(LxcCrew, ManagedDriver):
         return [line.strip() for line in lines if line.strip()]
 
     async def guests(self, shell: Shell) -> dict[str, HypervisorGuest]:
-        """Those with a configuration, and those that run without one."""
-        active = await self._names(shell, "--active")
-        names = [*await self._names(shell), *active]
+        """Those with a configuration, and those that run without one. What is not listed as stopped may run: `--active`
+        leaves out running containers whose names hold blanks (5.0)."""
+        stopped = await self._names(shell, "--stopped")
         found = {
-            name: HypervisorGuest(name, State.RUNNING, "RUNNING")
-            if name in active
-            else HypervisorGuest(name, State.STOPPED, "STOPPED")
-            for name in names
+            name: HypervisorGuest(name, State.STOPPED, "STOPPED")
+            if name in stopped
+            else HypervisorGuest(name, State.RUNNING, "not STOPPED")
+            for name in await self._names(shell)
         }
         for name in self.planned:
             if name in found:
