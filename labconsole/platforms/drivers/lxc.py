@@ -49,6 +49,8 @@ EFFECTIVE_CPUS = "cpuset.cpus.effective"
 NETWORKS = ("lxc.network", "lxc.net")
 """What a setting's name begins with: LXC 1.0 to 2.1, and LXC 2.1 to 6. Which one is not known is "invalid"."""
 
+WITHOUT_INTERFACE = ("empty", "none")
+
 _SETTING = re.compile(r"^lxc\.net(?:work)?\.(\d{1,3})\.([a-z.]+) = ?(.*?)[ \t]*$", re.MULTILINE)
 _LINK = re.compile(r"^Link:[ \t]*(\S*)[ \t]*$", re.MULTILINE)
 
@@ -159,9 +161,12 @@ class LxcDriver(LxcCrew, ManagedDriver):
         ]
         networks = configured(await shell.must(self.tool("lxc-info", "-n", name, *asked)))
         shown = _LINK.findall(await shell.must(self.tool("lxc-info", "-n", name)))
-        # One line for each network from number 0 on, of whatever type, up to the first number that is left out.
-        counted = [index for index in sorted(networks) if index < len(shown) and set(range(index)) <= networks.keys()]
-        ends = {index: shown[index] for index in counted if networks[index].get("type") == "veth"}
+        # One line for each network from number 0 on, up to the first that has no interface (LXC 1.0 to 6.0, lxc_info.c).
+        ends: dict[int, str] = {}
+        for index, end in enumerate(shown):
+            if networks.get(index, {}).get("type") in (None, *WITHOUT_INTERFACE):
+                break
+            ends[index] = end if networks[index]["type"] == "veth" else "-"
         return [
             GuestNic(
                 mac=mac_address(networks[index].get("hwaddr", "")),
@@ -170,7 +175,7 @@ class LxcDriver(LxcCrew, ManagedDriver):
                 attached_to=networks[index].get("link"),
             )
             for index in sorted(networks)
-            if networks[index].get("type") not in (None, "empty", "none")
+            if networks[index].get("type") not in (None, *WITHOUT_INTERFACE)
         ]
 
     async def pinning(self, shell: Shell, name: str) -> Pinning | None:

@@ -397,6 +397,15 @@ def test_networks_are_read_in_the_words_of_lxc_1_and_of_lxc_3(prefix: str) -> No
     assert [(nic.model, nic.host_interface) for nic in nics] == [("macvlan", None), ("veth", "vethAB")]
 
 
+def test_ends_of_networks_behind_one_without_an_interface_are_not_guessed() -> None:
+    # LXC 5.0.2 ends its list there; findings/lxc-info-stops-at-empty-network.sh.
+    types = ("veth", "empty", "veth")
+    settings = "".join(f"lxc.net.{n}.type = {kind}\nlxc.net.{n}.veth.pair = pair{n}\n" for n, kind in enumerate(types))
+    for shown in ("Link:           vethA\n", "Link:           vethA\nLink:           vethC\n"):
+        nics = run(LXC.nics(shell({"lxc-info -n fw -c": settings, "lxc-info -n fw": shown}), "fw"))
+        assert [nic.host_interface for nic in nics] == ["vethA", "pair2"]
+
+
 # Programs and templates ----------------------------------------------------------------------------------------------
 
 
