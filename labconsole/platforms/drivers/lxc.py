@@ -113,8 +113,10 @@ class LxcDriver(LxcCrew, ManagedDriver):
         return [line.strip() for line in lines if line.strip()]
 
     async def guests(self, shell: Shell) -> dict[str, HypervisorGuest]:
-        """Those with a configuration, and those that run without one. What is not listed as stopped may run: `--active`
-        leaves out running containers whose names hold blanks (5.0)."""
+        """Those with a configuration, and those that run without one. What is not listed as stopped may run.
+
+        `--active` leaves out running containers whose names hold blanks (5.0).
+        """
         stopped = await self._names(shell, "--stopped")
         found = {
             name: HypervisorGuest(name, State.STOPPED, "STOPPED")
@@ -161,7 +163,7 @@ class LxcDriver(LxcCrew, ManagedDriver):
         ]
         networks = configured(await shell.must(self.tool("lxc-info", "-n", name, *asked)))
         shown = _LINK.findall(await shell.must(self.tool("lxc-info", "-n", name)))
-        # One line for each network from number 0 on, up to the first that has no interface (LXC 1.0 to 6.0, lxc_info.c).
+        # One line for each network from number 0 on, up to the first without an interface (lxc_info.c, 1.0 to 6.0).
         ends: dict[int, str] = {}
         for index, end in enumerate(shown):
             if networks.get(index, {}).get("type") in (None, *WITHOUT_INTERFACE):
