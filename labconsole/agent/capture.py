@@ -16,6 +16,7 @@ import re
 import signal
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
+from labconsole.agent.debug import complain
 from labconsole.agent.processes import children, linux
 from labconsole.agent.reading.files import text_of
 from labconsole.agent.spool import CaptureSpool
@@ -31,15 +32,27 @@ SPACE_MARGIN_RATIO = 1.1
 SPACE_RESERVE_BYTES = 16 * 1024 * 1024
 RECORD_HEADER_BYTES = 16
 MAX_FILTER_CHARACTERS = 4000
+MAX_UNREAD_CHARACTERS = 200
+MAX_UNREAD_LINES = 5
 
 _NO_STAMPS = re.compile(r"WARNING: .*time ?stamp", re.IGNORECASE)
 _FILTER = re.compile(r"[\x20-\x7e]*\Z")
-_COUNT = re.compile(r"(?<!\d)(\d{1,20}) packets? (captured|received by filter|dropped by kernel|dropped by interface)")
+_COUNT = re.compile(r"(\d{1,20}) packets? (captured|received by filter|dropped by kernel|dropped by interface)")
 _ERRORS = (
-    ("no_permission", re.compile(r"permission|not permitted", re.IGNORECASE)),
-    ("no_such_interface", re.compile(r"no such device|doesn't exist|no such interface", re.IGNORECASE)),
-    ("interface_down", re.compile(r"network is down|not up", re.IGNORECASE)),
-    ("bad_filter", re.compile(r"syntax error|can't parse filter|unknown host|illegal|expression", re.IGNORECASE)),
+    ("no_permission", re.compile(r"permission|not permitted|CAP_NET_", re.IGNORECASE)),
+    (
+        "no_such_interface",
+        re.compile(r"no such (?:device|interface)|doesn't exist|interface (?:has )?disappeared", re.IGNORECASE),
+    ),
+    ("interface_down", re.compile(r"network is down|not up\b|went down", re.IGNORECASE)),
+    (
+        "bad_filter",
+        re.compile(
+            r"syntax error|can't parse filter|unknown (?:host|network|port|protocol|ether host|osi proto)|illegal"
+            r"|expression|invalid (?:token|IPv[46] address)|not a valid",
+            re.IGNORECASE,
+        ),
+    ),
     ("no_space", re.compile(r"no space", re.IGNORECASE)),
 )
 _FIELDS = {
@@ -50,9 +63,23 @@ _FIELDS = {
 }
 
 
-def parse_counts(text: str) -> Dict[str, int]:
-    """tcpdump's own counts out of its closing lines, or out of the line that SIGUSR1 asks for."""
-    return {_FIELDS[what]: int(number) for number, what in _COUNT.findall(text)}
+_SETTLED = {"captured_packets", "received_by_filter_packets", "dropped_kernel_packets"}
+
+
+def parse_counts(text: str, unread: Optional[List[str]] = None) -> Dict[str, int]:
+    """tcpdump's own counts out of its closing lines, or out of the line that SIGUSR1 asks for.
+
+    tcpdump 3.9 to 5.0 prints the same words: one count a line at its end, all in one line behind its name before.
+    What is no count is not looked into for one; it is added to ``unread``.
+    """
+    found: Dict[str, int] = {}
+    for line in re.split(r"[\r\n]+", text):
+        parts = [_COUNT.fullmatch(part.strip()) for part in re.sub(r"^tcpdump: ", "", line).split(", ")]
+        if all(part is not None for part in parts):
+            found.update({_FIELDS[part.group(2)]: int(part.group(1)) for part in parts if part is not None})
+        elif unread is not None and line.strip():
+            unread.append(line.strip()[:MAX_UNREAD_CHARACTERS])
+    return found
 
 
 def error_of(text: str, exit_status: Optional[int] = None) -> WireError:
@@ -149,13 +176,17 @@ class RunningCapture:
         assert self.process is not None
         await self._settle()
         self._stopping = True
+        self._said = ""  # what comes from here on are its last words
         self.process.send_signal(signal.SIGINT)
         try:
             await asyncio.wait_for(self._until(lambda: self._ended), STOP_TIMEOUT_S)
         except asyncio.TimeoutError:
             raise WireError("capture_failed", "tcpdump did not end %g s after SIGINT" % STOP_TIMEOUT_S) from None
         result: Dict[str, Any] = dict.fromkeys(_FIELDS.values())
-        result.update(parse_counts(self._said[self._said.rfind("tcpdump: ") + 1 :]))
+        unread: List[str] = []
+        result.update(parse_counts(self._said, unread))
+        for line in unread[:MAX_UNREAD_LINES]:
+            complain("tcpdump of %s ended with %r" % (self.name, line))
         result["file_bytes"] = os.fstat(self.spool.descriptor).st_size
         async with self._counting:
             follower = self._opened()
@@ -248,7 +279,10 @@ class RunningCapture:
                 continue  # asleep in a full disk, or stopped: the deadline bounds it
             counts = parse_counts(self._said)
             # The kernel counts a dropped packet as received too.
-            if counts["captured_packets"] + counts["dropped_kernel_packets"] >= counts["received_by_filter_packets"]:
+            # A line that is not whole yet, or is not known, has no counts.
+            if counts.keys() >= _SETTLED and (
+                counts["captured_packets"] + counts["dropped_kernel_packets"] >= counts["received_by_filter_packets"]
+            ):
                 return
             await asyncio.sleep(SETTLE_STEP_S)
 

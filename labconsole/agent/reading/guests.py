@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import re
-from typing import Optional, Pattern, Sequence
+from typing import List, Optional, Pattern, Sequence
 
 from labconsole.wire.codec import WireError
 
 MAX_PATTERNS = 100
 MAX_PATTERN_CHARACTERS = 200
 
-_CALLED = (
-    re.compile(rb"(?:-name|--?comment|--startvm|--api-sock)\0(?:guest=)?([^\0,]+)"),
-    re.compile(rb"\A\[lxc monitor\] [^\0]* ([^\0 ]+)"),
-    re.compile(rb"\0umid=([^\0]+)"),
-    re.compile(rb"\Axl\0create\0[^\0]+\0name=[\"']?([^\0\"']+)"),
-    re.compile(rb"\Axl\0create\0(?:[^\0]*/)?([^\0/]+?)(?:\.cfg)?\0"),
-)
-"""How command lines say a guest's name: virtual machines, LXC, User-mode Linux, Xen."""
+MAX_NAME_CHARACTERS = 200
+
+_NAMING = (
+    ("-name", "guest"), ("--name", "guest"), ("--comment", None), ("-comment", None), ("--startvm", None),
+    ("-startvm", None), ("--id", None), ("--api-sock", None), ("--api-socket", "path"),
+)  # fmt: skip
+"""Options of QEMU, crosvm, VirtualBox (any version takes one dash or two), Firecracker and Cloud Hypervisor that tell
+guests apart, the first one in this order; and in which of several settings, if the value is settings."""
+_XL_GLOBAL = re.compile(r"-[vftTN]+\Z")
+_XL_FILE = ("-f", "--defconfig")
+_XL_NAME = re.compile(r"""(?:\A|[;\n])\s*name\s*=\s*(["']?)([^"';\n]+)\1""")
+_LXC_MONITOR = "[lxc monitor] "
+_LXC_VALUES = ("-f", "-s", "-c", "-L", "-p", "-o", "-l", "-P", "-g", "-u", "--rcfile", "--define", "--console",
+               "--console-log", "--pidfile", "--share-net", "--share-ipc", "--share-uts", "--share-pid", "--logfile",
+               "--logpriority", "--lxcpath", "--uid", "--gid")  # fmt: skip
+"""Options of lxc-start and lxc-execute, LXC 1 to 6, whose value is a word of its own."""
 
 
 def matching(patterns: Sequence[str]) -> Pattern[str]:
@@ -31,9 +40,98 @@ def matching(patterns: Sequence[str]) -> Pattern[str]:
 
 
 def called(command_line: bytes) -> Optional[str]:
-    """What a guest's command line, its words ended by null bytes, calls it."""
-    for said in _CALLED:
-        match = said.search(command_line)
-        if match is not None:
-            return match.group(1).decode("utf-8", "replace")
+    """What a guest's command line, its words ended by null bytes, calls it; None if it does not say.
+
+    A program may be named by a path, and stand behind an interpreter or a loader and their options.
+    """
+    words = command_line.decode("utf-8", "replace").rstrip("\0").split("\0")
+    names = [word.rpartition("/")[2] for word in words]
+    if "xl" in names[:4]:
+        found = _xl_name(words[names.index("xl") + 1 :])
+    else:
+        started = next((at for at, name in enumerate(names[:4]) if name in ("lxc-start", "lxc-execute")), None)
+        if words[0].startswith(_LXC_MONITOR):
+            found = _monitored(words[0][len(_LXC_MONITOR) :].rstrip())
+        elif started is not None:
+            found = _lxc_name(words[started + 1 :])
+        else:
+            found = _option(words)
+    return found[:MAX_NAME_CHARACTERS] if found else None
+
+
+def _option(words: List[str]) -> Optional[str]:
+    """By the options of hypervisors whose guests are programs, and by what User-mode Linux is given."""
+    for naming, key in _NAMING:
+        for at, word in enumerate(words[1:], 1):
+            value = words[at + 1] if word == naming and at + 1 < len(words) else None
+            if value is None and word.startswith(naming + "="):
+                value = word[len(naming) + 1 :]
+            if value:
+                return value if key is None else _first_key(value, key)
+    return next((word[len("umid=") :] for word in words[1:] if word.startswith("umid=")), None)
+
+
+def _first_key(value: str, key: str) -> Optional[str]:
+    """One of the settings ``a=b,c=d``, whose first may have no key; two commas are one that is meant."""
+    parts = value.replace(",,", "\0").split(",")
+    for at, part in enumerate(parts):
+        name, equals, said = part.partition("=")
+        if (equals and name == key) or (not equals and at == 0):
+            return (said if equals else part).replace("\0", ",")
+    return None
+
+
+def _xl_name(words: List[str]) -> Optional[str]:
+    """``xl [-v] create [OPTIONS] [FILE] [SETTING=VALUE ...]``: a setting ``name``, or the name of the file."""
+    while words and _XL_GLOBAL.match(words[0]):
+        words = words[1:]
+    if not words or words[0] != "create":
+        return None
+    name: Optional[str] = None
+    config: Optional[str] = None
+    rest = iter(words[1:])
+    for word in rest:
+        if word in _XL_FILE or re.match(r"-[AFVcdeinpq]+f\Z", word):
+            config = next(rest, None)
+        elif word.startswith("--defconfig="):
+            config = word.partition("=")[2]
+        elif re.match(r"-[AFVcdeinpq]*f.", word):
+            config = word.partition("f")[2]
+        elif word.startswith("-"):
+            continue
+        elif "=" in word:
+            settings = _XL_NAME.findall(word)
+            name = settings[-1][1].strip() if settings else name
+        elif config is None:
+            config = word
+    if name is None and config:
+        name = re.sub(r"\.cfg\Z", "", config.rpartition("/")[2])
+    return name or None
+
+
+def _monitored(title: str) -> Optional[str]:
+    """A directory and the container in it, of LXC. Where both may hold blanks, the directory of the container tells."""
+    splits = [(title[:at], title[at + 1 :]) for at, sign in enumerate(title) if sign == " "]
+    possible = [(path, name) for path, name in splits if name and "/" not in name]
+    if len(possible) > 1:
+        possible = [(path, name) for path, name in possible if os.path.isdir(os.path.join(path, name))]
+    return possible[0][1] if len(possible) == 1 else None
+
+
+def _lxc_name(words: List[str]) -> Optional[str]:
+    """``lxc-start [-n NAME] [OPTIONS] [NAME] [-- PROGRAM]``."""
+    rest = iter(words)
+    for word in rest:
+        if word in ("-n", "--name"):
+            return next(rest, None)
+        if word.startswith("--name="):
+            return word.partition("=")[2]
+        if re.match(r"-n.", word):
+            return word[2:]
+        if word == "--":
+            return next(rest, None)
+        if word in _LXC_VALUES:
+            next(rest, None)
+        elif not word.startswith("-"):
+            return word
     return None

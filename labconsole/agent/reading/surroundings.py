@@ -8,6 +8,7 @@ a process. A process that came and went within the window is found in what its p
 from __future__ import annotations
 
 import os
+import re
 import time
 from typing import Any, Dict, List, Optional, Pattern, Sequence, Set, Tuple
 
@@ -24,6 +25,8 @@ MAX_GUESTS = 256
 LEAST_SHARE = 0.01
 """Of one processor: what used less is in the sums only."""
 
+_PYTHON = re.compile("python|pypy")
+"""In the name of every interpreter that may run an agent: ``python3.11``, ``platform-python`` (RHEL 8), ``pypy3``."""
 AGENT_WORD = b"labconsole-agent"
 """Every agent's command line holds it, see nodes/archive.py."""
 SESSION_WORD = b"session-"
@@ -89,7 +92,7 @@ class Belonging:
         them, though others started them. ``console``: the process of our console, where that can be seen from here.
         """
         keeper = os.getppid()
-        lines = {pid: command_line(pid) for pid, process in seen.items() if process.name.startswith("python")}
+        lines = {pid: command_line(pid) for pid, process in seen.items() if _PYTHON.search(process.name)}
         agents = {pid for pid, line in lines.items() if AGENT_WORD in line}
         # Other nodes that share this kernel: their agents have been started by the same console.
         session = _last_word(command_line(os.getpid()))

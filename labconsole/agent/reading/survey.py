@@ -29,7 +29,8 @@ CLOCK_UNSYNCHRONISED = 5
 
 STATUS_NANOSECONDS = 0x2000
 STATUS_UNSYNCHRONISED = 0x40
-SNIFFERS = ("tcpdump", "dumpcap", "tshark", "wireshark", "netsniff-ng", "suricata", "zeek")
+SNIFFERS = ("tcpdump", "dumpcap", "tshark", "wireshark", "netsniff-ng", "suricata", "Suricata-Main", "zeek")
+"""Suricata names its first thread itself, and so its process."""
 SENDERS = ("trafgen", "iperf", "iperf3", "netperf", "nuttcp", "stress-ng", "stress", "mausezahn", "mz")
 COMMAND_CHARACTERS = 300
 _SECRET = re.compile(

@@ -40,7 +40,7 @@ _MOST_VERSION = 20
 
 _MADE_OF = """\
 program=$1; shift
-"$program" --version 2>&1 | head -n 1
+"$program" --version 2>&1 | grep -m 1 -E '(^|version )[0-9]+[.][0-9]' || echo
 for file; do
   case $file in */*) ;; *) file=$(command -v "$file");; esac
   sha256sum -- "$file" 2>/dev/null || echo -
@@ -49,7 +49,8 @@ done"""
 directory has none.
 """
 
-_VERSION = re.compile(r"\d+(?:\.\d+)+")
+_VERSION = re.compile(r"(?:^|version )(\d+(?:\.\d+)+)")
+"""``QEMU emulator version 7.2.22 (...)``, ``6.1.176`` of User-mode Linux; a loader's warnings may come before."""
 
 
 class GuestProgramOptions(Protocol):
@@ -103,7 +104,7 @@ class GuestProgramDriver(CrewMaking, Generic[Told]):
         asked = Execute(argv=["sh", "-c", _MADE_OF, "sh", program, *files.values()], timeout_s=_SUMS_S)
         said, *sums = (await uut.ask(asked, timeout_s=_SUMS_S + 10)).stdout.splitlines() or [""]
         version = _VERSION.search(said)
-        found = {self.about.name: version[0][:_MOST_VERSION]} if version else {}
+        found = {self.about.name: version[1][:_MOST_VERSION]} if version else {}
         for name, line in zip(files, sums, strict=False):  # a node may say less
             if re.match(r"[0-9a-f]{64} ", line):
                 found[name] = line[:12]

@@ -20,7 +20,11 @@ from labconsole.wire.guests import PromiseStop, StopKept
 POLL_S = 0.5
 KILL_S = 60.0
 MAX_GUESTS = 1000
-_ALREADY = re.compile(r"already (?:running|active|started|exists|powered on|locked by a session)", re.IGNORECASE)
+_ALREADY = re.compile(
+    r"already (?:running|active|started|exists|powered on|locked by a session)"
+    r"|session for the machine .* is currently open",  # VirtualBox 3 and 4.0
+    re.IGNORECASE,
+)
 
 
 class Lifecycle(Hypervisor):

@@ -29,7 +29,7 @@ _RUN = re.compile(rf"\s{{{MAX_BLANKS + 1},}}")
 
 _DENIED = re.compile(
     r"permission denied|not permitted|must be (?:run as )?root|root privileges|access denied"
-    r"|authentication (?:unavailable|failed)|requires? (?:super-?user|root)",
+    r"|authentication (?:unavailable|failed)|requires? (?:super-?user|root)|insuffici?ent privileges",
     re.IGNORECASE,
 )
 

@@ -21,7 +21,8 @@ from labconsole.platforms.base.managed import ManagedDriver
 from labconsole.platforms.base.options import ManagedOptions, mac_address
 from labconsole.platforms.base.shell import Answer, Shell
 
-MAX_ROWS = 1000
+MAX_ROWS = 1001
+"""One more than a hypervisor may have guests: that is refused, and not cut."""
 PLACES = ("guest", "index")
 _PLACE = re.compile(r"\{(\w*)\}")
 
@@ -189,14 +190,17 @@ class CommandDriver(ManagedDriver):
         return {self.options.version[0]: lines[0][:100] if lines else ""}
 
     async def guests(self, shell: Shell) -> dict[str, HypervisorGuest]:
-        found = {}
-        for row in await self._ask(shell, self.options.list_, self.options.guest):
-            said = row.get("state", "")
+        found: dict[str, HypervisorGuest] = {}
+        for number, row in enumerate(await self._ask(shell, self.options.list_, self.options.guest), 1):
+            name, said = row.get("guest"), row.get("state", "")
+            if name is None:
+                raise shell.error(f"`{self.options.list_.argv[0]}` reports no `guest` in row {number} of its list")
+            if name in found and name in self.planned:
+                raise shell.error(f"`{self.options.list_.argv[0]}` lists two guests named {name}; rename one")
             # Of a guest that is not planned it matters only whether it runs; what is not known to be stopped may.
-            idle = said in self.options.stopped
-            found[row["guest"]] = HypervisorGuest(
-                row["guest"], State.STOPPED if idle else State.RUNNING, said or "listed"
-            )
+            state = State.STOPPED if said in self.options.stopped else State.RUNNING
+            if name not in found or found[name].state is State.STOPPED:
+                found[name] = HypervisorGuest(name, state, said or "listed")
         for name in self.planned:
             if name in found:
                 found[name] = await self.state(shell, name)

@@ -145,7 +145,7 @@ class LibvirtDriver(ManagedDriver):
         Options=LibvirtOptions,
         tools=("virsh",),
         boot_s=8.0,
-        processes=("qemu-.*",),
+        processes=(r"\.?qemu-system-.*", "qemu-kvm", "kvm"),
     )
     EVERY_VCPU: ClassVar[str] = "EACH-VCPU"
     options: LibvirtOptions

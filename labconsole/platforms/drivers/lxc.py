@@ -46,8 +46,13 @@ MAX_NICS = 16
 CPUS = "cpuset.cpus"
 EFFECTIVE_CPUS = "cpuset.cpus.effective"
 
-_SETTING = re.compile(r"^lxc\.net\.(\d{1,3})\.([a-z.]+) = ?(.*?)\s*$", re.MULTILINE)
-_LINK = re.compile(r"^Link:\s+(\S+)\s*$", re.MULTILINE)
+NETWORKS = ("lxc.network", "lxc.net")
+"""What a setting's name begins with: LXC 1.0 to 2.1, and LXC 2.1 to 6. Which one is not known is "invalid"."""
+
+WITHOUT_INTERFACE = ("empty", "none")
+
+_SETTING = re.compile(r"^lxc\.net(?:work)?\.(\d{1,3})\.([a-z.]+) = ?(.*?)[ \t]*$", re.MULTILINE)
+_LINK = re.compile(r"^Link:[ \t]*(\S*)[ \t]*$", re.MULTILINE)
 
 
 class LxcOptions(ManagedOptions):
@@ -80,7 +85,7 @@ class LxcDriver(LxcCrew, ManagedDriver):
         Options=LxcOptions,
         tools=("lxc-start",),
         boot_s=1.0,
-        processes=("lxc-start",),
+        processes=("lxc-start", "lxc-execute", "lxc-autostart"),
         capabilities=Capabilities(pin=True, statistics=True, nic_models=False, exec=True, idle_nics=True),
     )
     options: LxcOptions
@@ -102,14 +107,22 @@ class LxcDriver(LxcCrew, ManagedDriver):
     async def probe(self, shell: Shell) -> dict[str, str]:
         return {"lxc": (await shell.must(["lxc-start", "--version"])).strip()[:40]}
 
+    async def _names(self, shell: Shell, *words: str) -> list[str]:
+        """One name a line: a name may hold blanks."""
+        lines = (await shell.must(self.tool("lxc-ls", "-1", *words))).splitlines()
+        return [line.strip() for line in lines if line.strip()]
+
     async def guests(self, shell: Shell) -> dict[str, HypervisorGuest]:
-        names = (await shell.must(self.tool("lxc-ls", "-1"))).split()
-        active = set((await shell.must(self.tool("lxc-ls", "-1", "--active"))).split())
+        """Those with a configuration, and those that run without one. What is not listed as stopped may run.
+
+        `--active` leaves out running containers whose names hold blanks (5.0).
+        """
+        stopped = await self._names(shell, "--stopped")
         found = {
-            name: HypervisorGuest(name, State.RUNNING, "RUNNING")
-            if name in active
-            else HypervisorGuest(name, State.STOPPED, "STOPPED")
-            for name in names
+            name: HypervisorGuest(name, State.STOPPED, "STOPPED")
+            if name in stopped
+            else HypervisorGuest(name, State.RUNNING, "not STOPPED")
+            for name in await self._names(shell)
         }
         for name in self.planned:
             if name in found:
@@ -118,8 +131,8 @@ class LxcDriver(LxcCrew, ManagedDriver):
 
     async def state(self, shell: Shell, name: str) -> HypervisorGuest:
         answer = await shell.run(self.tool("lxc-info", "-n", name, "-sH"))
-        if "doesn't exist" in answer.text:
-            raise self.unknown(shell, name, (await shell.must(self.tool("lxc-ls", "-1"))).split())
+        if f"{name} doesn't exist" in answer.text:
+            raise self.unknown(shell, name, await self._names(shell))
         if answer.exit_status != 0:
             raise shell.failed(answer)
         said = answer.stdout.strip()
@@ -143,14 +156,19 @@ class LxcDriver(LxcCrew, ManagedDriver):
         """From the configuration; the host's end, where it has no name there, from what the running container says."""
         asked = [
             word
+            for network in NETWORKS
             for index in range(MAX_NICS)
             for key in ("type", "hwaddr", "link", "veth.pair")
-            for word in ("-c", f"lxc.net.{index}.{key}")
+            for word in ("-c", f"{network}.{index}.{key}")
         ]
         networks = configured(await shell.must(self.tool("lxc-info", "-n", name, *asked)))
         shown = _LINK.findall(await shell.must(self.tool("lxc-info", "-n", name)))
-        veths = [index for index in sorted(networks) if networks[index].get("type") == "veth"]
-        ends = dict(zip(veths, shown, strict=True)) if len(veths) == len(shown) else {}
+        # One line for each network from number 0 on, up to the first without an interface (lxc_info.c, 1.0 to 6.0).
+        ends: dict[int, str] = {}
+        for index, end in enumerate(shown):
+            if networks.get(index, {}).get("type") in (None, *WITHOUT_INTERFACE):
+                break
+            ends[index] = end if networks[index]["type"] == "veth" else "-"
         return [
             GuestNic(
                 mac=mac_address(networks[index].get("hwaddr", "")),
@@ -159,7 +177,7 @@ class LxcDriver(LxcCrew, ManagedDriver):
                 attached_to=networks[index].get("link"),
             )
             for index in sorted(networks)
-            if networks[index].get("type") not in (None, "empty", "none")
+            if networks[index].get("type") not in (None, *WITHOUT_INTERFACE)
         ]
 
     async def pinning(self, shell: Shell, name: str) -> Pinning | None:

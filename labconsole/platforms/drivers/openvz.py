@@ -18,17 +18,26 @@ from labconsole.platforms.base.shell import Answer, Shell
 
 STATES = {
     "running": State.RUNNING,
-    "stopped": State.STOPPED,
-    "mounted": State.STOPPED,
-    "suspended": State.PAUSED,
-    "paused": State.PAUSED,
-    "starting": State.CHANGING,
-    "stopping": State.CHANGING,
+    **dict.fromkeys(("stopped", "down", "mounted"), State.STOPPED),
+    **dict.fromkeys(("suspended", "paused"), State.PAUSED),
+    **dict.fromkeys(
+        (
+            *("starting", "stopping", "restoring", "resetting", "pausing", "suspending", "resuming", "continuing"),
+            *("compacting", "snapshoting", "del_snapshot", "migrating", "syncing", "reconnecting"),
+        ),
+        State.CHANGING,
+    ),
+    "invalid": State.FAILED,
 }
+"""Words of ``vzlist`` and ``vzctl status`` of vzctl 3.0 to 4.11 and 7 to 9, and all of prlctl 7 (vmstate2str, spelled
+as there). "unknown" is the programs' own word for a state that they do not know."""
 
-_VZLIST = re.compile(rf"^\s*(\S+)\s+({'|'.join(STATES)})\s*$", re.MULTILINE)
-_STATUS = re.compile(r"^(?:CTID|VEID) (\S+) (exist|deleted) (mounted|unmounted) (running|down)( suspended)?\s*$", re.M)
-_PRLCTL = re.compile(r"^\{([0-9a-f-]{36})\}\s+(\w+)\s+\S.*?\s+(CT|VM)\s+(\S.*?)\s*$", re.MULTILINE)
+_VZLIST = re.compile(r"\s*(\S+)\s+(\S+)\s*")
+_PRLCTL = re.compile(r"\s*\{?([0-9a-f-]{36})\}?\s+(\S+)\s+(?:CT|VM)\s+(\S.*?)\s*", re.IGNORECASE)
+_STATUS = re.compile(
+    r"(?:CTID|VEID) (\S+) (exist|deleted) (mounted|unmounted) (running|paused|suspended|down)( suspended)?\s*"
+)
+"""vzctl 3 and 4 add "suspended" to "down"; vzctl 7 prints it in its place, and "paused" for "running"."""
 _SETTING = re.compile(r'^\s*([A-Z]+)="?(.*?)"?\s*$', re.MULTILINE)
 
 
@@ -75,20 +84,33 @@ class OpenVzDriver(ManagedDriver):
         return {self.options.tool: said[:100], "host_kernel": (await shell.must(["uname", "-r"])).strip()[:100]}
 
     async def guests(self, shell: Shell) -> dict[str, HypervisorGuest]:
+        """Columns that hold no blanks come first, and a name last: `vzlist -j` does not escape quotes in names."""
         if self.options.tool == "prlctl":
-            text = await shell.must(["prlctl", "list", "-a"])
-            if "STATUS" not in text:
-                raise shell.error(f"`prlctl list -a` did not print a table: {text.strip()[:80]!r}")
-            rows = [(name, said, ident) for ident, said, _, name in _PRLCTL.findall(text)]
+            argv, row = ["prlctl", "list", "-a", "-H", "-o", "uuid,status,type,name"], _PRLCTL
         else:
-            text = await shell.must(["vzlist", "-a", "-ovpsid,status", "-H"])
-            rows = [(ident, said, ident) for ident, said in _VZLIST.findall(text)]
-            if text.strip() and not rows:
-                raise shell.error(f"`vzlist` did not print a table: {text.strip()[:80]!r}")
-        # A state that is not known is no reason to overlook a container: it is not stopped.
-        return {
-            name: HypervisorGuest(name, STATES.get(said, State.CHANGING), said, ident) for name, said, ident in rows
-        }
+            argv, row = ["vzlist", "-a", "-H", "-o", "veid,status"], _VZLIST
+        found: dict[str, HypervisorGuest] = {}
+        for line in (await shell.must(argv)).splitlines():
+            if not line.strip():
+                continue
+            read = row.fullmatch(line)
+            if read is None:
+                raise shell.error(f"`{' '.join(argv)}` printed a row that is not understood: {line.strip()[:80]!r}")
+            ident, said, name = read[1], read[2], read[3] if row is _PRLCTL else read[1]
+            if name in found and name in self.planned:
+                raise shell.error(f"two containers are named {name}: {found[name].ident} and {ident}; rename one")
+            guest = self._known(shell, name, said, ident)
+            if name not in found or found[name].state is State.STOPPED:
+                found[name] = guest
+        return found
+
+    def _known(self, shell: Shell, name: str, said: str, ident: str) -> HypervisorGuest:
+        """A guest in this state. A state that is not known is refused of a planned guest; another is not stopped."""
+        if name in self.planned and said not in STATES:
+            raise shell.error(
+                f"{self.options.tool} says that guest {name} is {said[:80]!r}; expected: {', '.join(STATES)}"
+            )
+        return HypervisorGuest(name, STATES.get(said, State.CHANGING), said, ident)
 
     async def state(self, shell: Shell, name: str) -> HypervisorGuest:
         if self.options.tool == "prlctl":
@@ -97,17 +119,20 @@ class OpenVzDriver(ManagedDriver):
                 raise self.unknown(shell, name, found)
             return found[name]
         answer = await shell.run(["vzctl", "status", name])
-        row = _STATUS.search(answer.stdout)
+        row = next(filter(None, map(_STATUS.fullmatch, answer.stdout.splitlines())), None)
         if row is None or row[1] != name:
             raise (
                 shell.failed(answer)
                 if answer.exit_status
-                else shell.error(f"`{answer.command}` says {answer.stdout.strip()[:80]!r}, which is not a known state")
+                else shell.error(
+                    f"`{answer.command}` says {answer.stdout.strip()[:80]!r}; expected: CTID {name}, exist or deleted, "
+                    "mounted or unmounted, running, paused, suspended or down"
+                )
             )
         if row[2] == "deleted":
             raise self.unknown(shell, name, await self.guests(shell))
-        state = State.PAUSED if row[5] else State.RUNNING if row[4] == "running" else State.STOPPED
-        return HypervisorGuest(name, state, " ".join(row[0].split()[3:]), name)
+        said = f"{row[4]}{row[5] or ''}"
+        return HypervisorGuest(name, State.PAUSED if row[5] else STATES[row[4]], said, name)
 
     async def start(self, shell: Shell, name: str) -> Answer:
         wait = ["--wait"] if self.options.tool == "vzctl" else []

@@ -59,7 +59,7 @@ class QemuDriver(GuestProgramDriver[QemuOptions]):
         ),
         Options=QemuOptions,
         boot_s=5.0,
-        processes=("qemu-.*", "kvm"),
+        processes=(r"\.?qemu-system-.*", "qemu-kvm", "kvm"),
     )
     BOOT_S = CREW_BOOT_S = 120.0
     CREW_FILES = ("kernel", "initrd")

@@ -73,7 +73,7 @@ class UmlDriver(GuestProgramDriver[UmlOptions]):
         tried="yes: Debian's 6.1, in the test suite",
         Options=UmlOptions,
         boot_s=2.0,
-        processes=(r"linux\.uml.*",),
+        processes=(r"linux(?:\.uml.*)?",),
     )
     BOOT_S = CREW_BOOT_S = 60.0
     CREW_FILES = ("kernel", "initrd", "preload", "crew_root")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from labconsole.contracts.driver import Attestation, Capabilities, DriverInfo
 from labconsole.platforms.base.guest import GuestNic, HypervisorGuest, State
@@ -17,34 +17,124 @@ from labconsole.platforms.base.options import ManagedOptions, mac_address
 from labconsole.platforms.base.shell import Answer, Shell
 
 STATES = {
-    "running": State.RUNNING,
     "poweroff": State.STOPPED,
     "aborted": State.STOPPED,
+    "teleported": State.STOPPED,
+    "running": State.RUNNING,
     "paused": State.PAUSED,
     "saved": State.PAUSED,
     "aborted-saved": State.PAUSED,
-    "starting": State.CHANGING,
-    "stopping": State.CHANGING,
-    "saving": State.CHANGING,
-    "restoring": State.CHANGING,
+    "deletingsnapshotlivepaused": State.PAUSED,
     "gurumeditation": State.FAILED,
+    **dict.fromkeys(
+        (
+            *("starting", "stopping", "saving", "restoring", "settingup", "snapshotting", "livesnapshotting"),
+            *("onlinesnapshotting", "restoringsnapshot", "deletingsnapshot", "deletingsnapshotlive"),
+            *("teleporting", "teleportingin", "teleportingpausedvm", "faulttolerantsyncing"),
+        ),
+        State.CHANGING,
+    ),
 }
-MAX_NICS = 36
-NO_DRIVER = "/dev/vboxdrv"
+"""Every short name that ``machineStateToName`` of VBoxManageInfo.cpp has, of 3.0 to 7.2. ``faulttolerantsyncing`` ended
+with 6.1, ``aborted-saved`` and ``onlinesnapshotting`` came later. "unknown" is the program's own word for a new one."""
 
-_LISTED = re.compile(r'^"(.*)" \{([0-9a-f-]{36})\}\s*$', re.MULTILINE)
-_VERSION = re.compile(r"^(\d+\.\d+\S*)\s*$", re.MULTILINE)
-_VALUE = re.compile(r'^"?([A-Za-z0-9_-]+)"?="?(.*?)"?\s*$', re.MULTILINE)
+ATTACHED = {
+    "null": None,
+    "nat": "natnet",
+    "natnetwork": "nat-network",
+    "bridged": "bridgeadapter",
+    "intnet": "intnet",
+    "hostonly": "hostonlyadapter",
+    "hostonlynetwork": "hostonly-network",
+    "generic": "generic",
+    "cloudnetwork": "cloud-network",
+    "cloud": "cloud-network",
+}
+"""By ``nicN`` in small letters, which key names the network: VBoxManageInfo.cpp of 3.0 to 7.2. It prints "Generic" with
+a capital letter. Keys of other kinds of attachment may stay behind, so only this one is read."""
+NAT_WITHOUT_NAME = "nat"
+_WARNING_CHARACTERS = 300
+
+MAX_NICS = 36
+INACCESSIBLE = "<inaccessible>"
+"""The name that VBoxManage prints for every machine whose settings it cannot read."""
+
+_LISTED = re.compile(r'^"(.*)" \{([0-9a-f-]{36})\}\s*$', re.IGNORECASE)
+_VERSION = re.compile(r"^\d+\.\d+\.\d+\S*r\d+\S*$")
+_VERSION_ALONE = re.compile(r"^\d+(?:\.\d+)+\S*$")
+_ENTRY = re.compile(r'^(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<key>[^\s"=]+))=(?P<value>.*)$')
+_ESCAPED = re.compile(r'\\(["\\])')
+_DRIVER = re.compile(
+    r"vbox_?drv|vboxsup|virtualbox (?:\w+ )?(?:kernel|support)|virtualbox\.kext|kernel (?:driver|extension)"
+    r"|support driver|VERR_(?:VM_DRIVER|SUPDRV)|(?:rc=|error )-19\d\d\b",
+    re.IGNORECASE,
+)
+"""How wrappers of VirtualBox 1.5 to 7.2 (its own, Debian's, Ubuntu's, RPM Fusion's), VBoxSVC and the error messages of
+SUPLib name the driver."""
+_NO_START = re.compile(r"start(?:ing)? (?:a )?(?:VMs?|virtual machines?)\b", re.IGNORECASE)
+_NO_ACCESS = re.compile(r"vboxusers|not (?:writable|accessible)|VERR_VM_DRIVER_NOT_ACCESSIBLE|-1910\b", re.IGNORECASE)
 
 
 def values(text: str) -> dict[str, str]:
-    """``showvminfo --machinereadable``. Whole keys: ``VMState`` is not ``VMStateChangeTime``."""
-    return dict(_VALUE.findall(text))
+    """``showvminfo --machinereadable``, of each key the first value.
+
+    VBoxManage 5.0 and later escapes quotes and backslashes in most values; NICs and snapshots are printed as they are
+    in every version. Descriptions have several lines and come behind the machine's own keys, so a line of one that
+    looks like a key does not replace it.
+    """
+    found: dict[str, str] = {}
+    inside = False
+    for line in text.splitlines():
+        if inside:
+            inside = not _closes(line)
+            continue
+        entry = _ENTRY.match(line.rstrip())
+        if entry is None:
+            continue
+        key, value = entry["key"] or _ESCAPED.sub(r"\1", entry["quoted"] or ""), entry["value"]
+        if value.startswith('"'):
+            inside = len(value) < 2 or not _closes(value)
+            if inside:
+                continue
+            value = value[1:-1]
+        found.setdefault(key, value)
+    return found
+
+
+def _closes(line: str) -> bool:
+    """Whether a quoted value ends with this line: by a quote with an even number of backslashes before it."""
+    body = line.rstrip()
+    return body.endswith('"') and (len(body) - 1 - len(body[:-1].rstrip("\\"))) % 2 == 0
+
+
+def rows(text: str) -> list[tuple[str, str]]:
+    """``list vms`` and ``list runningvms``: names and UUIDs. Raises ValueError with a row that is neither."""
+    found = []
+    for line in text.splitlines():
+        row = _LISTED.match(line)
+        if row is not None:
+            found.append((row[1], row[2].lower()))
+        elif line.startswith('"'):
+            raise ValueError(line)
+    return found
 
 
 def machines(text: str) -> list[str]:
-    """``list vms`` and ``list runningvms``: names, which may hold blanks."""
-    return [name for name, _ in _LISTED.findall(text)]
+    """The names of ``list vms``, which may hold blanks, quotes and braces."""
+    return [name for name, _ in rows(text)]
+
+
+def attachment(told: Mapping[str, str], index: int) -> str | None:
+    """What a NIC is plugged into, such as ``intnet DMZ``; None where there is no such NIC."""
+    mode = told.get(f"nic{index}", "none")
+    kind = mode.lower()
+    if kind == "none":
+        return None
+    if kind not in ATTACHED:
+        return f"unknown attachment {mode[:40]!r}"
+    key = ATTACHED[kind]
+    name = "" if key is None else told.get(f"{key}{index}", "")
+    return f"{kind} {name}" if name and not (kind == "nat" and name == NAT_WITHOUT_NAME) else kind
 
 
 class VirtualBoxDriver(ManagedDriver):
@@ -57,30 +147,66 @@ class VirtualBoxDriver(ManagedDriver):
         Options=ManagedOptions,
         tools=("VBoxManage",),
         boot_s=60.0,
-        processes=("VBoxHeadless.*", "VirtualBoxVM.*"),
+        processes=("VBoxHeadless.*", "VirtualBoxVM.*", "VBoxSDL.*"),
         capabilities=Capabilities(nic_models=True, idle_nics=True),
     )
 
     async def probe(self, shell: Shell) -> dict[str, str]:
+        """The version, and what else VBoxManage printed: its wrapper warns there of a driver that is not loaded."""
         answer = await shell.run(["VBoxManage", "--version"])
-        if NO_DRIVER in answer.text:
-            raise shell.missing(f"the kernel driver of VirtualBox is not loaded here: {NO_DRIVER} does not exist")
+        lines = [" ".join(line.split()) for line in answer.stdout.splitlines() if line.strip()]
+        found = [line for line in lines if _VERSION.match(line)] or [
+            line for line in lines[-1:] if _VERSION_ALONE.match(line)
+        ]
+        said = [line for line in lines if line not in found[-1:]] + [
+            " ".join(line.split()) for line in answer.stderr.splitlines() if line.strip()
+        ]
+        self._refuse_without_driver(shell, " ".join(said))
         if answer.exit_status != 0:
             raise shell.failed(answer)
-        found = _VERSION.findall(answer.stdout)
         if not found:
             raise shell.error(f"`{answer.command}` does not report a version: {answer.said}")
-        return {"virtualbox": found[-1][:40]}
+        warning = {"virtualbox_warning": " ".join(said)[:_WARNING_CHARACTERS]} if said else {}
+        return {"virtualbox": found[-1][:40], **warning}
+
+    @staticmethod
+    def _refuse_without_driver(shell: Shell, said: str) -> None:
+        """Raise CapabilityMissing where VBoxManage says that no machine can be started."""
+        driver, no_start = _DRIVER.search(said), _NO_START.search(said)
+        if driver is None and no_start is None:
+            return
+        why = f"VBoxManage says: {said[:_WARNING_CHARACTERS]}"
+        if _NO_ACCESS.search(said):
+            raise shell.missing(f"no permission to use the kernel driver of VirtualBox. {why}")
+        if driver is None:
+            raise shell.missing(f"VirtualBox cannot start machines here. {why}")
+        raise shell.missing(f"the kernel driver is not loaded or not usable here. {why}")
+
+    async def _listed(self, shell: Shell, what: str) -> list[tuple[str, str]]:
+        try:
+            return rows(await shell.must(["VBoxManage", "list", what]))
+        except ValueError as exc:
+            raise shell.error(
+                f"`VBoxManage list {what}` printed a row that is not understood: {str(exc)[:80]!r}"
+            ) from None
 
     async def guests(self, shell: Shell) -> dict[str, HypervisorGuest]:
-        names = machines(await shell.must(["VBoxManage", "list", "vms"]))
-        running = set(machines(await shell.must(["VBoxManage", "list", "runningvms"])))
-        found = {
-            name: HypervisorGuest(name, State.RUNNING, "running")
-            if name in running
-            else HypervisorGuest(name, State.STOPPED, "poweroff")
-            for name in names
-        }
+        listed = await self._listed(shell, "vms")
+        running = {uuid for _, uuid in await self._listed(shell, "runningvms")}
+        uuids: dict[str, list[str]] = {}
+        for name, uuid in listed:
+            uuids.setdefault(f"{name} {uuid}" if name == INACCESSIBLE else name, []).append(uuid)
+        found = {}
+        for name, its in uuids.items():
+            if name in self.planned and len(its) > 1:
+                raise shell.error(
+                    f"VirtualBox has {len(its)} machines named {name} ({', '.join(its[:4])}): rename all but one"
+                )
+            idle = "inaccessible" if name.startswith(INACCESSIBLE) else "poweroff"
+            runs = not running.isdisjoint(its)
+            found[name] = HypervisorGuest(
+                name, State.RUNNING if runs else State.STOPPED, "running" if runs else idle, its[0]
+            )
         for name in self.planned:
             if name in found:
                 found[name] = await self.state(shell, name)
@@ -89,13 +215,15 @@ class VirtualBoxDriver(ManagedDriver):
     async def _values(self, shell: Shell, name: str) -> dict[str, str]:
         answer = await shell.run(["VBoxManage", "showvminfo", name, "--machinereadable"])
         if "Could not find a registered machine" in answer.text:
-            raise self.unknown(shell, name, machines(await shell.must(["VBoxManage", "list", "vms"])))
+            raise self.unknown(shell, name, [name for name, _ in await self._listed(shell, "vms")])
         if answer.exit_status != 0:
             raise shell.failed(answer)
         return values(answer.stdout)
 
     async def state(self, shell: Shell, name: str) -> HypervisorGuest:
-        said = (await self._values(shell, name)).get("VMState", "")
+        said = (await self._values(shell, name)).get("VMState")
+        if said is None:
+            raise shell.error(f"VBoxManage reports no VMState of machine {name}: its settings may be inaccessible")
         if said not in STATES:
             raise shell.error(f"VBoxManage says that machine {name} is {said[:80]!r}; expected: {', '.join(STATES)}")
         return HypervisorGuest(name, STATES[said], said)
@@ -120,16 +248,15 @@ class VirtualBoxDriver(ManagedDriver):
         told = await self._values(shell, name)
         nics = []
         for index in range(1, MAX_NICS + 1):
-            mode = told.get(f"nic{index}", "none")
-            if mode == "none":
+            attached = attachment(told, index)
+            if attached is None:
                 continue
-            adapter = told.get(f"bridgeadapter{index}") or told.get(f"hostonlyadapter{index}")
             cable = "" if told.get(f"cableconnected{index}", "on") == "on" else ", cable off"
             nics.append(
                 GuestNic(
                     mac=mac_address(told.get(f"macaddress{index}", "")),
                     model=told.get(f"nictype{index}"),
-                    attached_to=(f"{mode} {adapter}" if adapter else mode) + cable,
+                    attached_to=attached + cable,
                 )
             )
         return nics

@@ -24,13 +24,43 @@ from labconsole.platforms.base.shell import Answer, Shell
 DIRECTORY = "/etc/vservers"
 RUNS, STOPPED, UNKNOWN = 0, 3, 5
 
-_STAT = re.compile(r"^(\d+) +\d+ +\S+ +\S+ +\S+ +\S+ +\S+ (.+?)\s*$", re.MULTILINE)
-_CONTEXT = re.compile(r"is running at context '(\d+)'")
+SHOWN_BYTES = 20
+"""vserver-stat cuts names there (formatName of vserver-stat.c, util-vserver 0.30 to 0.30.216)."""
+HEADER = ["CTX", "PROC", "VSZ", "RSS", "userTIME", "sysTIME", "UPTIME", "NAME"]
+NOT_GUESTS = ("0", "1")
+"""The host itself, and the context that sees all processes."""
+
+_STAT = re.compile(r"(\d{1,10}) +\d+ +\S+ +\S+ +\S+ +\S+ +\S+(?: (.*))?")
+_CONTEXT = re.compile(r"^Vserver '.*' is running at context '(\d+)'$", re.MULTILINE)
+_STOPPED = re.compile(r"^Vserver '.*' is stopped$", re.MULTILINE)
 
 
-def running(text: str) -> set[str]:
-    """``vserver-stat``: the guests that run. Names may hold blanks; context 0 is the host."""
-    return {name for context, name in _STAT.findall(text) if context != "0"}
+def contexts(text: str) -> dict[str, str]:
+    """``vserver-stat``: context to name as shown, cut, of the guests that run; a name may hold blanks or be missing.
+
+    Raises ValueError with a line that is not understood.
+    """
+    lines = [line for line in text.splitlines() if line.strip()]
+    if not lines or lines[0].split() != HEADER:
+        raise ValueError(lines[0] if lines else "")
+    found = {}
+    for line in lines[1:]:
+        row = _STAT.fullmatch(line)
+        if row is None:
+            raise ValueError(line)
+        if row[1] not in NOT_GUESTS:
+            found[row[1]] = (row[2] or "").strip()
+    return found
+
+
+def as_shown(name: str) -> str:
+    """A guest's name as ``vserver-stat`` shows it."""
+    return name.encode()[:SHOWN_BYTES].decode("utf-8", "replace").strip()
+
+
+def _word(name: str) -> str:
+    """What vserver is given for a guest: it takes a number for the context of whichever guest has that one."""
+    return f"{DIRECTORY}/{name}" if name.isascii() and name.isdigit() else name
 
 
 class VserverDriver(ManagedDriver):
@@ -65,32 +95,35 @@ class VserverDriver(ManagedDriver):
         }
 
     async def guests(self, shell: Shell) -> dict[str, HypervisorGuest]:
-        names = (await shell.must(["ls", "-1", DIRECTORY])).splitlines()
-        text = await shell.must(["vserver-stat"])
-        if not text.lstrip().startswith("CTX"):
-            raise shell.error(f"`vserver-stat` did not print a table: {text.strip()[:80]!r}")
-        active = running(text)
-        found = {
-            name: HypervisorGuest(
-                name, State.RUNNING if name in active else State.STOPPED, "running" if name in active else "stopped"
-            )
-            for name in {*(name.strip() for name in names if not name.startswith(".")), *active}
-            if name
-        }
-        for name in self.planned:
-            if name in found:
-                found[name] = await self.state(shell, name)
-        return found
+        """Every guest that is configured, and those that run. Where a name is cut, its context tells which one runs."""
+        listed = (line.strip() for line in (await shell.must(["ls", "-1", DIRECTORY])).splitlines())
+        names = [name for name in listed if name and not name.startswith(".")]
+        try:
+            active = contexts(await shell.must(["vserver-stat"]))
+        except ValueError as exc:
+            raise shell.error(f"`vserver-stat` printed a line that is not understood: {str(exc)[:80]!r}") from None
+        found = {name: HypervisorGuest(name, State.STOPPED, "stopped") for name in names}
+        known = {name: await self.state(shell, name) for name in self.planned if name in found}
+        for context, shown in active.items():
+            if any(guest.ident == context for guest in known.values()):
+                continue
+            alike = [name for name in names if as_shown(name) == shown and name not in known]
+            if len(alike) > 1:
+                asked = {name: await self.state(shell, name) for name in alike}
+                alike = [name for name, guest in asked.items() if guest.ident == context]
+            name = alike[0] if len(alike) == 1 else shown or f"context {context}"
+            found[name] = HypervisorGuest(name, State.RUNNING, "running", context)
+        return {**found, **known}
 
     async def state(self, shell: Shell, name: str) -> HypervisorGuest:
         """Exit status and text must say the same; each alone has been seen to be wrong."""
-        answer = await shell.run(["vserver", name, "status"])
+        answer = await shell.run(["vserver", _word(name), "status"])
         if answer.exit_status == UNKNOWN or "Can not find a vserver-setup" in answer.text:
             raise self.unknown(shell, name, (await shell.must(["ls", "-1", DIRECTORY])).split("\n"))
         context = _CONTEXT.search(answer.text)
         if answer.exit_status == RUNS and context is not None:
             return HypervisorGuest(name, State.RUNNING, "running", context[1])
-        if answer.exit_status == STOPPED and "is stopped" in answer.text:
+        if answer.exit_status == STOPPED and _STOPPED.search(answer.text) is not None:
             return HypervisorGuest(name, State.STOPPED, "stopped")
         raise shell.error(
             f"`{answer.command}` ends with {answer.exit_status} and says: {answer.said}; expected: 0 and running, "
@@ -98,10 +131,10 @@ class VserverDriver(ManagedDriver):
         )
 
     async def start(self, shell: Shell, name: str) -> Answer:
-        return await shell.run(["vserver", name, "start"], limit_s=self.options.start_s)
+        return await shell.run(["vserver", _word(name), "start"], limit_s=self.options.start_s)
 
     async def ask_to_stop(self, shell: Shell, name: str) -> Answer:
-        return await shell.run(["vserver", name, "stop"], limit_s=max(1.0, self.options.graceful_s))
+        return await shell.run(["vserver", _word(name), "stop"], limit_s=max(1.0, self.options.graceful_s))
 
     async def kill(self, shell: Shell, name: str) -> Answer:
         guest = await self.state(shell, name)
@@ -109,14 +142,14 @@ class VserverDriver(ManagedDriver):
 
     async def stop_words(self, shell: Shell, name: str) -> StopWords:
         """By which number it would be killed is not known before it runs; to be stopped ends with that, too."""
-        stop = ["vserver", name, "stop"]
+        stop = ["vserver", _word(name), "stop"]
         return StopWords(stop, stop)
 
     async def nics(self, shell: Shell, name: str) -> Sequence[GuestNic]:
         return ()
 
     def inside(self, name: str) -> Sequence[str]:
-        return ["vserver", name, "exec"]
+        return ["vserver", _word(name), "exec"]
 
     async def execute(self, shell: Shell, name: str, argv: Sequence[str]) -> Answer:
         return await shell.run([*self.inside(name), *argv])

@@ -177,7 +177,7 @@ class XlDriver(ManagedDriver):
         Options=XlOptions,
         tools=("xl",),
         boot_s=10.0,
-        processes=("xl", "qemu-.*"),
+        processes=("xl", r"\.?qemu-system-.*"),
         capabilities=Capabilities(pin=True, statistics=True, nic_models=True, nic_credit=True),
     )
     options: XlOptions

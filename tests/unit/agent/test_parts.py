@@ -68,8 +68,35 @@ def test_the_end_of_tcpdump_is_read_in_singular_and_plural() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "unread"),
+    [
+        # What is counted is a whole line; tcpdump 4.99 and 5.0 print "Got N" and statistics that fail.
+        ("Got 5\r5 packets captured\n", ["Got 5"]),
+        ("5 packets captured\npcap_stats: not supported\n", ["pcap_stats: not supported"]),
+        ("5 packets captured by eth0\n", ["5 packets captured by eth0"]),
+        ("-5 packets dropped by kernel\n", ["-5 packets dropped by kernel"]),
+        ("1,234 packets captured\n", ["1,234 packets captured"]),
+        ("filter 12 packets received by filter\n", ["filter 12 packets received by filter"]),
+        ("tcpdump: 5 packets captured, 7 packets lost\n", ["tcpdump: 5 packets captured, 7 packets lost"]),
+    ],
+)
+def test_a_line_that_is_no_count_is_not_counted_but_named(text: str, unread: list[str]) -> None:
+    named: list[str] = []
+    counts = capture.parse_counts(text, named)
+    assert (counts, named) == ({"captured_packets": 5} if text.endswith("packets captured\n") and "," not in text
+                               or "\npcap" in text else {}, unread)  # fmt: skip
+
+
+@pytest.mark.parametrize(
     ("said", "code"),
     [
+        # libpcap 1.10 and 1.11, pcap-linux.c and pcap_statustostr().
+        ("tcpdump: listening on eth1\ntcpdump: pcap_loop: The interface disappeared\n0 packets captured\n",
+         "no_such_interface"),
+        ("tcpdump: pcap_loop: The interface went down\n", "interface_down"),
+        ("tcpdump: pcap_loop: recvfrom: Network is down\n", "interface_down"),
+        ("tcpdump: eth1: Attempt to create packet socket failed - CAP_NET_RAW may be required\n", "no_permission"),
+        ("tcpdump: unknown network 'x'\n", "bad_filter"),
         ("tcpdump: eth9: No such device exists\n(No such device exists)\n", "no_such_interface"),
         ("tcpdump: eth1: You don't have permission\n(socket: Operation not permitted)\n", "no_permission"),
         ("tcpdump: can't parse filter expression: syntax error\n", "bad_filter"),

@@ -117,6 +117,8 @@ def test_whose_a_process_is(monkeypatch):
         40: "other", 50: "guest", 2: "kernel",
     }  # fmt: skip
     assert belonging.agents == {30}
+    renamed = [each._replace(name="platform-python") if each.pid in (30, 31) else each for each in seen]  # RHEL 8
+    assert Belonging({each.pid: each for each in renamed}, guests).agents == {30}
     assert belonging.above == {20, 1}
     # Nodes that share this kernel: agents of the same console, with all that they started and all that carries them.
     ours = b"python3\0-c\0x labconsole-agent y\0009\0session-0a"
@@ -140,7 +142,27 @@ def test_whose_a_process_is(monkeypatch):
         (b"qemu-system-x86_64\0-name\0win7", "win7"),
         (b"VBoxHeadless\0--comment\0ubuntu\0--startvm\0x", "ubuntu"),
         (b"qemu-system-x86_64\0-m\0512", None),
-        (b"[lxc monitor] /var/lib/my lxc fw\0\0", "fw"),
+        (b"qemu-system-x86_64\0-name\0debug-threads=on,guest=a,,b,process=q\0", "a,b"),  # QEMU 2.x on, qemu_opts
+        (b"/usr/libexec/qemu-kvm\0-enable-kvm\0-name\0vm100,debug-threads=on\0", "vm100"),  # RHEL, Proxmox
+        (b"/lib64/ld-linux-x86-64.so.2\0--library-path\0/l\0/usr/bin/qemu-system-x86_64\0-name\0fw\0", "fw"),
+        (b"qemu-system-x86_64\0-name\0process=q\0", None),
+        (b"VBoxHeadless\0-comment\0a, b\0-startvm\0x\0", "a, b"),  # VirtualBox 3 to 5: one dash
+        (b"/usr/lib/virtualbox/VBoxHeadless\0--startvm=fw\0", "fw"),
+        (b"firecracker\0--id\0vm-1\0--api-sock\0/run/f.sock\0", "vm-1"),
+        (b"cloud-hypervisor\0--api-socket\0path=/run/c.sock\0", "/run/c.sock"),
+        (b"[lxc monitor] /var/lib/lxc fw\0\0", "fw"),
+        (b"[lxc monitor] /nosuch/my lxc fw\0\0", None),  # which blank ends the directory cannot be told
+        (b"/usr/bin/lxc-start\0-F\0-P\0/srv/lxc\0-n\0web server\0--\0/bin/sh\0", "web server"),
+        (b"lxc-start\0--name=fw\0-d\0", "fw"),
+        (b"lxc-start\0-s\0lxc.net.0.type=veth\0-F\0fw\0", "fw"),
+        (b"sh\0/usr/bin/lxc-execute\0-nfw\0--\0/bin/sh\0", "fw"),
+        (b"/opt/linux.uml\0mem=128M\0umid=fw\0", "fw"),
+        (b"/usr/sbin/xl\0-v\0-f\0create\0-p\0--quiet\0/etc/xen/fw.cfg\0", "fw"),  # xl 4.1 on, main_create
+        (b"xl\0create\0-pf\0/etc/xen/fw.cfg\0", "fw"),
+        (b"xl\0create\0--defconfig=/etc/xen/other\0memory=512; name = 'my fw'\0", "my fw"),
+        (b"/bin/sh\0/usr/sbin/xl\0create\0-c\0hostname=x\0/etc/xen/fw.cfg\0", "fw"),
+        (b"xl\0restore\0/var/lib/xen/fw.save\0", None),
+        (b"", None),
         (b"linux.uml\0umid=guest\0uml_dir=/dev/shm/\0", "guest"),
         (b'xl\0create\0/etc/xen/other.cfg\0name="fw"\0', "fw"),
         (b"xl\0create\0/etc/xen/fw.cfg\0", "fw"),
@@ -149,6 +171,12 @@ def test_whose_a_process_is(monkeypatch):
 )
 def test_a_guest_is_called_what_its_command_line_calls_it(line: bytes, name: str | None):
     assert called(line) == name
+
+
+def test_a_container_whose_directory_has_a_blank_is_found_by_the_directory(tmp_path):
+    for path, name in (("my lxc", "fw"), ("lxc", "web server")):
+        (tmp_path / path / name).mkdir(parents=True)
+        assert called(f"[lxc monitor] {tmp_path}/{path} {name}\0".encode()) == name
 
 
 def test_guests_are_known_by_the_whole_names_that_the_console_sends():

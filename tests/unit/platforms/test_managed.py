@@ -619,8 +619,8 @@ def two_containers(**options: Any) -> tuple[ManagedDriver, ReplayedNode]:
     for phase, status in (("running", "unmounted down"), ("both", "mounted running")):
         reply = {"exit_status": 0, "stdout": f"CTID 102 exist {status}\n", "stderr": "", "truncated": False}
         node.phases[phase]["vzctl status 102"] = reply
-    listed = node.phases["running"]["vzlist -a -ovpsid,status -H"]
-    node.phases["both"]["vzlist -a -ovpsid,status -H"] = {**listed, "stdout": "101 running\n102 running\n"}
+    listed = node.phases["running"]["vzlist -a -H -o veid,status"]
+    node.phases["both"]["vzlist -a -H -o veid,status"] = {**listed, "stdout": "101 running\n102 running\n"}
     for command in ("vzctl start 102 --wait", "vzctl stop 102", "vzctl exec2 102 /bin/uname -r"):
         node.answers(command)
     nics = (f"ifname=eth{n},mac=00:18:51:A1:C6:9{n},host_ifname=veth102.{n}" for n in (0, 1))

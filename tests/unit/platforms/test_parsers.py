@@ -155,4 +155,4 @@ def test_openvz_interfaces_without_a_mac_are_no_addresses() -> None:
 
 
 def test_vserver_stat_lists_the_host_too_and_names_with_blanks() -> None:
-    assert vserver.running(said("vserver", "beside", "vserver-stat")) == {"uut", "deb vserv2"}
+    assert vserver.contexts(said("vserver", "beside", "vserver-stat")) == {"131": "uut", "49163": "deb vserv2"}
