@@ -1,4 +1,5 @@
-"""Which frames pass a data port that are not the streams': counted by protocol, nothing of them is kept.
+"""Which frames pass a data port that are not the streams': counted by protocol, nothing of them is kept. And the ports
+of a sink that are held for a trial, so that its kernel sends no such frames.
 
 There are two ways to watch. ``every``: one raw socket that is offered all frames, whose filter drops the streams' own
 in the kernel; it names whatever there is, both ways, and costs some 0.1 microseconds for each frame of the stream that
@@ -11,6 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import errno
+import os
 import socket
 import struct
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
@@ -18,7 +21,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 from labconsole.agent.reading.files import text_of
 from labconsole.agent.reading.listen import MAGIC, MAGIC_BYTES, PACKET_OUTGOING, SO_ATTACH_FILTER, SOL_PACKET
 from labconsole.wire.codec import WireError
-from labconsole.wire.foreign import MAX_TAPS, OwnStream, TapCounts, TappedPort
+from labconsole.wire.foreign import MAX_TAPS, OwnStream, SinkPort, SinkPortState, TapCounts, TappedPort
 
 ETH_P_ALL = 3
 CONTROL_TYPES = (0x0806, 0x86DD, 0x88CC, 0x0004)
@@ -34,6 +37,13 @@ VLANS = (0x8100, 0x88A8)
 ETHERTYPES = {0x0806: "arp", 0x88CC: "lldp"}
 IPV4 = {1: "icmp", 2: "igmp", 6: "tcp", 17: "udp"}
 IPV6 = {6: "tcp", 17: "udp", 58: "icmpv6"}
+ICMP_ERRORS = {3: "icmp_unreachable", 5: "icmp_redirect", 11: "icmp_time_exceeded"}
+PORT_UNREACHABLE, PROHIBITED = (3, 3), ((3, 9), (3, 10), (3, 13))
+"""Type and code, by RFC 792 and RFC 1812."""
+
+DROP_ALL = struct.pack("=HBBI", 0x06, 0, 0, 0)
+"""A socket filter. A datagram that it drops counts as one of ``InErrors`` of UDP, and nothing is kept of it."""
+
 NEIGHBOUR_DISCOVERY = range(133, 138)
 LISTENER_DISCOVERY = (130, 131, 132, 143)
 BRIDGES = b"\x01\x80\xc2\x00\x00\x00"
@@ -112,14 +122,28 @@ def name_of(frame: bytes, streams: List[Own]) -> str:
 def _ipv4(packet: bytes, streams: List[Own]) -> str:
     if len(packet) < 20:
         return "ipv4"
-    name = IPV4.get(packet[9], "ipv4")
+    name, body = IPV4.get(packet[9], "ipv4"), packet[(packet[0] & 15) * 4 :]
+    if name == "icmp":
+        return _icmp(packet[12:16], body, streams)
     if name != "udp":
         return name
-    if packet[(packet[0] & 15) * 4 + 8 :][:4] == MAGIC_BYTES:
+    if body[8:12] == MAGIC_BYTES:
         return "udp_test"
     if any(packet[12:16] == own.source or packet[16:20] == own.sink for own in streams):
         return "udp_stream"
     return name
+
+
+def _icmp(sender: bytes, body: bytes, streams: List[Own]) -> str:
+    """``icmp``, or by its type an error that quotes a stream's packet."""
+    name, quoted = ICMP_ERRORS.get(body[0] if body else -1, "icmp"), body[8:]
+    own = next((each for each in streams if quoted[9:10] == b"\x11" and quoted[12:20] == each.source + each.sink), None)
+    if own is None or len(quoted) < 20:
+        return "icmp"
+    kind = (body[0], body[1])
+    if kind == PORT_UNREACHABLE and sender == own.sink:
+        return "icmp_sink"
+    return "icmp_prohibited" if kind in PROHIBITED else name
 
 
 def _ipv6(packet: bytes) -> str:
@@ -273,3 +297,45 @@ class PortTaps:
         for tap in self._taps:
             tap.close()
         self._taps = []
+
+
+class SinkPorts:
+    """Sockets on the ports of a sink's own addresses that streams go to: they drop all, and end with the agent."""
+
+    def __init__(self) -> None:
+        self._sockets: List[socket.socket] = []
+
+    def hold(self, ports: Sequence[SinkPort]) -> List[SinkPortState]:
+        """A socket for each address and port that is the node's own, and what became of each."""
+        self.close()
+        found: Dict[Tuple[str, int], SinkPortState] = {}
+        for port in ports:
+            key = (port.sink_ip, port.udp_sink_port)
+            if key not in found:
+                found[key] = self._hold(*key)
+        return [found[port.sink_ip, port.udp_sink_port] for port in ports]
+
+    def _hold(self, address: str, port: int) -> SinkPortState:
+        try:
+            socket.inet_aton(address)
+        except OSError:
+            raise WireError("bad_request", "sink_ip: %r is not an IPv4 address" % address) from None
+        program = ctypes.create_string_buffer(DROP_ALL)
+        opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            # Before it is bound, so that nothing is ever queued.
+            attached = struct.pack("HP", len(DROP_ALL) // 8, ctypes.addressof(program))
+            opened.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, attached)
+            opened.bind((address, port))
+        except OSError as exc:
+            opened.close()
+            states = {errno.EADDRNOTAVAIL: "not_local", errno.EADDRINUSE: "in_use"}
+            return SinkPortState(state=states.get(exc.errno or 0, "refused"), message=os.strerror(exc.errno or 0))
+        self._sockets.append(opened)
+        return SinkPortState(state="held")
+
+    def close(self) -> None:
+        """Give them back."""
+        for opened in self._sockets:
+            opened.close()
+        self._sockets = []
