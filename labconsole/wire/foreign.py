@@ -83,9 +83,8 @@ class SinkPortStates(Message):
 
 
 class HoldSinkPorts(Request[SinkPortStates], op="sink_ports.hold"):
-    """From now on drop the datagrams to these ports of the node's own addresses, after captures have seen them: else its
-    kernel answers with ICMP port unreachable. No setting changes, and the ports are free again when the session ends.
-    Replaces ports that are held.
+    """From now on drop datagrams to these ports of the node's own addresses, after captures have seen them. Otherwise
+    the kernel answers with ICMP port unreachable. Changes no setting, ends with the session, replaces held ports.
     """
 
     ports: Annotated[List[SinkPort], Most(MAX_SINK_PORTS)]

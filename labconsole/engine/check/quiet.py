@@ -1,6 +1,4 @@
-"""Is the testbed quiet: no frames on data ports, no answers of sinks, nobody else's generators and captures, nothing left
-behind.
-"""
+"""Is the testbed quiet: no frames on data ports, no answers of sinks, no others' generators, captures and leftovers."""
 
 from __future__ import annotations
 
@@ -55,7 +53,7 @@ async def ports(bench: CheckContext, node: str) -> CheckFinding:
 
 @check("quiet.answers", "answers to test frames", roles=("sink",))
 async def answers(bench: CheckContext, node: str) -> CheckFinding:
-    """A sink that has its sink_ip answers test frames, and one that forwards passes them on, unless that is prevented."""
+    """A sink that has its sink_ip answers test frames; one that forwards passes them on."""
     mine = {(s.sink_ip, sink_port(i)): s for i, s in enumerate(bench.inventory.streams) if s.sink.node == node}
     if not mine:
         return skipped("no stream ends at this node")
@@ -75,8 +73,8 @@ async def answers(bench: CheckContext, node: str) -> CheckFinding:
     forwarding = sorted(n for n in names if n in interfaces and interfaces[n].sysctls.get("forwarding") == "1")
     if forwarding:
         return warned(
-            f"{', '.join(forwarding)} forwards: test frames for a sink_ip that the node does not have leave it again, or "
-            "are answered with ICMP",
+            f"{', '.join(forwarding)} forwards: test frames for a sink_ip that the node does not have leave it again, "
+            "or are answered with ICMP",
             f"on {node}: sysctl -w net.ipv4.conf.{forwarding[0]}.forwarding=0",
             **values,
         )
