@@ -10,8 +10,7 @@
 #   not read: answers 0, NoPorts 0, InErrors 291, RcvbufErrors 291, captured 300
 #   drops all: answers 0, NoPorts 0, InErrors 300, RcvbufErrors 0, captured 300
 set -euo pipefail
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+folder=$(mktemp -d); trap 'rm -rf "$folder"' EXIT
 cat > "$folder/try.py" <<'PY'
 import ctypes, socket, struct, subprocess, sys
 
