@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from labconsole.agent.reading import foreign
-from labconsole.agent.reading.foreign import Own, name_of, program
+from labconsole.agent.reading.foreign import program
 from labconsole.engine.check import quiet
 from labconsole.engine.trial.foreign_taps import EVERY_BELOW_PPS, SinkPortHolder, ports_to_watch
 from labconsole.engine.trial.setup import Flow
@@ -20,8 +20,9 @@ from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.record.route import RouteSinkSeen
 from labconsole.model.record.run import RunRecord
 from labconsole.model.tolerances import Tolerances
+from labconsole.packets.frame import CONTROL, Own, name_of
 from labconsole.verdict.crew_trial import sink_reasons
-from labconsole.verdict.foreign import CONTROL, WORDS
+from labconsole.verdict.foreign import WORDS
 from labconsole.verdict.observed import Tapped, TrialObservations
 from labconsole.wire.foreign import MAX_STREAMS, HoldSinkPorts, SinkPortState, SinkPortStates
 from support.fake_session import make_inventory
@@ -279,11 +280,12 @@ def test_a_sink_that_would_answer_is_foreseen_and_noted(answer: Any, status: str
         return settings
 
     bench: Any = SimpleNamespace(inventory=inventory, link=lambda node: link, settings=read)
-    finding = asyncio.run(quiet.answers(bench, stream.sink.node))
+    check: Any = quiet.answers
+    finding = asyncio.run(check(bench, stream.sink.node))
     assert (finding.status.value, said in finding.evidence) == (status, True), finding
     if answer == "not_local":
         settings.interfaces["eth1"].sysctls["forwarding"] = "1"
-        assert "eth1 forwards" in asyncio.run(quiet.answers(bench, stream.sink.node)).evidence
+        assert "eth1 forwards" in asyncio.run(check(bench, stream.sink.node)).evidence
 
 
 @pytest.mark.parametrize(
