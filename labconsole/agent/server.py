@@ -250,6 +250,7 @@ class Agent:
         self._stopping.stop_for_another()
 
     async def _undo_for_another(self) -> None:
+        self._reading.close()
         self._marking.close()
         self._tracing.close()
         self._timing.close()

@@ -7,7 +7,6 @@ rate, and to whoever wants more what others leave. The NIC's own queueing discip
 from __future__ import annotations
 
 import socket
-import struct
 from typing import Annotated, Any, List, Sequence
 
 from labconsole.network.change import ChangedNode, Entry, InterfaceName, IpAddress, NetworkChange, line
@@ -22,7 +21,7 @@ from labconsole.network.ingress import (
 )
 from labconsole.network.iproute import delete_link, existing, open_route, refuse_existing
 from labconsole.wire.message import Message
-from labconsole.wire.queues import MAX_CLASSES, Burst, ChangeRates, ClassRate, QueueClass
+from labconsole.wire.queues import MAX_CLASSES, MOST_BURST_S, Burst, ChangeRates, ClassRate, QueueClass
 from labconsole.wire.rules import Most, Rule, bad, whole
 
 LINK, FIRST_CLASS = ROOT + 1, ROOT + 0x10
@@ -31,10 +30,6 @@ FRAME_BYTES = 1514
 MOST_QUEUE_PACKETS = 1_000_000
 MOST_QUANTUM_BYTES = 200_000
 """The kernel warns of more."""
-
-NLMSG_ERROR = 2
-_ANSWER = struct.Struct("=IHHIIi")
-"""struct nlmsghdr, and how it went: 0 or a negative errno."""
 
 
 class SharingGuest(Message):
@@ -70,6 +65,8 @@ class SharedQueue(NetworkChange, do="shared_queue"):
     def check_fields(self) -> None:
         if not self.guests or len({each.interface for each in self.guests}) < len(self.guests):
             raise bad("guests", "is not a list of different interfaces, at least one")
+        if self.burst_bytes * 8 > MOST_BURST_S * min(each.rate_bps for each in self.guests):
+            raise bad("burst_bytes", "is more than a guest gets in %d s" % MOST_BURST_S)
 
     def apply(self, node: ChangedNode) -> None:
         with open_route() as route:
@@ -162,40 +159,17 @@ class QueueInUse:
         return found
 
 
-class QueueSender:
-    """A socket for compiled changes."""
-
-    def __init__(self) -> None:
-        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
-        self._socket.bind((0, 0))
-        self._socket.setblocking(False)
-
-    def send(self, compiled: bytes) -> List[int]:
-        """Have the kernel make them, which it has when this returns; the errno of each that it refused."""
-        self._socket.send(compiled)
-        refused: List[int] = []
-        while True:
-            try:
-                said = self._socket.recv(65536)
-            except BlockingIOError:
-                return refused
-            _, kind, _, _, _, error = _ANSWER.unpack_from(said)
-            if kind == NLMSG_ERROR and error:
-                refused.append(-error)
-
-    def close(self) -> None:
-        self._socket.close()
-
-
 def _class_seen(said: Any) -> QueueClass:
     """A class of the kernel's answer; None: it is not in it."""
     options = None if said is None else said.get_attr("TCA_OPTIONS")
     limits = None if options is None else options.get_attr("TCA_HTB_PARMS")
     stats = None if said is None else said.get_attr("TCA_STATS2")
     basic, queue = (None if stats is None else stats.get_attr("TCA_STATS_" + each) for each in ("BASIC", "QUEUE"))
+    # What does not fit into the old fields is in the others, which are not there otherwise.
+    rate, most = (None if options is None else options.get_attr("TCA_HTB_" + each) for each in ("RATE64", "CEIL64"))
     return QueueClass(
-        rate_bps=None if limits is None else limits["rate"] * 8,
-        most_bps=None if limits is None else limits["ceil"] * 8,
+        rate_bps=None if limits is None else (rate or limits["rate"]) * 8,
+        most_bps=None if limits is None else (most or limits["ceil"]) * 8,
         packets=None if basic is None else basic["packets"],
         dropped_packets=None if queue is None else queue["drops"],
     )

@@ -15,6 +15,7 @@ from collections import Counter
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from labconsole.packets.columns import FEW_RECORDS, RecordRuns
+from labconsole.packets.frame import CONTROL, name_of
 from labconsole.packets.pcap import LINK_ETHERNET, Buffer, CaptureReader, RecordLayout
 
 MAX_FLOWS = 256
@@ -27,6 +28,7 @@ MAX_CELLS = 100_000
 _KEY_BYTES = tuple(range(6, 12)) + tuple(range(34, 38))
 _DECIDING = (12, 13, 14, 20, 21, 23)
 _LEAST_BYTES = 42
+_NAMED_BYTES = 96
 _FEW_AT_ONCE = 32
 _FEW_VALUES = 16
 _MF_AND_HIGH_OFFSET = 0x3F
@@ -69,6 +71,7 @@ class FlowBins:
         self.flows: Dict[FlowKey, FlowCounts] = {}
         self.packets = 0
         self.other_packets = 0
+        self.control_packets = 0
         self.fragments = 0
         self.unlisted_packets = 0
         self.origin_ns: Optional[int] = None
@@ -119,6 +122,9 @@ class FlowBins:
             self._add(_key_at(buffer, frame_at), reader.original_bytes, 1, reader.at_ns, reader.at_ns)
         else:
             self.other_packets += 1
+            if reader.interface.link_type == LINK_ETHERNET:
+                frame = bytes(buffer[frame_at : frame_at + min(reader.captured_bytes, _NAMED_BYTES)])
+                self.control_packets += name_of(frame, ()) in CONTROL
             if _is_fragment(buffer, frame_at, reader.captured_bytes, reader.interface.link_type):
                 self.fragments += 1
         return following
@@ -232,6 +238,7 @@ class FlowBins:
             "origin_ns": self.origin_ns,
             "packets": self.packets,
             "other_packets": self.other_packets,
+            "control_packets": self.control_packets,
             "fragments": self.fragments,
             "unlisted_packets": self.unlisted_packets,
             "flows": [_report(key, self.flows[key]) for key in sorted(self.flows)],

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from labconsole.model.inventory import Inventory
+from labconsole.model.record.flow import SinkSeen
+from labconsole.model.record.route import RouteSinkSeen
 from labconsole.model.record.run import Reason, Verdict
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.changes import Port, changes
 from labconsole.verdict.consequences import weighed
+from labconsole.verdict.foreign import beyond_usual
 from labconsole.verdict.influences import doubts, unobserved
 from labconsole.verdict.observed import TrialObservations
 from labconsole.verdict.reasons import reason
@@ -31,3 +34,32 @@ def judged(
     found += unobserved(seen)
     found += doubts(seen, (), limits, inventory.uut, emulated=inventory.emulated)
     return weighed(found)
+
+
+def sink_reasons(sink: SinkSeen | RouteSinkSeen, whose: str, limits: Tolerances) -> Iterator[Reason]:
+    """Of a sink whose capture has all packets, of which those of ``whose`` flows are wanted: it misses some, or others
+    sent, beyond the control traffic that every wire has.
+    """
+    where = f"{sink.node}/{sink.interface}"
+    if sink.dropped_packets:
+        detail = f"{where}: the capture missed {sink.dropped_packets} packets"
+        yield reason("capture_incomplete", detail, node=sink.node, dropped_packets=sink.dropped_packets)
+    if sink.nic_packets is None:
+        detail = f"{where}: what its NIC received is not known, so that nothing says whether the capture is complete"
+        yield reason("not_observed", detail, node=sink.node)
+    if sink.nic_packets is not None and sink.nic_packets > sink.captured_packets + (sink.dropped_packets or 0):
+        detail = f"{where}: the NIC received {sink.nic_packets} packets, and {sink.captured_packets} were captured"
+        yield reason("capture_incomplete", detail, node=sink.node)
+    own = sink.captured_packets - sink.foreign_packets - sink.other_packets
+    if sink.nic_packets is not None and own > sink.nic_packets:
+        detail = f"{where}: {own} of our packets were captured, and the NIC received {sink.nic_packets}"
+        yield reason("witnesses_disagree", detail, node=sink.node)
+    strangers = sink.foreign_packets + sink.other_packets
+    control = min(sink.control_packets or 0, sink.other_packets)
+    if beyond_usual(strangers, control, sink.captured_packets) > limits.foreign_packets:
+        detail = (
+            f"{where}: {strangers} packets are not {whose}: {sink.foreign_packets} of other flows, "
+            f"{sink.other_packets} of none"
+        )
+        detail += f", of these {control} of control traffic" if control else ""
+        yield reason("foreign_frames", detail, node=sink.node, packets=strangers)

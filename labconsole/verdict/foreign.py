@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from labconsole.model.record.run import Figures, StreamRecord
+from labconsole.packets.frame import CONTROL
 from labconsole.verdict.hops import growth
 from labconsole.verdict.observed import StreamObservations, Tapped, TrialObservations
 
-CONTROL = ("arp", "nd", "mld", "lldp", "stp")
 CONTROL_PACKETS = 20
 CONTROL_RATIO = 1e-4
 """Of the stream's packets, or as many packets if that is more: so much control traffic is no doubt, a port and way."""
@@ -29,6 +29,11 @@ WORDS = {
     "udp": "other UDP",
     "tcp": "TCP",
     "icmp": "ICMP",
+    "icmp_sink": "ICMP port unreachable by which the sink itself answers the stream",
+    "icmp_prohibited": "ICMP by which a firewall rejects the stream",
+    "icmp_unreachable": "ICMP that the stream's sink is unreachable",
+    "icmp_redirect": "ICMP redirects of the stream",
+    "icmp_time_exceeded": "ICMP time exceeded of the stream",
     "igmp": "IGMP",
     "icmpv6": "other ICMPv6",
     "ipv4": "other IPv4",
@@ -70,9 +75,7 @@ class Foreign:
 
     def doubtful(self, tolerated_packets: int) -> bool:
         """Whether there is more of it than every wire has."""
-        usual = max(CONTROL_PACKETS, CONTROL_RATIO * self.stream_packets)
-        beyond = self.packets - self.control_packets + max(0, self.control_packets - int(usual))
-        return beyond > tolerated_packets
+        return beyond_usual(self.packets, self.control_packets, self.stream_packets) > tolerated_packets
 
     @property
     def sentence(self) -> str:
@@ -93,6 +96,12 @@ class Foreign:
             "packets": self.packets,
             "protocols": self.protocols,
         }
+
+
+def beyond_usual(packets: int, control_packets: int, stream_packets: int) -> int:
+    """Of others' packets, those beyond the control traffic that every wire has."""
+    usual = max(CONTROL_PACKETS, CONTROL_RATIO * stream_packets)
+    return packets - control_packets + max(0, control_packets - int(usual))
 
 
 def foreign(seen: TrialObservations, raw: StreamObservations, record: StreamRecord, uut: str) -> Iterator[Foreign]:

@@ -42,7 +42,8 @@ class CountedFlow(Message):
 
 class CountedFlows(Message):
     """Every packet of the capture is one of a flow's, one of more flows than are counted each for itself
-    (``unlisted_packets``), or an other one; ``fragments``: how many of those are parts of IPv4 datagrams.
+    (``unlisted_packets``), or an other one; ``fragments``: how many of those are parts of IPv4 datagrams;
+    ``control_packets``: how many are ARP, IPv6 discovery, LLDP or spanning tree.
 
     Bin k begins k times ``bin_ns`` after ``origin_ns``, the time stamp of the first packet of a flow.
     """
@@ -54,6 +55,7 @@ class CountedFlows(Message):
     fragments: Count
     unlisted_packets: Count
     flows: Annotated[List[CountedFlow], Most(MAX_FLOWS)]
+    control_packets: Optional[Count] = None
 
     def check_fields(self) -> None:
         """What was counted adds up."""
@@ -62,5 +64,7 @@ class CountedFlows(Message):
             raise bad("flows", "does not add up to packets with the others")
         if self.fragments > self.other_packets:
             raise bad("fragments", "is more than other_packets")
+        if (self.control_packets or 0) + self.fragments > self.other_packets:
+            raise bad("control_packets", "is more than other_packets without fragments")
         if sum(len(flow.bins) for flow in self.flows) > MAX_CELLS:
             raise bad("flows", "has more than %d bins" % MAX_CELLS)

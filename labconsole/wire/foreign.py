@@ -1,16 +1,18 @@
-"""Which frames pass a data port that are not the streams'."""
+"""Which frames pass a data port that are not the streams', and keeping a sink's kernel from sending any."""
 
 from __future__ import annotations
 
 from typing import Annotated, Dict, List, Optional
 
 from labconsole.wire.message import Done, Message, Request
-from labconsole.wire.rules import Count, Most, Name, Port, Word
+from labconsole.wire.rules import Count, Most, Name, Port, Sentence, Word
 
 MAX_PROTOCOLS = 100
 MAX_TAPS = 64
 MAX_STREAMS = 16
 """Of one port: a filter's jumps reach no further."""
+
+MAX_SINK_PORTS = 1024
 
 Protocols = Annotated[Dict[str, Count], Most(MAX_PROTOCOLS)]
 
@@ -55,3 +57,42 @@ class ForeignCounts(Message):
 
 class StopTaps(Request[ForeignCounts], op="foreign.stop"):
     """End counting."""
+
+
+class SinkPort(Message):
+    """Where a stream's datagrams go."""
+
+    sink_ip: Word
+    udp_sink_port: Port
+
+
+class SinkPortState(Message):
+    """``state``: ``held``: what arrives is dropped; ``not_local``: the node does not have the address, so its kernel
+    answers nothing; ``in_use``: another program has the port and receives what arrives; ``refused``: ``message`` says
+    why.
+    """
+
+    state: Name
+    message: Optional[Sentence] = None
+
+
+class SinkPortStates(Message):
+    """In the order of the request."""
+
+    ports: Annotated[List[SinkPortState], Most(MAX_SINK_PORTS)]
+
+
+class HoldSinkPorts(Request[SinkPortStates], op="sink_ports.hold"):
+    """From now on drop datagrams to these ports of the node's own addresses, after captures have seen them. Otherwise
+    the kernel answers with ICMP port unreachable. Changes no setting, ends with the session, replaces held ports.
+    """
+
+    ports: Annotated[List[SinkPort], Most(MAX_SINK_PORTS)]
+
+    def misfit(self, reply: SinkPortStates) -> Optional[str]:
+        """A state for each."""
+        return None if len(reply.ports) == len(self.ports) else "it does not have a state for each port"
+
+
+class ReleaseSinkPorts(Request[Done], op="sink_ports.release"):
+    """Hold no port any more."""

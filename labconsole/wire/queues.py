@@ -12,9 +12,12 @@ MAX_CHANGES = 1000
 MAX_BEGIN_S = 600
 MAX_EVERY_S = 3600
 
-LEAST_CLASS_BPS, MOST_CLASS_BPS = 8_000, 34 * 10**9
+LEAST_CLASS_BPS, MOST_CLASS_BPS = 8_000, 680 * 10**9
 ClassRate = Annotated[int, Rule(whole(LEAST_CLASS_BPS, MOST_CLASS_BPS))]
-"""In bit/s; the kernel counts in bytes a second, in 32 bits."""
+"""In bit/s; the kernel counts in bytes a second."""
+
+MOST_BURST_S = 274
+"""What may come at once after a rest the kernel has as the time that it takes, in 32 bits of 64 ns."""
 
 Burst = Annotated[int, Rule(whole(64, 2**31 - 1))]
 """In bytes."""
@@ -91,6 +94,8 @@ class ChangeRates(Request[TakenChanges], op="queue.change"):
         """Every set is of the same classes."""
         if not self.rates_bps or not self.most_bps or {len(each) for each in self.rates_bps} != {len(self.most_bps)}:
             raise bad("rates_bps", "is not a list of sets of as many classes as most_bps")
+        if self.burst_bytes * 8 > MOST_BURST_S * min(min(each, default=MOST_CLASS_BPS) for each in self.rates_bps):
+            raise bad("burst_bytes", "is more than a class gets in %d s" % MOST_BURST_S)
 
 
 class RatesTaken(AgentEvent, kind="queue.changed"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 
 import pytest
@@ -89,3 +90,88 @@ def test_what_cannot_be_watched_is_refused_and_leaves_no_tap(net: Net, agent: Ag
     good = ports("va", every=True)["ports"][0]
     assert agent.error("foreign.start", ports=[good, {**good, **wrong}])["code"] == code
     assert len(net.run("cat", "/proc/net/packet").splitlines()) == 1
+
+
+SINK = {"sink_ip": "198.19.1.1", "udp_sink_port": 9}
+WHOLE = """
+import socket, struct
+s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+s.bind(("va", 0))
+ip = lambda s: struct.pack("!BBHHHBBH", 0x45, 0, 46, 0, 0, 32, 17, s) + bytes([198, 18, 1, 1, 198, 19, 1, 1])
+total = sum(struct.unpack("!10H", ip(0)))
+udp = struct.pack("!HHHHI", 9, 9, 26, 0, 0xBE9BE955) + bytes(14)
+for _ in range(500):
+    s.send(b"\\2\\0\\0\\0\\0\\1\\2\\0\\0\\0\\0\\2\\x08\\0" + ip(0xFFFF - (total & 0xFFFF) - (total >> 16)) + udp)
+"""
+"""Test frames that an IP stack takes: the header has its checksum."""
+
+PROGRAM = (
+    "import socket, sys; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('0.0.0.0', 9)); "
+    "print(flush=True); sys.stdin.read()"
+)
+
+
+def a_sink_with_its_address(net: Net) -> None:
+    """As people set one up: the port has the address that frames go to, and knows the way back."""
+    net.pair("va", "vb")
+    for command in (
+        "link set vb address 02:00:00:00:00:01", "address add 198.19.1.1/24 dev vb",
+        "route add 198.18.1.0/24 dev vb", "neighbour add 198.18.1.1 lladdr 02:00:00:00:00:02 dev vb",
+    ):  # fmt: skip
+        net.run("ip", *command.split())
+    for name in ("all", "vb"):
+        net.write_sysctl(f"ipv4/conf/{name}/rp_filter", "0")
+
+
+def snmp(net: Net, table: str) -> dict[str, int]:
+    names, numbers = (
+        line.split()[1:] for line in net.run("cat", "/proc/net/snmp").splitlines() if line.startswith(table)
+    )
+    return dict(zip(names, map(int, numbers), strict=True))
+
+
+def test_a_kernel_that_has_the_sinks_address_answers_unless_the_port_is_held(net: Net, agent: AgentProcess):
+    """Linux 6.18 answers up to six datagrams at once (net.ipv4.icmp_ratelimit as it is), then one a second."""
+    a_sink_with_its_address(net)
+    limit = net.read_sysctl("ipv4/icmp_ratelimit")
+    agent.ok("foreign.start", **ports("va", "vb", every=True))
+    assert agent.ok("sink_ports.hold", ports=[SINK]) == {"ports": [{"state": "held"}]}
+    net.run(sys.executable, "-c", WHOLE)
+    held = {port["interface"]: port for port in agent.ok("foreign.stop")["ports"]}
+    assert held["vb"]["sent"] == held["va"]["received"] == {}
+    assert (snmp(net, "Icmp:")["OutMsgs"], snmp(net, "Udp:")["InErrors"], snmp(net, "Udp:")["RcvbufErrors"]) == (
+        0,
+        500,
+        0,
+    )
+    agent.ok("sink_ports.release")
+    agent.ok("foreign.start", **ports("va", "vb", every=True))
+    net.run(sys.executable, "-c", WHOLE)
+    told = {port["interface"]: port for port in agent.ok("foreign.stop")["ports"]}
+    assert told["vb"]["sent"] == told["va"]["received"] == {"icmp_sink": snmp(net, "Icmp:")["OutDestUnreachs"]}
+    assert snmp(net, "Udp:")["NoPorts"] == 500
+    assert told["vb"]["sent"]["icmp_sink"] > 0
+    assert net.read_sysctl("ipv4/icmp_ratelimit") == limit
+
+
+def test_ports_that_need_not_or_cannot_be_held_are_said(net: Net, agent: AgentProcess):
+    a_sink_with_its_address(net)
+    program = subprocess.Popen(
+        [*net.prefix, sys.executable, "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert program.stdout is not None and program.stdout.readline()
+    wanted = [SINK, {**SINK, "sink_ip": "198.19.1.2"}, {**SINK, "udp_sink_port": 10}, {**SINK, "udp_sink_port": 10}]
+    told = agent.ok("sink_ports.hold", ports=wanted)["ports"]
+    assert [each["state"] for each in told] == ["in_use", "not_local", "held", "held"]
+    program.communicate()
+    assert agent.error("sink_ports.hold", ports=[{**SINK, "sink_ip": "x"}])["code"] == "bad_request"
+    assert [each["state"] for each in agent.ok("sink_ports.hold", ports=[SINK])["ports"]] == ["held"]
+
+
+def test_held_ports_are_free_when_the_agent_has_ended(net: Net, agent: AgentProcess):
+    a_sink_with_its_address(net)
+    agent.ok("sink_ports.hold", ports=[SINK])
+    sockets = lambda: len(net.run("cat", "/proc/net/udp").splitlines()) - 1  # noqa: E731
+    assert sockets() == 1
+    agent.popen.kill()
+    eventually(lambda: sockets() == 0, "no UDP socket is open")

@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from labconsole.agent import netlink
 from labconsole.wire.codec import STAT_NAMES
 from support.agent_process import AgentProcess, Net
@@ -118,3 +120,38 @@ def test_the_sockets_bring_no_event_loop_and_keep_no_thread(agent: AgentProcess)
     loops = [path for path in (here / "fd").iterdir() if os.readlink(path) == "anon_inode:[eventpoll]"]
     assert len(loops) == 1
     assert len(list((here / "task").iterdir())) <= 3, "the loop's, and those of its executor that swept and imported"
+
+
+FIELD_BPS = 8 * (2**32 - 1)
+"""The most that fits into the kernel's field of 32 bits (bytes a second), and into pyroute2 0.9.7's for tbf."""
+
+
+@pytest.mark.parametrize("rate_bps", [8_000, FIELD_BPS, FIELD_BPS + 8, 40 * 10**9, 680 * 10**9])
+def test_a_limit_is_set_as_the_kernel_tells_it(net: Net, agent: AgentProcess, rate_bps: int) -> None:
+    """Read back by iproute2 6.1, which knows TCA_TBF_RATE64 (Linux 3.13)."""
+    net.pair("va", "vb")
+    burst_bytes, queue_bytes = max(3028, rate_bps // 8000), max(15_140, rate_bps // 160)
+    limit = {"do": "rate_limit", "interface": "va", "queue": "lcq1", "rate_bps": rate_bps}
+    agent.ok("net.apply", token="t", changes=[{**limit, "burst_bytes": burst_bytes, "queue_bytes": queue_bytes}])
+    (told,) = json.loads(net.run("tc", "-j", "qdisc", "show", "dev", "lcq1"))
+    assert (told["kind"], told["options"]["rate"]) == ("tbf", rate_bps // 8)
+    assert told["options"]["burst"] == pytest.approx(burst_bytes, rel=0.002)  # it counts in microseconds
+    agent.ok("net.undo", token="t")
+    assert net.links() == {"lo", "va", "vb"}
+
+
+@pytest.mark.parametrize("all_bps", [FIELD_BPS, FIELD_BPS + 8, 100 * 10**9])
+def test_shares_of_a_fast_queue_are_set_and_read_back(net: Net, agent: AgentProcess, all_bps: int) -> None:
+    net.pair("va", "vb")
+    rates_bps = [all_bps - 8_000_000, 8_000_000]
+    guests = [
+        {"interface": port, "address": f"198.18.64.{number}", "rate_bps": rate, "most_bps": all_bps}
+        for number, (port, rate) in enumerate(zip(("va", "vb"), rates_bps, strict=True), 1)
+    ]
+    queue = {"do": "shared_queue", "queue": "lcqw", "rate_bps": all_bps, "queue_packets": 1000, "guests": guests}
+    agent.ok("net.apply", token="t", changes=[{**queue, "burst_bytes": all_bps // 8000}])
+    classes = agent.ok("queue.read", queue="lcqw", classes=2)["classes"]
+    assert [(each["rate_bps"], each["most_bps"]) for each in classes] == [(rate, all_bps) for rate in rates_bps]
+    guests[1]["rate_bps"] = 8_000
+    said = agent.error("net.apply", token="u", changes=[{**queue, "queue": "lcqx", "burst_bytes": all_bps // 8000}])
+    assert "burst_bytes is more than a guest gets in 274 s" in said["message"]

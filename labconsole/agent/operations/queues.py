@@ -70,8 +70,8 @@ def _read(request: ReadQueue) -> QueueState:
 def _change(
     request: ChangeRates, ended: threading.Event, tell: Callable[[int, int, List[Optional[int]]], None]
 ) -> TakenChanges:
-    from labconsole.network.iproute import open_route
-    from labconsole.network.shared_queue import QueueInUse, QueueSender
+    from labconsole.network.iproute import QueueSender, open_route
+    from labconsole.network.shared_queue import QueueInUse
 
     unused = (time.monotonic_ns(), _packets(request.queue))
     sender, number = QueueSender(), len(request.most_bps)

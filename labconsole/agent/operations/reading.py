@@ -10,14 +10,21 @@ from labconsole.agent.operations.answering import answers
 from labconsole.agent.processes import linux
 from labconsole.agent.processes.namespaces import Namespaces
 from labconsole.agent.reading import facts
-from labconsole.agent.reading.foreign import PortTaps
+from labconsole.agent.reading.foreign import PortTaps, SinkPorts
 from labconsole.agent.reading.links import Links
 from labconsole.wire.changes import NetworkState, ReadNetwork
 from labconsole.wire.clocks import KeptClock, NicClock, ReadClockKeeper, ReadNicClock
 from labconsole.wire.codec import WireError
 from labconsole.wire.drops import DropCounters, ReadDrops
 from labconsole.wire.facts import NodeFacts, ReadFacts
-from labconsole.wire.foreign import ForeignCounts, StartTaps, StopTaps
+from labconsole.wire.foreign import (
+    ForeignCounts,
+    HoldSinkPorts,
+    ReleaseSinkPorts,
+    SinkPortStates,
+    StartTaps,
+    StopTaps,
+)
 from labconsole.wire.links import NodeLinks, NodeLinkState, ReadLinks
 from labconsole.wire.memory import HeldMemories, HeldMemory, ReadMemory
 from labconsole.wire.message import Done
@@ -34,13 +41,14 @@ class Reading:
 
     def __init__(self, namespaces: Namespaces, links: Links) -> None:
         self._namespaces, self._links = namespaces, links
-        self._taps = PortTaps()
+        self._taps, self._sink_ports = PortTaps(), SinkPorts()
         self._surroundings: Any = None
         self._work: Any = None
 
     def close(self) -> None:
-        """Count no more at any port."""
+        """Count no more at any port, and hold none."""
         self._taps.close()
+        self._sink_ports.close()
 
     async def in_namespace(self, name: Optional[str], work: Callable[[], T]) -> T:
         """``work()`` beside the event loop, inside this namespace (None: the node's own)."""
@@ -144,6 +152,15 @@ class Reading:
     @answers(StopTaps)
     async def stop_taps(self, request: StopTaps) -> ForeignCounts:
         return ForeignCounts(ports=self._taps.stop())
+
+    @answers(HoldSinkPorts)
+    async def hold_sink_ports(self, request: HoldSinkPorts) -> SinkPortStates:
+        return SinkPortStates(ports=self._sink_ports.hold(request.ports))
+
+    @answers(ReleaseSinkPorts)
+    async def release_sink_ports(self, request: ReleaseSinkPorts) -> Done:
+        self._sink_ports.close()
+        return Done()
 
 
 async def _beside(work: Callable[..., Any], *arguments: Any) -> Any:

@@ -1,4 +1,5 @@
-"""Which frames pass a data port that are not the streams': counted by protocol, nothing of them is kept.
+"""Which frames pass a data port that are not the streams': counted by protocol, nothing of them is kept. And the ports
+of a sink that are held for a trial, so that its kernel sends no such frames.
 
 There are two ways to watch. ``every``: one raw socket that is offered all frames, whose filter drops the streams' own
 in the kernel; it names whatever there is, both ways, and costs some 0.1 microseconds for each frame of the stream that
@@ -11,14 +12,17 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import errno
+import os
 import socket
 import struct
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from labconsole.agent.reading.files import text_of
-from labconsole.agent.reading.listen import MAGIC, MAGIC_BYTES, PACKET_OUTGOING, SO_ATTACH_FILTER, SOL_PACKET
+from labconsole.agent.reading.listen import MAGIC, PACKET_OUTGOING, SO_ATTACH_FILTER, SOL_PACKET
+from labconsole.packets.frame import Own, discovery, name_of
 from labconsole.wire.codec import WireError
-from labconsole.wire.foreign import MAX_TAPS, OwnStream, TapCounts, TappedPort
+from labconsole.wire.foreign import MAX_TAPS, OwnStream, SinkPort, SinkPortState, TapCounts, TappedPort
 
 ETH_P_ALL = 3
 CONTROL_TYPES = (0x0806, 0x86DD, 0x88CC, 0x0004)
@@ -30,29 +34,10 @@ MAX_PROTOCOLS = 64
 MAX_FRAMES = 50_000
 """Named on one port; what comes after that is counted by the port's own counters only, and has no name."""
 
-VLANS = (0x8100, 0x88A8)
-ETHERTYPES = {0x0806: "arp", 0x88CC: "lldp"}
-IPV4 = {1: "icmp", 2: "igmp", 6: "tcp", 17: "udp"}
-IPV6 = {6: "tcp", 17: "udp", 58: "icmpv6"}
-NEIGHBOUR_DISCOVERY = range(133, 138)
-LISTENER_DISCOVERY = (130, 131, 132, 143)
-BRIDGES = b"\x01\x80\xc2\x00\x00\x00"
-PVST = b"\x01\x00\x0c\xcc\xcc\xcd"
-PVST_SNAP = b"\xaa\xaa\x03\x00\x00\x0c\x01\x0b"
+DROP_ALL = struct.pack("=HBBI", 0x06, 0, 0, 0)
+"""A socket filter. A datagram that it drops counts as one of ``InErrors`` of UDP, and nothing is kept of it."""
+
 _SENT_TYPE = "Icmp6OutType"
-
-
-def _discovery(kind: int) -> Optional[str]:
-    """Of ICMPv6's types, those of neighbour and of listener discovery."""
-    return "nd" if kind in NEIGHBOUR_DISCOVERY else "mld" if kind in LISTENER_DISCOVERY else None
-
-
-class Own(NamedTuple):
-    """What tells a stream's frames: addresses in network order, and the UDP port of the sink."""
-
-    source: bytes
-    sink: bytes
-    udp_sink_port: int
 
 
 def program(streams: List[Own]) -> bytes:
@@ -88,54 +73,6 @@ def program(streams: List[Own]) -> bytes:
     return b"".join(struct.pack("=HBBI", *line) for line in lines)
 
 
-def name_of(frame: bytes, streams: List[Own]) -> str:
-    """One word for the protocol of a frame that begins with these bytes."""
-    at = 12
-    kind = int.from_bytes(frame[at : at + 2], "big")
-    while kind in VLANS and at < 20:
-        at += 4
-        kind = int.from_bytes(frame[at : at + 2], "big")
-    body = frame[at + 2 :]
-    if len(body) < 4:
-        return "short"
-    if kind < 0x0600:
-        if (frame[:6] == BRIDGES and body[:3] == b"\x42\x42\x03") or (frame[:6] == PVST and body[:8] == PVST_SNAP):
-            return "stp"
-        return "llc"
-    if kind == 0x0800:
-        return _ipv4(body, streams)
-    if kind == 0x86DD:
-        return _ipv6(body)
-    return ETHERTYPES.get(kind, "0x%04x" % kind)
-
-
-def _ipv4(packet: bytes, streams: List[Own]) -> str:
-    if len(packet) < 20:
-        return "ipv4"
-    name = IPV4.get(packet[9], "ipv4")
-    if name != "udp":
-        return name
-    if packet[(packet[0] & 15) * 4 + 8 :][:4] == MAGIC_BYTES:
-        return "udp_test"
-    if any(packet[12:16] == own.source or packet[16:20] == own.sink for own in streams):
-        return "udp_stream"
-    return name
-
-
-def _ipv6(packet: bytes) -> str:
-    if len(packet) < 44:
-        return "ipv6"
-    following, at = packet[6], 40
-    if following == 0:  # hop by hop options, as listener discovery has
-        following, at = packet[40], 40 + 8 * (packet[41] + 1)
-    name = IPV6.get(following, "ipv6")
-    if name == "icmpv6" and at < len(packet):
-        return _discovery(packet[at]) or name
-    if name == "udp" and packet[at + 8 : at + 12] == MAGIC_BYTES:
-        return "udp_test"
-    return name
-
-
 def open_raw(interface: str, ethertype: int, text: bytes) -> socket.socket:
     """A raw socket on one interface. Raises WireError."""
     held = ctypes.create_string_buffer(text)
@@ -164,7 +101,7 @@ def sent_icmpv6(interface: str) -> Dict[str, int]:
         name, _, number = line.partition(" ")
         kind = name[len(_SENT_TYPE) :] if name.startswith(_SENT_TYPE) else ""
         if kind.isdigit() and number.strip().isdigit():
-            word = _discovery(int(kind))
+            word = discovery(int(kind))
             if word is not None:
                 found[word] += int(number)
     return found
@@ -273,3 +210,45 @@ class PortTaps:
         for tap in self._taps:
             tap.close()
         self._taps = []
+
+
+class SinkPorts:
+    """Sockets on the ports of a sink's own addresses that streams go to: they drop all, and end with the agent."""
+
+    def __init__(self) -> None:
+        self._sockets: List[socket.socket] = []
+
+    def hold(self, ports: Sequence[SinkPort]) -> List[SinkPortState]:
+        """A socket for each address and port that is the node's own, and what became of each."""
+        self.close()
+        found: Dict[Tuple[str, int], SinkPortState] = {}
+        for port in ports:
+            key = (port.sink_ip, port.udp_sink_port)
+            if key not in found:
+                found[key] = self._hold(*key)
+        return [found[port.sink_ip, port.udp_sink_port] for port in ports]
+
+    def _hold(self, address: str, port: int) -> SinkPortState:
+        try:
+            socket.inet_aton(address)
+        except OSError:
+            raise WireError("bad_request", "sink_ip: %r is not an IPv4 address" % address) from None
+        program = ctypes.create_string_buffer(DROP_ALL)
+        opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            # Before it is bound, so that nothing is ever queued.
+            attached = struct.pack("HP", len(DROP_ALL) // 8, ctypes.addressof(program))
+            opened.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, attached)
+            opened.bind((address, port))
+        except OSError as exc:
+            opened.close()
+            states = {errno.EADDRNOTAVAIL: "not_local", errno.EADDRINUSE: "in_use"}
+            return SinkPortState(state=states.get(exc.errno or 0, "refused"), message=os.strerror(exc.errno or 0))
+        self._sockets.append(opened)
+        return SinkPortState(state="held")
+
+    def close(self) -> None:
+        """Give them back."""
+        for opened in self._sockets:
+            opened.close()
+        self._sockets = []

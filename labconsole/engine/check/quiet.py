@@ -1,14 +1,18 @@
-"""Is the testbed quiet: no frames on data ports, nobody else's generators and captures, nothing left behind."""
+"""Is the testbed quiet: no frames on data ports, no answers of sinks, no others' generators, captures and leftovers."""
 
 from __future__ import annotations
 
 import asyncio
 
 from labconsole.engine.check.context import CheckContext, Wave, alike, check
-from labconsole.engine.check.result import CheckFinding, failed, mended, passed, skipped, warned
+from labconsole.engine.check.result import CheckFinding, Values, failed, mended, passed, skipped, warned
+from labconsole.engine.trial.foreign_taps import not_held, unheld
+from labconsole.engine.trial.setup import sink_port
+from labconsole.errors import AgentError
 from labconsole.verdict.observed import parse_snapshot
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.counters import ReadCounters
+from labconsole.wire.foreign import HoldSinkPorts, ReleaseSinkPorts, SinkPort
 from labconsole.wire.survey import RemoveLeftovers
 
 WINDOW_S = 1.0
@@ -45,6 +49,39 @@ async def ports(bench: CheckContext, node: str) -> CheckFinding:
     if pps > QUIET_PPS:
         return warned(evidence, hint, window_s=window_s, packets=counted)
     return passed(evidence, window_s=window_s, packets=counted)
+
+
+@check("quiet.answers", "answers to test frames", roles=("sink",))
+async def answers(bench: CheckContext, node: str) -> CheckFinding:
+    """A sink that has its sink_ip answers test frames; one that forwards passes them on."""
+    mine = {(s.sink_ip, sink_port(i)): s for i, s in enumerate(bench.inventory.streams) if s.sink.node == node}
+    if not mine:
+        return skipped("no stream ends at this node")
+    wanted, link = [SinkPort(sink_ip=ip, udp_sink_port=port) for ip, port in mine], bench.link(node)
+    try:
+        states = (await link.ask(HoldSinkPorts(ports=wanted), timeout_s=8)).ports
+        await link.ask(ReleaseSinkPorts(), timeout_s=8)
+    except AgentError as exc:
+        return warned(not_held(exc), "update labconsole, or remove sink_ip from the sink's interface (ip address del)")
+    problems = [each for each in map(unheld, wanted, states) if each is not None]
+    values: Values = {f"{each.sink_ip}:{each.udp_sink_port}": s.state for each, s in zip(wanted, states, strict=True)}
+    if problems:
+        return warned("; ".join(text for text, _ in problems[:MAX_NAMED]), problems[0][1], **values)
+    own = [each.sink_ip for each, state in zip(wanted, states, strict=True) if state.state == "held"]
+    interfaces = (await bench.settings(node)).interfaces
+    names = {s.sink.interface for (ip, _), s in mine.items() if ip not in own}
+    forwarding = sorted(n for n in names if n in interfaces and interfaces[n].sysctls.get("forwarding") == "1")
+    if forwarding:
+        return warned(
+            f"{', '.join(forwarding)} forwards: test frames for a sink_ip that the node does not have leave it again, "
+            "or are answered with ICMP",
+            f"on {node}: sysctl -w net.ipv4.conf.{forwarding[0]}.forwarding=0",
+            **values,
+        )
+    if own:
+        kept = "during trials the agent holds the streams' UDP ports, so that its kernel does not answer test frames"
+        return passed(f"the node has {', '.join(dict.fromkeys(own))}: {kept}", **values)
+    return passed("the node does not have the streams' sink_ip, so its kernel answers no test frame", **values)
 
 
 @check("quiet.programs", "captures and generators")

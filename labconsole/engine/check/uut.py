@@ -177,14 +177,15 @@ async def routes(bench: CheckContext, node: str) -> CheckFinding:
     """Routes and neighbours of somebody else's in the benchmark network lead test frames astray."""
     found = await bench.read(node, ReadNetwork(routes=True, neighbours=True))
     neighbours = found.neighbours or []
-    mine = {(stream.source_ip, stream.uut_in) for stream in bench.inventory.streams}
-    mine |= {(stream.sink_ip, stream.uut_out) for stream in bench.inventory.streams}
+    mine = {ipaddress.IPv4Address(stream.source_ip): stream.uut_in for stream in bench.inventory.streams}
+    mine |= {ipaddress.IPv4Address(stream.sink_ip): stream.uut_out for stream in bench.inventory.streams}
     astray = []
     for route in found.routes or ():
         destination = _network(route.destination)
         if destination is None or not destination.overlaps(BENCHMARK_NETWORK) or destination.prefixlen == 0:
             continue
-        if (str(destination.network_address), route.interface) not in mine or destination.prefixlen != 32:
+        # As a port's own address brings one along: it leads where the streams go.
+        if {interface for address, interface in mine.items() if address in destination} != {route.interface}:
             astray.append(f"{destination} by {route.interface}")
     wrong = []
     for stream in bench.inventory.streams:

@@ -1,4 +1,5 @@
-"""Watching the ends of a trial's streams for frames that are not theirs, so that the verdict can name them.
+"""Watching the ends of a trial's streams for frames that are not theirs, so that the verdict can name them; and keeping
+the sinks' own kernels from sending any.
 
 The ends only, never the unit under test: watching it changes what is measured, and what its ports send and receive, the
 other ends of its cables do. Counts need none of this, so a node that cannot watch does not end a trial: what it counts
@@ -8,13 +9,25 @@ beyond the stream then has no name.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AsyncExitStack, suppress
+from typing import Any
 
 from labconsole.contracts.ports import AgentLink
 from labconsole.engine.gather import together
 from labconsole.engine.trial.setup import Flow, sink_port
-from labconsole.errors import NodeError, NodeLost, NodeUnreachable
+from labconsole.errors import AgentError, NodeError, NodeLost, NodeUnreachable
+from labconsole.model.record.run import Figures
 from labconsole.verdict.observed import Tapped, TrialObservations
-from labconsole.wire.foreign import OwnStream, StartTaps, StopTaps, TappedPort
+from labconsole.wire.foreign import (
+    HoldSinkPorts,
+    OwnStream,
+    ReleaseSinkPorts,
+    SinkPort,
+    SinkPortState,
+    StartTaps,
+    StopTaps,
+    TappedPort,
+)
 from labconsole.wire.message import R, Request
 
 EVERY_BELOW_PPS = 50_000
@@ -30,6 +43,13 @@ class ForeignTaps:
         self._seen, self._links = seen, links
         self._ports = ports_to_watch(flows)
         self._watching: list[str] = []
+        self._holder = SinkPortHolder(seen, links, flows)
+
+    async def open(self, stack: AsyncExitStack) -> None:
+        """Keep the sinks' kernels from answering; ``stack`` stops the taps, and then gives the sinks' ports back."""
+        stack.push_async_callback(self._holder.release)
+        stack.push_async_callback(self.stop)
+        await self._holder.hold()
 
     async def start(self) -> None:
         """Begin to watch, all nodes at once."""
@@ -57,6 +77,75 @@ class ForeignTaps:
         except NodeError as exc:
             self._seen.notes.append({"node": node, "kind": "foreign_unnamed", "detail": f"{request.op}: {exc.message}"})
             return None
+
+
+class SinkPortHolder:
+    """The sinks' own ports that a trial's streams go to: while they are held, no kernel answers a test frame.
+
+    A port that cannot be held does not end a trial: the notes say so, and the taps name the answers.
+    """
+
+    def __init__(self, seen: TrialObservations, links: dict[str, AgentLink], flows: Sequence[Flow]) -> None:
+        self._seen, self._links = seen, links
+        self._ports: dict[str, list[SinkPort]] = {}
+        for flow in flows:
+            port = SinkPort(sink_ip=flow.stream.sink_ip, udp_sink_port=sink_port(flow.index))
+            self._ports.setdefault(flow.stream.sink.node, []).append(port)
+
+    async def hold(self) -> None:
+        """Hold those of all sinks; before anything is counted."""
+        await together(self._hold(node, ports) for node, ports in self._ports.items())
+
+    async def release(self) -> None:
+        """Give them back, once nothing is counted any more."""
+        await together(self._release(node) for node in self._ports)
+
+    async def _hold(self, node: str, ports: list[SinkPort]) -> None:
+        try:
+            told = await self._links[node].ask(HoldSinkPorts(ports=ports), timeout_s=TIMEOUT_S)
+        except (NodeLost, NodeUnreachable):
+            return  # the trial hears of that by itself
+        except NodeError as exc:
+            self._note(node, not_held(exc))
+            return
+        for port, state in zip(ports, told.ports, strict=True):
+            if problem := unheld(port, state):
+                self._note(node, problem[0], sink_ip=port.sink_ip, udp_port=port.udp_sink_port, state=state.state)
+
+    async def _release(self, node: str) -> None:
+        with suppress(NodeError):  # its agent gives them back when it ends
+            await self._links[node].ask(ReleaseSinkPorts(), timeout_s=TIMEOUT_S)
+
+    def _note(self, node: str, detail: str, **figures: Any) -> None:
+        note: Figures = {"node": node, "kind": "sink_port_not_held", "detail": detail, **figures}
+        self._seen.notes.append(note)
+
+
+def not_held(exc: NodeError) -> str:
+    """Why a node holds none of its ports."""
+    if isinstance(exc, AgentError) and exc.code == "no_such_op":
+        return (
+            "its agent is older than this console and cannot hold the streams' UDP ports: a sink that has its sink_ip "
+            "answers test frames with ICMP port unreachable"
+        )
+    return f"the streams' UDP ports are not held: {exc.message}"
+
+
+def unheld(port: SinkPort, state: SinkPortState) -> tuple[str, str] | None:
+    """What is wrong with a port that is not held, and what to do; None for one that is, or need not be."""
+    where, number = f"UDP port {port.udp_sink_port} of {port.sink_ip}", port.udp_sink_port
+    if state.state in ("held", "not_local"):
+        return None
+    if state.state == "in_use":
+        return (
+            f"{where} is in use by another program, which receives the test frames and may answer them",
+            f"stop that program (ss -ulnp sport = :{number}), or give the stream another sink_ip",
+        )
+    why = f": {state.message}" if state.message else ""
+    return (
+        f"{where} cannot be held{why}; the kernel answers test frames with ICMP port unreachable",
+        "log in as root, or remove sink_ip from the sink's interface (ip address del)",
+    )
 
 
 def ports_to_watch(flows: Sequence[Flow]) -> dict[str, list[TappedPort]]:

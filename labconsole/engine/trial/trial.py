@@ -178,7 +178,7 @@ class Trial:
         self._phase(Phase.ARMING)
         self._operation = "arm"
         taps = ForeignTaps(self.seen, self._links, self._flows)
-        stack.push_async_callback(taps.stop)  # after the counters: what they count, the taps have seen
+        await taps.open(stack)  # stops after the counters: what they count, the taps have seen
         stack.push_async_callback(self._timers.stop)
         await self._timers.start()
         self.seen.notes += await self._timers.prove(self._inventory, self._prepared, self._request, self._interrupt)

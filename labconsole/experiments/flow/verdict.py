@@ -37,6 +37,7 @@ from labconsole.model.record.flow import (
 )
 from labconsole.model.record.run import Reason
 from labconsole.model.tolerances import Tolerances
+from labconsole.verdict.crew_trial import sink_reasons
 from labconsole.verdict.programs import program_reasons
 from labconsole.verdict.reasons import reason
 from labconsole.verdict.timekeeper import swap_reasons
@@ -91,7 +92,7 @@ def shown_reasons(
             for flow in flows
             if not flow.packets
         )
-        found += _sink(sink, limits)
+        found += sink_reasons(sink, "the crew's", limits)
     found += _skew(requested, start_skew_s, "by their first packets")
     found += program_reasons(program)
     found += swap_reasons(swapped_pages)
@@ -262,27 +263,3 @@ def _limiter(requested: FlowRequested, number: int, sender: SenderSeen | RingSee
     elif abs(found.rate_bps - wanted_bps) > max(RATE_ERROR * wanted_bps, CREDIT_STEP_BPS if credit else 0):
         detail = f"{sender.guest}: it is limited to {found.rate_bps} bit/s, not to {wanted_bps}"
         yield reason("limiter_missing", detail, guest=sender.guest, rate_bps=wanted_bps, found_bps=found.rate_bps)
-
-
-def _sink(sink: SinkSeen, limits: Tolerances) -> Iterator[Reason]:
-    where = f"{sink.node}/{sink.interface}"
-    if sink.dropped_packets:
-        detail = f"{where}: the capture missed {sink.dropped_packets} packets"
-        yield reason("capture_incomplete", detail, node=sink.node, dropped_packets=sink.dropped_packets)
-    if sink.nic_packets is None:
-        detail = f"{where}: what its NIC received is not known, so that nothing says whether the capture is complete"
-        yield reason("not_observed", detail, node=sink.node)
-    if sink.nic_packets is not None and sink.nic_packets > sink.captured_packets + (sink.dropped_packets or 0):
-        detail = f"{where}: the NIC received {sink.nic_packets} packets, and {sink.captured_packets} were captured"
-        yield reason("capture_incomplete", detail, node=sink.node)
-    own = sink.captured_packets - sink.foreign_packets - sink.other_packets
-    if sink.nic_packets is not None and own > sink.nic_packets:
-        detail = f"{where}: {own} of our packets were captured, and the NIC received {sink.nic_packets}"
-        yield reason("witnesses_disagree", detail, node=sink.node)
-    strangers = sink.foreign_packets + sink.other_packets
-    if strangers > limits.foreign_packets:
-        detail = (
-            f"{where}: {strangers} packets are not the crew's: {sink.foreign_packets} of other flows, "
-            f"{sink.other_packets} of none"
-        )
-        yield reason("foreign_frames", detail, node=sink.node, packets=strangers)

@@ -26,6 +26,7 @@ from labconsole.verdict.reasons import reason
 from labconsole.wire.queues import (
     LEAST_CLASS_BPS,
     MAX_CLASSES,
+    MOST_BURST_S,
     MOST_CLASS_BPS,
     ChangeRates,
     QueueState,
@@ -70,6 +71,11 @@ def _most_bps(limits_bps: Sequence[int], guests: int, all_bps: int) -> tuple[int
     return tuple(limits_bps[place % len(limits_bps)] if limits_bps else all_bps for place in range(guests))
 
 
+def _burst_bytes(all_bps: int) -> int:
+    """What may come at once after a rest."""
+    return max(LEAST_BURST_BYTES, round(all_bps / 8 * BURST_S))
+
+
 def weights_misfit(point: FlowPoint, link_speed_bps: int) -> str | None:
     """Why no queue of this link can have these weights; None: one can."""
     if point.weights is None:
@@ -86,6 +92,12 @@ def weights_misfit(point: FlowPoint, link_speed_bps: int) -> str | None:
                 f"{weights_text(step)} of the link are {min(rates)} to {max(rates)} bit/s, and a queue gives a guest "
                 f"{LEAST_CLASS_BPS} bit/s at least"
             )
+        if _burst_bytes(all_bps) * 8 > MOST_BURST_S * min(rates):
+            return (
+                f"{weights_text(step)} of the link are {min(rates)} to {max(rates)} bit/s, and a queue with "
+                f"{_burst_bytes(all_bps)} bytes of burst gives a guest {_burst_bytes(all_bps) * 8 // MOST_BURST_S + 1} "
+                "bit/s at least"
+            )
     return None
 
 
@@ -96,7 +108,7 @@ def queue_of(
     all_bps = link_bps(link_speed_bps, point.payload_bytes)
     most_bps = _most_bps(point.limits, len(guests), all_bps)
     rates_bps = weights.rates_bps(all_bps, most_bps)
-    burst_bytes = max(LEAST_BURST_BYTES, round(all_bps / 8 * BURST_S))
+    burst_bytes = _burst_bytes(all_bps)
     queue_packets = round(all_bps / 8 * QUEUE_S / (point.payload_bytes + HEADER_BYTES))
     queue_packets = min(MOST_QUEUE_PACKETS, max(LEAST_QUEUE_PACKETS, queue_packets))
     sharing = [

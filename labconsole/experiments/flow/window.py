@@ -145,6 +145,7 @@ def sink_seen(
         dropped_packets=capture.dropped_kernel_packets,
         nic_packets=_received(window, 1, interface),
         other_packets=capture.flows.other_packets,
+        control_packets=capture.flows.control_packets,
         foreign_packets=of_flows - sum(flow.packets for flow in flows) - marks,
         fragments=capture.flows.fragments,
     )

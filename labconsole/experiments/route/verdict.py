@@ -13,7 +13,7 @@ from labconsole.model.record.route import RouteRequested, RouterSeen, RouteSinkS
 from labconsole.model.record.run import Reason, Verdict
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.changes import Port
-from labconsole.verdict.crew_trial import judged
+from labconsole.verdict.crew_trial import judged, sink_reasons
 from labconsole.verdict.observed import TrialObservations
 from labconsole.verdict.reasons import reason
 from labconsole.verdict.timekeeper import swap_reasons
@@ -65,7 +65,7 @@ def shown_reasons(
         if sink is not None:
             found += _came(requested, router, limits)
     if sink is not None:
-        found += _sink(sink, limits)
+        found += sink_reasons(sink, "the routers'", limits)
         if all(router.packets for router in routers) and any(router.forwarded_pps is None for router in routers):
             found.append(reason("rate_uncertain", "there is no bin in which all routers forward"))
     if start_skew_s is not None and start_skew_s > START_SKEW_RATIO * requested.duration_s:
@@ -143,27 +143,3 @@ def _came(requested: RouteRequested, router: RouterSeen, limits: Tolerances) -> 
     if router.outside_packets:
         detail = f"{router.guest}: {router.outside_packets} of its packets came before or after the bins"
         yield reason("rate_uncertain", detail, guest=router.guest, packets=router.outside_packets)
-
-
-def _sink(sink: RouteSinkSeen, limits: Tolerances) -> Iterator[Reason]:
-    where = f"{sink.node}/{sink.interface}"
-    if sink.dropped_packets:
-        detail = f"{where}: the capture missed {sink.dropped_packets} packets"
-        yield reason("capture_incomplete", detail, node=sink.node, dropped_packets=sink.dropped_packets)
-    if sink.nic_packets is None:
-        detail = f"{where}: what its NIC received is not known, so that nothing says whether the capture is complete"
-        yield reason("not_observed", detail, node=sink.node)
-    elif sink.nic_packets > sink.captured_packets + (sink.dropped_packets or 0):
-        detail = f"{where}: the NIC received {sink.nic_packets} packets, and {sink.captured_packets} were captured"
-        yield reason("capture_incomplete", detail, node=sink.node)
-    own = sink.captured_packets - sink.foreign_packets - sink.other_packets
-    if sink.nic_packets is not None and own > sink.nic_packets:
-        detail = f"{where}: {own} of our packets were captured, and the NIC received {sink.nic_packets}"
-        yield reason("witnesses_disagree", detail, node=sink.node)
-    strangers = sink.foreign_packets + sink.other_packets
-    if strangers > limits.foreign_packets:
-        detail = (
-            f"{where}: {strangers} packets are not the routers': {sink.foreign_packets} of other flows, "
-            f"{sink.other_packets} of none"
-        )
-        yield reason("foreign_frames", detail, node=sink.node, packets=strangers)

@@ -143,6 +143,7 @@ def sink_seen(
         dropped_packets=capture.dropped_kernel_packets,
         nic_packets=counted(window, 1, interface, RX),
         other_packets=capture.flows.other_packets,
+        control_packets=capture.flows.control_packets,
         foreign_packets=of_flows - sum(each.packets for each in came.values()),
     )
 

@@ -36,8 +36,8 @@ Limits = tuple[int, ...]
 
 HASH_PREFIX = "flow-"
 MOST_FLOWS = 16
-LEAST_LIMIT_BPS = 8_000
-"""What a limiter counts in is bytes a second."""
+LEAST_LIMIT_BPS, MOST_LIMIT_BPS = 8_000, 680 * 10**9
+"""What a limiter counts in is bytes a second; what waits for it at most is 50 ms of its rate, in 32 bits."""
 
 SETTLED_S = 0.2
 """So long after weights changed what comes is of neither the old nor the new ones."""
@@ -64,8 +64,10 @@ def _limits(value: Any) -> Limits:
     if not values:
         raise ValueError("lists no rate | allowed: none, a rate such as 30Mbit, or a list of rates, the guests in turn")
     rates = tuple(_rate(each) for each in values)
-    if min(rates) < LEAST_LIMIT_BPS:
-        raise ValueError(f"is too low a limit | allowed: {LEAST_LIMIT_BPS} bit/s and more")
+    if min(rates) < LEAST_LIMIT_BPS or max(rates) > MOST_LIMIT_BPS:
+        problem, rate = ("low", min(rates)) if min(rates) < LEAST_LIMIT_BPS else ("high", max(rates))
+        allowed = f"{LEAST_LIMIT_BPS} to {MOST_LIMIT_BPS} bit/s, which the kernel's limiters can express"
+        raise ValueError(f"has too {problem} a limit, {rate} bit/s | allowed: {allowed}")
     return rates
 
 

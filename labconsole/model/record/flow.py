@@ -191,7 +191,8 @@ class SourceSeen(StrictModel):
 
 
 class SinkSeen(StrictModel):
-    """What the sink's capture and its NIC counted: packets of all kinds. ``other_packets``: of no flow of ours;
+    """What the sink's capture and its NIC counted: packets of all kinds. ``other_packets``: of no flow of ours,
+    ``control_packets`` of them ARP, IPv6 discovery, LLDP or spanning tree (None: of a program that did not tell);
     ``foreign_packets``: of flows that are nobody's of the crew.
     """
 
@@ -205,6 +206,7 @@ class SinkSeen(StrictModel):
     other_packets: Packets
     foreign_packets: Packets
     fragments: Packets
+    control_packets: Packets | None = None
 
 
 class WeightStepSeen(StrictModel):

@@ -81,7 +81,8 @@ class RouterSeen(StrictModel):
 
 
 class RouteSinkSeen(StrictModel):
-    """What the sink's capture and its NIC counted: packets of all kinds. ``other_packets``: of no flow of ours;
+    """What the sink's capture and its NIC counted: packets of all kinds. ``other_packets``: of no flow of ours,
+    ``control_packets`` of them ARP, IPv6 discovery, LLDP or spanning tree (None: of a program that did not tell);
     ``foreign_packets``: of flows that are no router's.
     """
 
@@ -93,6 +94,7 @@ class RouteSinkSeen(StrictModel):
     nic_packets: Packets | None
     other_packets: Packets
     foreign_packets: Packets
+    control_packets: Packets | None = None
 
 
 class RouteRecord(ExperimentRecord):

@@ -201,7 +201,8 @@ WHAT_TO_DO: dict[str, str] = {
     "offered",
     "offered_over": "repeat the run; if this persists, the source's clock or generator is unreliable",
     "foreign_frames": "find out who sends these frames and keep them off the data ports, or raise foreign_packets in a "
-    "plan's `tolerances:`",
+    "plan's `tolerances:`; ICMP errors are answers to the stream: run `labconsole check`, and look at the firewall and "
+    "the forwarding of the node that sends them",
     "other_cpu": "stop these programs on the node, or wait until they end; then repeat the run; or raise "
     "other_cpu_ratio in a plan's `tolerances:`",
     "unseen_cpu": "look at what runs on the machine itself, outside its containers (top); stop it and repeat the run; "

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from labconsole.cli.main import main
 from labconsole.cli.text.flows import flow_lines
 from labconsole.experiments.flow.disk import DiskWorker, beside_work, disk_reasons
+from labconsole.experiments.flow.limiters import limit_of
 from labconsole.experiments.flow.live import SendingWatch, SharingWatch, moments_of, picture_of
 from labconsole.experiments.flow.looking import SharedQueueLooks
 from labconsole.experiments.flow.summary import summarize_flows
@@ -37,6 +38,7 @@ from labconsole.model.plan.loader import load_plan
 from labconsole.model.record.flow import DiskBesideSeen, FlowRecord, LimiterSeen, WeightsSeen
 from labconsole.model.record.kinds.flow import KIND as FLOW
 from labconsole.model.weights import WeightSteps
+from labconsole.network.rate_limits import RateLimit
 from labconsole.network.shared_queue import SharedQueue
 from labconsole.store.open import open_store
 from labconsole.wire.counters import CountersSampled
@@ -154,8 +156,9 @@ def test_a_queue_is_of_less_than_the_link_and_classes_of_their_weights():
         ("3:1", 100_000_000, None),
         ("1000:1", 10_000_000, None),
         ("1000:1", 1_000_000, "1000:1 of the link are"),
-        ("1:1:1", 100 * 10**9, "lets 34000000000 bit/s through at most"),
+        ("1:1:1", 1000 * 10**9, "lets 680000000000 bit/s through at most"),
         ("1:1:1", 34 * 10**9, None),
+        ("1:1:1", 100 * 10**9, None),  # more than the old field of 32 bits has: 34 359 738 360 bit/s
     ],
 )
 def test_weights_that_no_queue_can_have_are_refused_beforehand(weights: str, link_speed_bps: int, misfit: str | None):
@@ -172,6 +175,36 @@ def test_weights_that_no_queue_can_have_are_refused_beforehand(weights: str, lin
     told = {key: value for key, value in queue.to_wire().items() if key != "do"}
     assert SharedQueue.parse(told) == queue
     assert ChangeRates.parse(changes.to_wire()) == changes
+
+
+@pytest.mark.parametrize(("limit_bps", "fits"), [(20_000, False), (40_000, True)])
+def test_a_limit_that_the_queues_burst_does_not_fit_is_refused(limit_bps: int, fits: bool):
+    """The kernel has a burst as time in 32 bits of 64 ns (sch_htb, psched): 274 s, and 1 ms of 10 Gbit/s here."""
+    told = {"guests": [2], "bin_s": 0.1, "limits": [[limit_bps]], "weights": {"steps": ["1:1"]}}
+    (point,) = flow_points(FlowFactors.model_validate(told), ["l"])
+    said = weights_misfit(point, 10**10)
+    assert said is None if fits else "bytes of burst gives a guest" in (said or "")
+
+
+@pytest.mark.parametrize(
+    ("limits", "refusal"),
+    [
+        ("40Gbit", None),
+        (34_359_738_368, None),
+        (["30Mbit", "680Gbit"], None),
+        ("681Gbit", "has too high a limit, 681000000000 bit/s | allowed: 8000 to 680000000000 bit/s"),
+        (["30Mbit", 7999], "has too low a limit, 7999 bit/s"),
+    ],
+)
+def test_limits_that_load_can_be_set(limits: Any, refusal: str | None):
+    told = {"limits": [limits]}
+    if refusal is not None:
+        with pytest.raises(ValidationError, match=re.escape(refusal)):
+            FlowFactors.model_validate(told)
+        return
+    for rate_bps in FlowFactors.model_validate(told).limits[0]:
+        wire = {key: value for key, value in limit_of("lcg1", 1, rate_bps).to_wire().items() if key != "do"}
+        assert RateLimit.parse(wire).rate_bps == rate_bps
 
 
 class DiskOrNot:

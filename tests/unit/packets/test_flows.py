@@ -108,6 +108,7 @@ def naive(packets: Sequence[FlowPacket], unit_ns: int, bin_ns: int, bins: int) -
         "origin_ns": origin_ns,
         "packets": len(packets),
         "other_packets": len(others),
+        "control_packets": sum(packet.ethertype == 0x0806 for packet in others),
         "fragments": sum(
             packet.ethertype == 0x0800 and bool(packet.fragment & 0x3FFF) and packet.captured_bytes >= 24
             for packet in others

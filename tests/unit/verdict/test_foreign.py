@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import struct
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from labconsole.agent.reading import foreign
-from labconsole.agent.reading.foreign import Own, name_of, program
-from labconsole.engine.trial.foreign_taps import EVERY_BELOW_PPS, ports_to_watch
+from labconsole.agent.reading.foreign import program
+from labconsole.engine.check import quiet
+from labconsole.engine.trial.foreign_taps import EVERY_BELOW_PPS, SinkPortHolder, ports_to_watch
 from labconsole.engine.trial.setup import Flow
+from labconsole.errors import AgentError
 from labconsole.model.design_point import DesignPoint, FrameSize
+from labconsole.model.record.route import RouteSinkSeen
 from labconsole.model.record.run import RunRecord
 from labconsole.model.tolerances import Tolerances
-from labconsole.verdict.foreign import CONTROL, WORDS
+from labconsole.packets.frame import CONTROL, Own, name_of
+from labconsole.verdict.crew_trial import sink_reasons
+from labconsole.verdict.foreign import WORDS
 from labconsole.verdict.observed import Tapped, TrialObservations
-from labconsole.wire.foreign import MAX_STREAMS
+from labconsole.wire.foreign import MAX_STREAMS, HoldSinkPorts, SinkPortState, SinkPortStates
+from support.fake_session import make_inventory
 from support.observed_trials import SENT, bump, codes, found, observe, record
 
 OWN = [Own(socket.inet_aton("198.18.1.1"), socket.inet_aton("198.19.1.1"), 9 + i) for i in range(3)]
@@ -41,7 +50,27 @@ def llc(destination: str, body: bytes) -> bytes:
     return bytes.fromhex(destination) + bytes(6) + struct.pack("!H", 38) + body + bytes(40)
 
 
+def icmp(kind: int, code: int, sender: str = "198.19.1.1", quoted: bytes = b"") -> bytes:
+    """RFC 792: type, code, checksum and four bytes, then the header of the packet that it is about, and more of it."""
+    head = struct.pack("!BBHHHBBH", 0x45, 0, 56, 0, 0, 64, 1, 0) + socket.inet_aton(sender) + bytes([198, 18, 1, 1])
+    return MACS + b"\x08\0" + head + bytes([kind, code]) + bytes(6) + (quoted or udp()[14:])
+
+
 FRAMES = [
+    (icmp(3, 3), "icmp_sink"),
+    (icmp(3, 3, sender="198.18.1.254"), "icmp_unreachable"),  # a router's own reject
+    (icmp(3, 0, sender="198.19.1.254"), "icmp_unreachable"),
+    (icmp(3, 1), "icmp_unreachable"),
+    (icmp(3, 9), "icmp_prohibited"),  # RFC 1812: administratively prohibited, as firewalld and iptables reject
+    (icmp(3, 10), "icmp_prohibited"),
+    (icmp(3, 13), "icmp_prohibited"),
+    (icmp(5, 1), "icmp_redirect"),
+    (icmp(11, 0), "icmp_time_exceeded"),
+    (icmp(12, 0), "icmp"),
+    (icmp(8, 0), "icmp"),
+    (icmp(3, 3, quoted=udp(sink="10.0.0.1")[14:]), "icmp"),  # about somebody else's packet
+    (icmp(3, 3, quoted=udp()[14:30]), "icmp"),  # cut off
+    (icmp(3, 3)[:34], "icmp"),
     (MACS + b"\x08\x06" + bytes(28), "arp"),
     (MACS + b"\x88\xcc" + bytes(28), "lldp"),
     (MACS + b"\x81\0\0\5\x08\x06" + bytes(28), "arp"),
@@ -148,7 +177,7 @@ def test_with_a_long_stream_a_share_of_it_is_allowed(inventory):
     assert "foreign_frames" in codes(record(inventory, tap(seen, sent={"nd": 101}), "max"))
 
 
-@pytest.mark.parametrize("name", ["udp_test", "udp_stream", "udp", "0x88b5", "icmp", "llc"])
+@pytest.mark.parametrize("name", ["udp_test", "udp_stream", "udp", "0x88b5", "icmp", "icmp_sink", "llc"])
 def test_what_could_be_the_streams_or_is_unknown_is_doubted(inventory, name: str):
     seen = observe(inventory, arrived=SENT + 1, captured=SENT)
     run = judged(inventory, tap(seen, received={name: 1}))
@@ -197,3 +226,74 @@ def test_a_fast_stream_is_not_looked_at_frame_by_frame(inventory, target):
     fast = flow(inventory, target)
     assert target == "max" or fast.request.intended_pps > EVERY_BELOW_PPS
     assert not any(port.every for ports in ports_to_watch([fast]).values() for port in ports)
+
+
+class SinkLink:
+    """A sink's agent that answers as it is told, or refuses."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer, self.asked = answer, list[str]()
+
+    async def ask(self, request: Any, *, timeout_s: float = 30.0) -> Any:
+        self.asked.append(request.op)
+        if isinstance(self.answer, Exception) and isinstance(request, HoldSinkPorts):
+            raise self.answer
+        return SinkPortStates(ports=[SinkPortState(state=self.answer, message="Permission denied")])
+
+
+NO_OP = AgentError("snk1", "'sink_ports.hold' is not an operation of this agent", code="no_such_op")
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "said"),
+    [
+        ("held", "pass", "the node has 198.19.1.1: during trials the agent holds"),
+        ("not_local", "pass", "does not have the streams' sink_ip"),
+        ("in_use", "warn", "UDP port 9 of 198.19.1.1 is in use by another program"),
+        ("refused", "warn", "UDP port 9 of 198.19.1.1 cannot be held: Permission denied; the kernel answers"),
+        (NO_OP, "warn", "its agent is older than this console"),
+        (AgentError("snk1", "too many files", code="internal"), "warn", "are not held: too many files"),
+    ],
+)
+def test_a_sink_that_would_answer_is_foreseen_and_noted(answer: Any, status: str, said: str):
+    inventory = make_inventory()
+    stream = inventory.streams[0]
+    inventory = inventory.model_copy(update={"streams": (stream,)})
+    link = SinkLink(answer)
+    seen = observe(inventory)
+    seen.notes.clear()
+    flow = Flow(stream, DesignPoint(platform="raw", frame=FrameSize(64), sources=1, target=1, duration_s=1.0), 0)
+    holder = SinkPortHolder(seen, {stream.sink.node: link}, [flow])  # type: ignore[dict-item]
+
+    async def hold() -> None:
+        await holder.hold()
+        await holder.release()
+
+    asyncio.run(hold())
+    assert link.asked == ["sink_ports.hold", "sink_ports.release"]
+    assert [note["kind"] for note in seen.notes] == ([] if status == "pass" else ["sink_port_not_held"])
+    assert status == "pass" or said in seen.notes[0]["detail"]
+
+    settings = SimpleNamespace(interfaces={"eth1": SimpleNamespace(sysctls={"forwarding": "0"})})
+
+    async def read(node: str) -> Any:
+        return settings
+
+    bench: Any = SimpleNamespace(inventory=inventory, link=lambda node: link, settings=read)
+    check: Any = quiet.answers
+    finding = asyncio.run(check(bench, stream.sink.node))
+    assert (finding.status.value, said in finding.evidence) == (status, True), finding
+    if answer == "not_local":
+        settings.interfaces["eth1"].sysctls["forwarding"] = "1"
+        assert "eth1 forwards" in asyncio.run(check(bench, stream.sink.node)).evidence
+
+
+@pytest.mark.parametrize(
+    ("other", "control", "doubted"), [(0, 0, False), (1, 0, True), (20, 20, False), (21, 21, True), (21, 20, True)]
+)
+def test_a_sink_of_flows_tolerates_the_control_traffic_that_every_wire_has(other: int, control: int, doubted: bool):
+    sink = RouteSinkSeen(
+        node="snk1", interface="eth1", mac="02:00:00:00:00:01", captured_packets=1000 + other, dropped_packets=0,
+        nic_packets=1000 + other, other_packets=other, foreign_packets=0, control_packets=control,
+    )  # fmt: skip
+    assert [each.code for each in sink_reasons(sink, "the routers'", Tolerances())] == ["foreign_frames"] * doubted
