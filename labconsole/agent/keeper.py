@@ -24,6 +24,8 @@ from labconsole.agent.processes import linux
 LIMIT_S = 1.5
 """The protocol promises 2 s from the end of stdin until nothing is left."""
 KILLED_STATUS = 1
+ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+"""The signals that end a session in order."""
 
 
 class UndoJournal:
@@ -108,7 +110,7 @@ class _Keeper:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, 1)
         os.close(null)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in ENDING:
             signal.signal(number, self._pass_on)
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
         self._listen()

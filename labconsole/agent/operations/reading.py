@@ -10,7 +10,6 @@ from labconsole.agent.operations.answering import answers
 from labconsole.agent.processes import linux
 from labconsole.agent.processes.namespaces import Namespaces
 from labconsole.agent.reading import facts
-from labconsole.agent.reading.foreign import PortTaps
 from labconsole.agent.reading.links import Links
 from labconsole.wire.changes import NetworkState, ReadNetwork
 from labconsole.wire.clocks import KeptClock, NicClock, ReadClockKeeper, ReadNicClock
@@ -34,13 +33,14 @@ class Reading:
 
     def __init__(self, namespaces: Namespaces, links: Links) -> None:
         self._namespaces, self._links = namespaces, links
-        self._taps = PortTaps()
+        self._taps: Any = None
         self._surroundings: Any = None
         self._work: Any = None
 
     def close(self) -> None:
         """Count no more at any port."""
-        self._taps.close()
+        if self._taps is not None:
+            self._taps.close()
 
     async def in_namespace(self, name: Optional[str], work: Callable[[], T]) -> T:
         """``work()`` beside the event loop, inside this namespace (None: the node's own)."""
@@ -138,12 +138,16 @@ class Reading:
 
     @answers(StartTaps)
     async def start_taps(self, request: StartTaps) -> Done:
+        from labconsole.agent.reading.foreign import PortTaps
+
+        if self._taps is None:
+            self._taps = PortTaps()
         self._taps.start(request.ports)
         return Done()
 
     @answers(StopTaps)
     async def stop_taps(self, request: StopTaps) -> ForeignCounts:
-        return ForeignCounts(ports=self._taps.stop())
+        return ForeignCounts(ports=[] if self._taps is None else self._taps.stop())
 
 
 async def _beside(work: Callable[..., Any], *arguments: Any) -> Any:
