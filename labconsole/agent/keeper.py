@@ -16,7 +16,7 @@ import select
 import signal
 import threading
 import time
-from typing import Any, Dict, Iterable, List, Optional
+from typing import Any, Dict, Iterable, List, Optional, Set
 
 from labconsole.agent.debug import complain
 from labconsole.agent.processes import linux
@@ -104,6 +104,7 @@ class _Keeper:
         self._agent, self._reading = agent, reading
         self._status: Optional[int] = None
         self._promised: Dict[int, Dict[str, Any]] = {}
+        self._imported: Set[str] = set()
 
     def run(self) -> int:
         # stdout is the agent's alone: the console shall see its end at once.
@@ -168,7 +169,12 @@ class _Keeper:
 
     def _note(self, message: Dict[str, Any]) -> None:
         if "promise" in message:
-            self._promised[message["promise"]["number"]] = message["promise"]
+            entry = message["promise"]
+            self._promised[entry["number"]] = entry
+            if entry["kind"] not in self._imported:
+                # In a thread: the agent's end must be seen meanwhile, and a disk that hangs hangs the import.
+                self._imported.add(entry["kind"])
+                threading.Thread(target=_import_undoing, args=(entry["kind"],), daemon=True).start()
         else:
             self._promised.pop(message["done"], None)
 
@@ -247,8 +253,18 @@ def undo_all(entries: Iterable[Dict[str, Any]]) -> None:
         each.join()
 
 
+def _import_undoing(kind: str) -> None:
+    """Import what undoing takes while the node is well: later its disk or its memory may not allow it."""
+    try:
+        from labconsole.agent import undo  # not before it is needed: many sessions change nothing
+
+        undo.import_for(kind)
+    except Exception as exc:  # noqa: BLE001 - it is tried again when it is needed
+        complain("cannot import how to undo %s: %s" % (kind, exc))
+
+
 def _undo(entry: Dict[str, Any]) -> None:
-    from labconsole.agent import undo  # not before it is needed: most sessions end in order
+    from labconsole.agent import undo
 
     try:
         undo.run(entry, undo.no_namespace)

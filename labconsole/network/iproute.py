@@ -11,11 +11,16 @@ GONE = (errno.ENODEV, errno.ENOENT, errno.ESRCH, errno.ENXIO)
 MAIN_TABLE = 254
 
 
-def open_route() -> Any:
-    """A pyroute2 socket in the calling thread's namespace."""
+def load() -> Any:
+    """pyroute2's class of these sockets."""
     from pyroute2.iproute.linux import IPRoute
 
-    return IPRoute()
+    return IPRoute
+
+
+def open_route() -> Any:
+    """A pyroute2 socket in the calling thread's namespace."""
+    return load()()
 
 
 def error_number(exc: BaseException) -> Optional[int]:

@@ -14,7 +14,7 @@ from labconsole.contracts.ports import OnAgentEvent
 from labconsole.errors import AgentError, CapabilityMissing, NodeError, NodeLost, NodeSilent, NodeUnreachable
 from labconsole.model.inventory import Inventory
 from labconsole.nodes.channel import AgentSession
-from labconsole.nodes.dial import Dialled, dial
+from labconsole.nodes.dial import STARTS, Dialled, dial
 from labconsole.nodes.inbound import read_event, read_reply
 from labconsole.nodes.route import find_route
 from labconsole.nodes.startup import explain, too_old, version_command
@@ -249,13 +249,14 @@ async def connect(name: str, inventory: Inventory, on_event: OnAgentEvent) -> No
     route = await asyncio.to_thread(find_route, name, inventory)
     dialled = await dial(name, inventory, route)
     try:
-        channel, session = await _start(name, inventory, dialled, route[-1].user)
-        link = NodeLink(name, dialled, channel, session, on_event)
-        try:
-            await link.measure_clock()
-            await link.keep_alive()
-        except NodeLost as exc:
-            raise NodeUnreachable(name, f"the agent started, then: {exc.message}", operation="connect") from exc
+        async with STARTS.one():
+            channel, session = await _start(name, inventory, dialled, route[-1].user)
+            link = NodeLink(name, dialled, channel, session, on_event)
+            try:
+                await link.measure_clock()
+                await link.keep_alive()
+            except NodeLost as exc:
+                raise NodeUnreachable(name, f"the agent started, then: {exc.message}", operation="connect") from exc
     except BaseException:
         dialled.abort()
         raise
