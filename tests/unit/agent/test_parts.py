@@ -325,7 +325,7 @@ for entry in [
     {"kind": "address", "address": "198.18.0.1/24", "interface": "lo"},
     {"kind": "link_down", "interface": "lo"},
     {"kind": "bridge", "name": "lcb1", "ports": []},
-    {"kind": "veth", "name": "lcv1"},
+    {"kind": "link", "name": "lcv1"},
     {"kind": "sysctl", "values": [["net/ipv4/ip_forward", "0"]]},
 ]:
     undo.run(entry, undo.no_namespace)

@@ -280,6 +280,28 @@ def test_whatever_a_shell_complains_of_the_reason_is_one_printable_line(
         assert isinstance(error, NodeError) and str(error).isprintable() and len(str(error)) < 1500
 
 
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        # Debian 12, libpython3.11-minimal 3.11.2-6+deb12u9, which is all of the library that python3-minimal brings.
+        (
+            b"Traceback (most recent call last):\n  File \"<string>\", line 1, in <module>\n"
+            b"ModuleNotFoundError: No module named 'json'\n",
+            "n: python3 there lacks json of the standard library: install Debian's python3 (python3-minimal is not enough)"
+            " or set `python:` in hosts.yaml",
+        ),
+        # One of ours is a fault of ours, and no reason to install anything.
+        (
+            b"ModuleNotFoundError: No module named 'labconsole.wire.codec'\n",
+            "n: the agent did not start (exit status 1): ModuleNotFoundError: No module named 'labconsole.wire.codec'",
+        ),
+    ],
+)  # fmt: skip
+def test_a_python_without_all_of_its_library_is_told(said: bytes, told: str) -> None:
+    error = explain("n", user="u", python="python3", become=None, exit_status=1, stderr=said, junk=b"")
+    assert str(error) == told
+
+
 # --- a lab's control lines
 
 
