@@ -172,9 +172,10 @@ class _Keeper:
             entry = message["promise"]
             self._promised[entry["number"]] = entry
             if entry["kind"] not in self._imported:
-                # In a thread: the agent's end must be seen meanwhile, and a disk that hangs hangs the import.
+                # Not in a thread: if we are killed, the kernel tells the agent at the main thread's end, and until the
+                # last thread has ended the agent would still find its keeper.
                 self._imported.add(entry["kind"])
-                threading.Thread(target=_import_undoing, args=(entry["kind"],), daemon=True).start()
+                _import_undoing(entry["kind"])
         else:
             self._promised.pop(message["done"], None)
 

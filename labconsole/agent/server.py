@@ -15,7 +15,8 @@ import traceback
 from typing import Any, Dict, List, Optional, Set
 
 from labconsole.agent.keeper import ENDING, UndoJournal
-from labconsole.agent.operations.answering import Parts, answers, operations_of
+from labconsole.agent.operations.answering import answers, operations_of
+from labconsole.agent.parts import Parts
 from labconsole.agent.pipes import Inlet, Outlet
 from labconsole.wire import codec
 from labconsole.wire.codec import WireError

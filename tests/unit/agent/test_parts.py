@@ -19,8 +19,9 @@ import pytest
 from labconsole.agent import capture, undo
 from labconsole.agent.keeper import UndoJournal
 from labconsole.agent.lease import lock
-from labconsole.agent.operations.answering import OPERATIONS, Parts, operations_of
+from labconsole.agent.operations.answering import operations_of
 from labconsole.agent.operations.network import NetworkChanges
+from labconsole.agent.parts import OPERATIONS, Parts
 from labconsole.agent.processes.namespaces import Namespaces
 from labconsole.agent.reading import counters, facts
 from labconsole.agent.server import Agent
@@ -240,7 +241,7 @@ def test_the_agent_says_hello_without_its_loop_and_waits_for_requests_without_it
     assert not before & {"asyncio", "subprocess", "logging", "ssl", "runpy", "pyroute2"}
     served = {name for name in _imported("import labconsole.agent.server") if name.startswith("labconsole.")}
     assert served - before == {
-        "labconsole.agent.operations", "labconsole.agent.operations.answering", "labconsole.agent.pipes",
+        "labconsole.agent.operations", "labconsole.agent.operations.answering", "labconsole.agent.parts", "labconsole.agent.pipes",
         "labconsole.agent.server", "labconsole.wire.clean", "labconsole.wire.message", "labconsole.wire.rules",
         "labconsole.wire.session",
     }  # fmt: skip
@@ -249,7 +250,7 @@ def test_the_agent_says_hello_without_its_loop_and_waits_for_requests_without_it
 def test_what_a_console_asks_first_loads_no_more_than_that() -> None:
     """Facts, links, leases and counters: asked of every node. What a trial needs is not there yet."""
     ops = ("facts", "links", "lease.watch", "counters.start")
-    code = "import labconsole.agent.operations.answering as a; import importlib\n" + "\n".join(
+    code = "import importlib\n" + "\n".join(
         f"importlib.import_module('labconsole.agent.operations.{part}')" for part in ("reading", "leasing", "counting")
     )
     assert {part for part, names in OPERATIONS.items() if set(ops) & set(names.split())} == {
@@ -273,7 +274,7 @@ def _parts() -> Parts:
 
 
 def test_each_operation_is_in_the_line_of_the_part_that_answers_it() -> None:
-    """A new operation: its name goes into OPERATIONS (agent/operations/answering.py), in the line of its part."""
+    """A new operation: its name goes into OPERATIONS (agent/parts.py), in the line of its part."""
 
     async def answered() -> dict[str, set[str]]:
         parts = _parts()
