@@ -1,4 +1,4 @@
-"""The parts of an agent, each of which answers the requests of one subject and is imported when something first needs it.
+"""The parts of an agent: each answers the requests of one subject, and is imported when something first needs it.
 
 To import all of them takes an agent five times as long as the rest of its start. What ends or undoes a session imports
 nothing: a part that was never needed has nothing to end.
