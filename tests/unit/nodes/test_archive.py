@@ -98,7 +98,7 @@ def test_a_traceback_out_of_compiled_code_names_file_and_line_and_shows_it(tmp_p
     )
     command = [sys.executable, "-I", "-S", "-c", code, str(tmp_path / "agent")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    source = (Path(archive.labconsole.__file__).parent / "wire/codec.py").read_text().splitlines()
+    source = (Path(archive.__file__).parents[1] / "wire/codec.py").read_text().splitlines()
     (number,) = [at for at, line in enumerate(source, 1) if "json.dumps(" in line]
     assert f'File "labconsole-agent/labconsole/wire/codec.py", line {number}, in encode' in done.stderr
     assert source[number - 1].strip() in done.stderr
