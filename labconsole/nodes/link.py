@@ -17,7 +17,7 @@ from labconsole.nodes.channel import AgentSession
 from labconsole.nodes.dial import STARTS, Dialled, dial
 from labconsole.nodes.inbound import read_event, read_reply
 from labconsole.nodes.route import find_route
-from labconsole.nodes.startup import explain, too_old, version_command
+from labconsole.nodes.startup import explain, lacks_library, too_old, version_command
 from labconsole.wire.clean import clean, last_line
 from labconsole.wire.codec import MAX_LINE_BYTES, encode
 from labconsole.wire.message import R, Refusal, Request
@@ -318,4 +318,5 @@ async def _why_not(name: str, inventory: Inventory, dialled: Dialled, session: A
     except (TimeoutError, OSError, UnicodeDecodeError, asyncssh.Error) as exc:
         log.debug("%s: cannot ask for the version of Python: %s", name, clean(exc))
         return error
-    return too_old(name, node.python, str(result.stdout)[-64:]) or error
+    lacking = lacks_library(name, node.python, bytes(session.stderr))
+    return too_old(name, node.python, str(result.stdout)[-64:]) or lacking or error

@@ -38,8 +38,6 @@ def explain(
         return _missing(name, f"sudo does not let {user} in{quoted}; {_sudoers(user)}")
     if absent and not text.lstrip().startswith("traceback"):
         return _missing(name, f"{python} is not installed there{quoted}: {_WHOLE_PYTHON}")
-    if (lacking := _LACKING.search(said)) is not None:
-        return _missing(name, f"{python} there lacks {lacking[1]} of the standard library: {_WHOLE_PYTHON}")
     if exit_status == 126:
         return _missing(name, f"{python} cannot be run there{quoted}: set another `python:` in hosts.yaml")
     status = "" if exit_status is None else f" (exit status {exit_status})"
@@ -60,6 +58,14 @@ def too_old(name: str, python: str, answer: str) -> NodeError | None:
         f"{python} there is Python {found[0]}, which is too old; {wanted} or newer is needed: set `python:` in "
         f"hosts.yaml",
     )
+
+
+def lacks_library(name: str, python: str, stderr: bytes) -> NodeError | None:
+    """The error for a Python of the right age without all of its standard library; None when it lacks nothing."""
+    lacking = _LACKING.search(last_line(stderr))
+    if lacking is None:
+        return None
+    return _missing(name, f"{python} there lacks {lacking[1]} of the standard library: {_WHOLE_PYTHON}")
 
 
 def _sudoers(user: str) -> str:
