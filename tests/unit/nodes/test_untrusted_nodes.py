@@ -35,7 +35,7 @@ from labconsole.nodes.archive import launch_command
 from labconsole.nodes.channel import AgentSession, message_of
 from labconsole.nodes.inbound import read_event
 from labconsole.nodes.route import accept_command, find_route, shell_argv
-from labconsole.nodes.startup import explain, version_command
+from labconsole.nodes.startup import explain, lacks_library, version_command
 from labconsole.wire import codec, stream_spec
 from labconsole.wire.capture import StartCapture
 from labconsole.wire.codec import MAX_LINE_BYTES, MAX_PARTS, WireError
