@@ -16,7 +16,7 @@ import select
 import signal
 import threading
 import time
-from typing import Any, Dict, Iterable, List, Optional
+from typing import Any, Dict, Iterable, List, Optional, Set
 
 from labconsole.agent.debug import complain
 from labconsole.agent.processes import linux
@@ -24,6 +24,8 @@ from labconsole.agent.processes import linux
 LIMIT_S = 1.5
 """The protocol promises 2 s from the end of stdin until nothing is left."""
 KILLED_STATUS = 1
+ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+"""The signals that end a session in order."""
 
 
 class UndoJournal:
@@ -102,13 +104,14 @@ class _Keeper:
         self._agent, self._reading = agent, reading
         self._status: Optional[int] = None
         self._promised: Dict[int, Dict[str, Any]] = {}
+        self._imported: Set[str] = set()
 
     def run(self) -> int:
         # stdout is the agent's alone: the console shall see its end at once.
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, 1)
         os.close(null)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in ENDING:
             signal.signal(number, self._pass_on)
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
         self._listen()
@@ -166,7 +169,13 @@ class _Keeper:
 
     def _note(self, message: Dict[str, Any]) -> None:
         if "promise" in message:
-            self._promised[message["promise"]["number"]] = message["promise"]
+            entry = message["promise"]
+            self._promised[entry["number"]] = entry
+            if entry["kind"] not in self._imported:
+                # Not in a thread: if we are killed, the kernel tells the agent at the main thread's end, and until the
+                # last thread has ended the agent would still find its keeper.
+                self._imported.add(entry["kind"])
+                _import_undoing(entry["kind"])
         else:
             self._promised.pop(message["done"], None)
 
@@ -245,8 +254,18 @@ def undo_all(entries: Iterable[Dict[str, Any]]) -> None:
         each.join()
 
 
+def _import_undoing(kind: str) -> None:
+    """Import what undoing takes while the node is well: later its disk or its memory may not allow it."""
+    try:
+        from labconsole.agent import undo  # not before it is needed: many sessions change nothing
+
+        undo.import_for(kind)
+    except Exception as exc:  # noqa: BLE001 - it is tried again when it is needed
+        complain("cannot import how to undo %s: %s" % (kind, exc))
+
+
 def _undo(entry: Dict[str, Any]) -> None:
-    from labconsole.agent import undo  # not before it is needed: most sessions end in order
+    from labconsole.agent import undo
 
     try:
         undo.run(entry, undo.no_namespace)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-import secrets
 import shutil
 from typing import Optional, Set, Tuple
 
@@ -72,7 +71,7 @@ class CaptureSpool:
             sweep(directory)
         self._lock = -1
         for attempt in range(TRIES):
-            self.directory = os.path.join(directory, "labconsole-" + secrets.token_hex(8))
+            self.directory = os.path.join(directory, "labconsole-" + os.urandom(8).hex())
             self._file = os.path.join(self.directory, FILE)
             self._promise: Optional[int] = journal.promise({"kind": "path", "directory": self.directory})
             try:

@@ -6,6 +6,7 @@ Entries are plain JSON so that the keeper, another process, can hold and run the
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import signal
@@ -133,8 +134,27 @@ def _begin(argv: List[str], stdout: int) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(argv, stdin=null, stdout=stdout, stderr=null, env=CHILD_ENVIRONMENT, start_new_session=True)
 
 
+def import_for(kind: str) -> None:
+    """Import everything that ``run`` needs for an entry of this kind."""
+    if kind in OF_THE_AGENT:
+        for name in _IMPORTS.get(kind, ()):
+            importlib.import_module(name)
+        return
+    from labconsole.network import change, iproute
+
+    change.load_all()
+    iproute.load()
+
+
 STARTED_GUEST = "started_guest"
 OF_THE_AGENT: Dict[str, Callable[[Entry], None]] = {
     "path": _path, "pktgen": _pktgen, "port_features": _port_features, STARTED_GUEST: _started_guest
 }  # fmt: skip
 """What the agent promises for itself: no changes that a console asked for, and in no namespace."""
+
+_IMPORTS = {
+    "pktgen": ("labconsole.agent.sending.pktgen_files",),
+    "port_features": ("labconsole.network.port_features",),
+    STARTED_GUEST: ("labconsole.agent.processes.children",),
+}
+"""The modules that undoing these imports."""

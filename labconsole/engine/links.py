@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import time
 from collections.abc import Callable, Iterable
 
@@ -26,7 +27,8 @@ from labconsole.wire.session import AgentNotice, OnlyWatch
 log = logging.getLogger("labconsole.engine")
 
 RECONNECT_S = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
-"""Waits between attempts to reach a node again; the last one repeats."""
+"""Waits between attempts to reach a node again; the last one repeats. Each is varied by a quarter: nodes that were lost
+together do not all come back at once."""
 
 
 class LinkPool:
@@ -164,7 +166,8 @@ class LinkPool:
                 self.links.pop(name, None)
                 if link is not None:
                     await link.close()
-            await self._back_off(name, RECONNECT_S[min(failures, len(RECONNECT_S) - 1)])
+            wait_s = RECONNECT_S[min(failures, len(RECONNECT_S) - 1)]
+            await self._back_off(name, wait_s * random.uniform(0.75, 1.25))
             failures += 1
 
     async def _dial(self, name: str) -> AgentLink:

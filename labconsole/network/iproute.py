@@ -16,11 +16,16 @@ _ANSWER = struct.Struct("=IHHIIi")
 """struct nlmsghdr, and how it went: 0 or a negative errno."""
 
 
-def open_route() -> Any:
-    """A pyroute2 socket in the calling thread's namespace."""
+def load() -> Any:
+    """pyroute2's class of these sockets."""
     from pyroute2.iproute.linux import IPRoute
 
-    return IPRoute()
+    return IPRoute
+
+
+def open_route() -> Any:
+    """A pyroute2 socket in the calling thread's namespace."""
+    return load()()
 
 
 def error_number(exc: BaseException) -> Optional[int]:

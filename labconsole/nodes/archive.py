@@ -4,6 +4,9 @@ The archive holds the rooms that run on nodes and what of pyroute2 they use, fou
 ``__init__`` it would be twice as large and start in twice the time, because that imports everything. Nothing is
 written on the node: a one-line program reads the archive from stdin into an anonymous file in memory and runs it from
 there. What follows on stdin is the protocol.
+
+Each module is in the archive twice: as source, and as code that the console's Python compiled. Python takes the code
+where its magic number is its own, and compiles the source elsewhere, which takes three times as long.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import io
+import marshal
 import os
 import secrets
 import shlex
@@ -27,11 +31,10 @@ from pathlib import Path
 import labconsole
 from labconsole.errors import LabError
 from labconsole.model.generator import Generator, usable_generators
+from labconsole.wire.clean import last_line
 
 _DATE = (1980, 1, 1, 0, 0, 0)
 """The earliest that the format knows: the same sources shall make the same bytes."""
-
-_MAIN = b"from labconsole.agent.__main__ import main\nmain()\n"
 
 SHIPPED_ROOMS = ("agent", "network", "packets", "wire")
 """The packages whose modules go to nodes: they import the standard library, pyroute2 and each other."""
@@ -57,6 +60,16 @@ for name, module in sorted(sys.modules.items()):
         print(module.__file__)
 """
 
+_COMPILE = """
+import importlib.util, marshal, sys
+head = importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little")  # 1: the hash of the source is there, and not checked
+compiled = {}
+for name, source in marshal.load(sys.stdin.buffer):
+    code = compile(source, "labconsole-agent/" + name, "exec", dont_inherit=True, optimize=0)
+    compiled[name + "c"] = head + importlib.util.source_hash(source) + marshal.dumps(code)
+marshal.dump(compiled, sys.stdout.buffer)
+"""
+
 BOOTSTRAP = (
     # One line and no single quote or backslash: it passes through whatever login shell the node's user has. Only what
     # an old Python can parse too, so that it can say that it is too old.
@@ -64,14 +77,16 @@ BOOTSTRAP = (
     'sys.version_info < (3, 9) and (print(json.dumps(dict(event="refused", code="python_too_old", '
     'message="Python %d.%d on this node is too old; 3.9 or newer is needed" % sys.version_info[:2]))), '
     "sys.stdout.flush(), sys.exit(3)); "
-    "import os, runpy; "
+    "import os; "
     "n = int(sys.argv[1]); "
     'f = os.memfd_create("labconsole-agent"); '
     # read(0, 0) at the full length returns b"" like the end of stdin does: both end the loop.
     '[os.write(f, b) for b in iter(lambda: os.read(0, min(65536, n - os.lseek(f, 0, 1))), b"")]; '
     "os.lseek(f, 0, 1) < n and sys.exit(4); "
     'sys.argv = ["labconsole-agent"]; '
-    'runpy.run_path("/proc/self/fd/%d" % f, run_name="__main__")'
+    'sys.path.insert(0, "/proc/self/fd/%d" % f); '
+    "from labconsole.agent.__main__ import main; "
+    "main()"
 )
 """Reads as many bytes as its argument says from stdin and runs them. Exit status 3: Python too old, 4: cut short."""
 
@@ -123,7 +138,7 @@ def _only_ours(path: Path) -> bool:
 def _own_files(generators: Mapping[str, Generator]) -> dict[str, bytes]:
     """Archive name and content of this package's part, and of the generators that plug in."""
     package = Path(labconsole.__file__).parent
-    files = {"__main__.py": _MAIN, "labconsole/__init__.py": b""}
+    files = {"labconsole/__init__.py": b""}
     for room in SHIPPED_ROOMS:
         for source in sorted((package / room).rglob("*.py")):
             files[f"labconsole/{source.relative_to(package).as_posix()}"] = source.read_bytes()
@@ -160,7 +175,7 @@ def _library_directory() -> Path:
 
 def _key(own: dict[str, bytes], library: Path) -> str:
     """Hash of all that decides the archive's bytes. The library's files are taken by size and time, not read."""
-    digest = hashlib.sha256(repr((sys.version_info[:2], _ROOTS, zipfile.ZIP_DEFLATED)).encode())
+    digest = hashlib.sha256(repr((sys.version, _ROOTS, zipfile.ZIP_DEFLATED)).encode())
     digest.update(Path(__file__).read_bytes())
     for name, data in sorted(own.items()):
         digest.update(f"{name} {len(data)}\n".encode() + data)
@@ -179,6 +194,7 @@ def _build(own: dict[str, bytes], library: Path) -> bytes:
     files["pyroute2/__init__.py"] = b""
     for source in _library_subset(library):
         files[f"pyroute2/{source.relative_to(library).as_posix()}"] = source.read_bytes()
+    files |= _compiled({name: source for name, source in files.items() if not name.startswith(f"{GENERATORS}/")})
     for name, text in _library_licences().items():
         files[f"pyroute2/{name}"] = text
     buffer = io.BytesIO()
@@ -189,6 +205,21 @@ def _build(own: dict[str, bytes], library: Path) -> bytes:
             entry.external_attr = 0o644 << 16
             archive.writestr(entry, files[name], compresslevel=9)
     return buffer.getvalue()
+
+
+def _compiled(sources: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Name and content of the code of these modules, without columns: those would make it a third larger.
+
+    By another process, whose bytes depend on nothing that this one has done before.
+    """
+    data = marshal.dumps([(name, without_docstrings(source)) for name, source in sorted(sources.items())])
+    done = subprocess.run(
+        [sys.executable, "-P", "-X", "no_debug_ranges", "-c", _COMPILE], input=data, capture_output=True, check=False
+    )
+    if done.returncode != 0:
+        raise LabError(f"the agent cannot be compiled: {last_line(done.stderr) or 'no message'}")
+    compiled: dict[str, bytes] = marshal.loads(done.stdout)
+    return compiled
 
 
 def _library_subset(library: Path) -> list[Path]:

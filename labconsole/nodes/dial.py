@@ -12,7 +12,8 @@ import os
 import random
 import socket
 import weakref
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,6 +38,41 @@ KEEPALIVE_S = 1.0
 KEEPALIVE_MISSED = 3
 """asyncssh gives up after interval x (missed + 1) = 4 s."""
 CLOSE_S = 2.0
+
+
+class Turns:
+    """At most ``number`` at once, per event loop. What takes longer than ``longest_s`` goes on without its turn.
+
+    So a node that does not answer keeps others waiting for that long at most.
+    """
+
+    def __init__(self, number: int, longest_s: float) -> None:
+        self._number, self._longest_s = number, longest_s
+        self._free: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    @asynccontextmanager
+    async def one(self) -> AsyncIterator[None]:
+        """Wait for a turn, and keep it until the block ends or has taken too long."""
+        loop = asyncio.get_running_loop()
+        free = self._free.setdefault(loop, asyncio.Semaphore(self._number))
+        await free.acquire()
+        kept = ExitStack()
+        kept.callback(free.release)
+        timer = loop.call_later(self._longest_s, kept.close)
+        try:
+            yield
+        finally:
+            timer.cancel()
+            kept.close()
+
+
+LOGINS = Turns(16, 1.0)
+"""A login costs a console 20 ms of processor time: a hundred at once would all be slow."""
+
+STARTS = Turns(16, 3.0)
+"""An agent costs its node 0.2 s of processor time, which is that of one machine where the nodes are its guests."""
 
 
 @dataclass(slots=True, eq=False)
@@ -166,7 +202,7 @@ async def _open(
     for attempt in range(1, ATTEMPTS + 1):
         witness = Witness()
         try:
-            async with asyncio.timeout(timeout_s):
+            async with LOGINS.one(), asyncio.timeout(timeout_s):
                 return await _login(name, hop, tunnel, witness)
         except TimeoutError as exc:
             raise _unreachable(name, f"{hop} did not answer within {timeout_s:g} s") from exc

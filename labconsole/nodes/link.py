@@ -14,10 +14,10 @@ from labconsole.contracts.ports import OnAgentEvent
 from labconsole.errors import AgentError, CapabilityMissing, NodeError, NodeLost, NodeSilent, NodeUnreachable
 from labconsole.model.inventory import Inventory
 from labconsole.nodes.channel import AgentSession
-from labconsole.nodes.dial import Dialled, dial
+from labconsole.nodes.dial import STARTS, Dialled, dial
 from labconsole.nodes.inbound import read_event, read_reply
 from labconsole.nodes.route import find_route
-from labconsole.nodes.startup import explain, too_old, version_command
+from labconsole.nodes.startup import explain, lacks_library, too_old, version_command
 from labconsole.wire.clean import clean, last_line
 from labconsole.wire.codec import MAX_LINE_BYTES, encode
 from labconsole.wire.message import R, Refusal, Request
@@ -249,13 +249,14 @@ async def connect(name: str, inventory: Inventory, on_event: OnAgentEvent) -> No
     route = await asyncio.to_thread(find_route, name, inventory)
     dialled = await dial(name, inventory, route)
     try:
-        channel, session = await _start(name, inventory, dialled, route[-1].user)
-        link = NodeLink(name, dialled, channel, session, on_event)
-        try:
-            await link.measure_clock()
-            await link.keep_alive()
-        except NodeLost as exc:
-            raise NodeUnreachable(name, f"the agent started, then: {exc.message}", operation="connect") from exc
+        async with STARTS.one():
+            channel, session = await _start(name, inventory, dialled, route[-1].user)
+            link = NodeLink(name, dialled, channel, session, on_event)
+            try:
+                await link.measure_clock()
+                await link.keep_alive()
+            except NodeLost as exc:
+                raise NodeUnreachable(name, f"the agent started, then: {exc.message}", operation="connect") from exc
     except BaseException:
         dialled.abort()
         raise
@@ -317,4 +318,5 @@ async def _why_not(name: str, inventory: Inventory, dialled: Dialled, session: A
     except (TimeoutError, OSError, UnicodeDecodeError, asyncssh.Error) as exc:
         log.debug("%s: cannot ask for the version of Python: %s", name, clean(exc))
         return error
-    return too_old(name, node.python, str(result.stdout)[-64:]) or error
+    lacking = lacks_library(name, node.python, bytes(session.stderr))
+    return too_old(name, node.python, str(result.stdout)[-64:]) or lacking or error

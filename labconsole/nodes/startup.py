@@ -10,6 +10,8 @@ from labconsole.wire.clean import last_line
 
 MIN_PYTHON = (3, 9)
 _VERSION = re.compile(r"\b(\d+)\.(\d+)\b")
+_LACKING = re.compile(r"^ModuleNotFoundError: No module named '((?!labconsole|pyroute2)\w+)'")
+_WHOLE_PYTHON = "install Debian's python3 (python3-minimal is not enough) or set `python:` in hosts.yaml"
 
 
 def version_command(python: str, become: str | None) -> str:
@@ -35,8 +37,7 @@ def explain(
     if become == "sudo" and re.search(r"sudoers|not allowed to|may not run", text):
         return _missing(name, f"sudo does not let {user} in{quoted}; {_sudoers(user)}")
     if absent and not text.lstrip().startswith("traceback"):
-        hint = "install Debian's python3-minimal or set `python:` in hosts.yaml"
-        return _missing(name, f"{python} is not installed there{quoted}: {hint}")
+        return _missing(name, f"{python} is not installed there{quoted}: {_WHOLE_PYTHON}")
     if exit_status == 126:
         return _missing(name, f"{python} cannot be run there{quoted}: set another `python:` in hosts.yaml")
     status = "" if exit_status is None else f" (exit status {exit_status})"
@@ -57,6 +58,14 @@ def too_old(name: str, python: str, answer: str) -> NodeError | None:
         f"{python} there is Python {found[0]}, which is too old; {wanted} or newer is needed: set `python:` in "
         f"hosts.yaml",
     )
+
+
+def lacks_library(name: str, python: str, stderr: bytes) -> NodeError | None:
+    """The error for a Python of the right age without all of its standard library; None when it lacks nothing."""
+    lacking = _LACKING.search(last_line(stderr))
+    if lacking is None:
+        return None
+    return _missing(name, f"{python} there lacks {lacking[1]} of the standard library: {_WHOLE_PYTHON}")
 
 
 def _sudoers(user: str) -> str:

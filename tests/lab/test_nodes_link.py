@@ -12,6 +12,8 @@ import pytest
 import pytest_asyncio
 
 from labconsole.errors import AgentError, NodeLost
+from labconsole.nodes import link
+from labconsole.nodes.dial import Turns
 from labconsole.nodes.link import NodeLink, connect
 from labconsole.wire.codec import MAX_LINE_BYTES
 from labconsole.wire.message import AgentEvent
@@ -209,4 +211,23 @@ async def test_closing_twice_and_asking_afterwards(world: World, server: Server)
         await node.close()
         with pytest.raises(NodeLost, match="closed"):
             await asked(node, "echo", {})
+    await world.agents_gone()
+
+
+async def test_a_node_whose_agent_says_nothing_does_not_keep_the_next_from_starting(
+    world: World, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link, "STARTS", Turns(1, 0.05))
+    inventory = world.inventory({"uut": {"address": HOST, "port": server.port}})
+    start_with(world, monkeypatch, "mute")
+    async with asyncio.timeout(30):
+        silent = asyncio.create_task(connect("uut", inventory, ignore))
+        while not world.pid_files:
+            await asyncio.sleep(0.01)
+        start_with(world, monkeypatch)
+        async with linked(world, server) as node:
+            assert node.hello.protocol == 1
+        assert not silent.done()
+        silent.cancel()
+        await asyncio.gather(silent, return_exceptions=True)
     await world.agents_gone()

@@ -1,12 +1,12 @@
 """Which method answers which request: the method says so itself, with the request's class above it.
 
-A method is asynchronous, takes an object of that class and returns one of the class's reply. The agent finds it by the
-object whose method it is, so that a further operation touches no list.
+A method is asynchronous, takes an object of that class and returns one of the class's reply. It is a method of one of
+the agent's parts (agent/parts.py).
 """
 
 from __future__ import annotations
 
-from typing import Any, Awaitable, Callable, Dict, Iterable, NamedTuple, Optional, Type, TypeVar
+from typing import Any, Awaitable, Callable, Dict, NamedTuple, Optional, Type, TypeVar
 
 from labconsole.wire.codec import WireError
 from labconsole.wire.message import Message, Request
@@ -42,12 +42,11 @@ def answers(request: Type[Request[Any]], first: Optional[Callable[[], None]] = N
     return mark
 
 
-def operations_of(owners: Iterable[object]) -> Dict[str, Operation]:
-    """Every operation that these objects answer, by its name on the wire."""
+def operations_of(owner: object) -> Dict[str, Operation]:
+    """Every operation that this object answers, by its name on the wire."""
     found: Dict[str, Operation] = {}
-    for owner in owners:
-        for name, method in vars(type(owner)).items():
-            request = getattr(method, "request", None)
-            if isinstance(request, type) and issubclass(request, Request):
-                found[request.op] = Operation(request, getattr(owner, name), method.first)
+    for name, method in vars(type(owner)).items():
+        request = getattr(method, "request", None)
+        if isinstance(request, type) and issubclass(request, Request):
+            found[request.op] = Operation(request, getattr(owner, name), method.first)
     return found

@@ -5,7 +5,7 @@ What does the work is imported when it is first asked for: most sessions never c
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from typing import Any, Callable, Dict
 
 from labconsole.agent.operations.answering import answers
 from labconsole.agent.operations.reading import Reading
@@ -26,7 +26,7 @@ from labconsole.wire.survey import (
 class Checking:
     """``reading`` does work in the node's own network namespace, ``watchdog`` tells how that stands."""
 
-    def __init__(self, reading: Reading, watchdog: Callable[[], WatchdogState]) -> None:
+    def __init__(self, reading: Reading, watchdog: Callable[[], Dict[str, Any]]) -> None:
         self._reading, self._watchdog = reading, watchdog
         self._listening: Any = None
 
@@ -42,7 +42,7 @@ class Checking:
         found = await self._reading.in_namespace(
             None, lambda: survey.read(request.capture_directory, request.tools, request.guests or [])
         )
-        return Survey(**found, watchdog=self._watchdog())
+        return Survey(**found, watchdog=WatchdogState(**self._watchdog()))
 
     @answers(RemoveLeftovers)
     async def clean(self, request: RemoveLeftovers) -> Removed:

@@ -70,8 +70,12 @@ class Generating:
 
     @answers(StopGenerator)
     async def stop(self, request: StopGenerator) -> Done:
-        await self._prepared().stop()
+        await self.stop_traffic()
         return Done()
+
+    async def stop_traffic(self) -> None:
+        """End early. Raises WireError when no generator is prepared."""
+        await self._prepared().stop()
 
     @answers(CloseGenerator)
     async def close(self, request: CloseGenerator) -> Sent:

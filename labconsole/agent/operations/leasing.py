@@ -41,15 +41,15 @@ class Leasing:
         undo: Callable[[], Awaitable[None]],
         give_up: Callable[[], None],
         keep_still: Callable[[bool], None],
+        only_watches: Callable[[], bool],
     ) -> None:
         self._send, self._stop_traffic, self._undo, self._keep_still = send, stop_traffic, undo, keep_still
-        self._give_up = give_up
+        self._give_up, self._only_watches = give_up, only_watches
         self._loop = asyncio.get_running_loop()
         self._lease = Lease(self._open_door)
         self._watch = LeaseWatch(self._lease, self._changed)
         self._ending: Optional["asyncio.Task[None]"] = None
         self._lost_to: Optional[Dict[str, Any]] = None
-        self.only_watches = False
 
     @answers(TakeLease)
     async def take(self, request: TakeLease) -> LeaseGranted:
@@ -84,7 +84,7 @@ class Leasing:
     @answers(WatchLease)
     async def watch(self, request: WatchLease) -> Done:
         if request.on:
-            self._watch.start(create=not self.only_watches)
+            self._watch.start(create=not self._only_watches())
         else:
             self._watch.close()
             self._keep_still(False)

@@ -10,7 +10,6 @@ from labconsole.agent.operations.answering import answers
 from labconsole.agent.processes import linux
 from labconsole.agent.processes.namespaces import Namespaces
 from labconsole.agent.reading import facts
-from labconsole.agent.reading.foreign import PortTaps, SinkPorts
 from labconsole.agent.reading.links import Links
 from labconsole.wire.changes import NetworkState, ReadNetwork
 from labconsole.wire.clocks import KeptClock, NicClock, ReadClockKeeper, ReadNicClock
@@ -41,14 +40,16 @@ class Reading:
 
     def __init__(self, namespaces: Namespaces, links: Links) -> None:
         self._namespaces, self._links = namespaces, links
-        self._taps, self._sink_ports = PortTaps(), SinkPorts()
+        self._taps: Any = None
+        self._sink_ports: Any = None
         self._surroundings: Any = None
         self._work: Any = None
 
     def close(self) -> None:
         """Count no more at any port, and hold none."""
-        self._taps.close()
-        self._sink_ports.close()
+        for part in (self._taps, self._sink_ports):
+            if part is not None:
+                part.close()
 
     async def in_namespace(self, name: Optional[str], work: Callable[[], T]) -> T:
         """``work()`` beside the event loop, inside this namespace (None: the node's own)."""
@@ -146,20 +147,29 @@ class Reading:
 
     @answers(StartTaps)
     async def start_taps(self, request: StartTaps) -> Done:
+        from labconsole.agent.reading.foreign import PortTaps
+
+        if self._taps is None:
+            self._taps = PortTaps()
         self._taps.start(request.ports)
         return Done()
 
     @answers(StopTaps)
     async def stop_taps(self, request: StopTaps) -> ForeignCounts:
-        return ForeignCounts(ports=self._taps.stop())
+        return ForeignCounts(ports=[] if self._taps is None else self._taps.stop())
 
     @answers(HoldSinkPorts)
     async def hold_sink_ports(self, request: HoldSinkPorts) -> SinkPortStates:
+        from labconsole.agent.reading.foreign import SinkPorts
+
+        if self._sink_ports is None:
+            self._sink_ports = SinkPorts()
         return SinkPortStates(ports=self._sink_ports.hold(request.ports))
 
     @answers(ReleaseSinkPorts)
     async def release_sink_ports(self, request: ReleaseSinkPorts) -> Done:
-        self._sink_ports.close()
+        if self._sink_ports is not None:
+            self._sink_ports.close()
         return Done()
 
 

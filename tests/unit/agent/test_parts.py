@@ -13,16 +13,27 @@ import sys
 from contextlib import nullcontext
 from pathlib import Path
 
+import pyroute2
 import pytest
 
 from labconsole.agent import capture, undo
 from labconsole.agent.keeper import UndoJournal
 from labconsole.agent.lease import lock
+from labconsole.agent.operations.answering import operations_of
 from labconsole.agent.operations.network import NetworkChanges
+from labconsole.agent.parts import OPERATIONS, Parts
 from labconsole.agent.processes.namespaces import Namespaces
 from labconsole.agent.reading import counters, facts
+from labconsole.agent.server import Agent
 from labconsole.network import sysctl
+from labconsole.wire.catalogue import messages
 from labconsole.wire.codec import STAT_NAMES, WireError
+from labconsole.wire.message import Request
+from labconsole.wire.session import Close
+from support.requirements import missing
+
+ROOT = Path(__file__).resolve().parents[3]
+SITE = str(Path(pyroute2.__file__).parents[1])
 
 
 def stats_message(index: int, numbers: list[int]) -> bytes:
@@ -240,6 +251,130 @@ def test_a_journal_without_a_keeper_still_remembers(monkeypatch: pytest.MonkeyPa
     assert len(journal.pending()) == 1
 
 
-def test_the_agent_says_hello_without_loading_the_netlink_library() -> None:
-    code = "import sys, labconsole.agent.server; print([m for m in sys.modules if m.startswith(('pyroute2', 'numpy'))])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+def _imported(code: str) -> set[str]:
+    """The modules that are there once a bare Python has run this."""
+    shown = f"import sys\n{code}\nprint(*sys.modules)"
+    command = [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{shown}"]
+    return set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
+
+
+def test_the_agent_says_hello_without_its_loop_and_waits_for_requests_without_its_parts() -> None:
+    before = _imported("import labconsole.agent.__main__")
+    assert {name for name in before if name.startswith("labconsole.")} == {
+        "labconsole.agent", "labconsole.agent.__main__", "labconsole.agent.debug", "labconsole.agent.keeper",
+        "labconsole.agent.processes", "labconsole.agent.processes.linux", "labconsole.wire", "labconsole.wire.codec",
+        "labconsole.wire.version",
+    }  # fmt: skip
+    assert not before & {"asyncio", "subprocess", "logging", "ssl", "runpy", "pyroute2"}
+    served = {name for name in _imported("import labconsole.agent.server") if name.startswith("labconsole.")}
+    assert served - before == {
+        "labconsole.agent.operations", "labconsole.agent.operations.answering", "labconsole.agent.parts", "labconsole.agent.pipes",
+        "labconsole.agent.server", "labconsole.wire.clean", "labconsole.wire.message", "labconsole.wire.rules",
+        "labconsole.wire.session",
+    }  # fmt: skip
+
+
+def test_what_a_console_asks_first_loads_no_more_than_that() -> None:
+    """Facts, links, leases and counters: asked of every node. What a trial needs is not there yet."""
+    ops = ("facts", "links", "lease.watch", "counters.start")
+    code = "import importlib\n" + "\n".join(
+        f"importlib.import_module('labconsole.agent.operations.{part}')" for part in ("reading", "leasing", "counting")
+    )
+    assert {part for part, names in OPERATIONS.items() if set(ops) & set(names.split())} == {
+        "reading", "leasing", "counting",
+    }  # fmt: skip
+    found = _imported(code)
+    assert not found & {"pyroute2", "labconsole.agent.capture", "labconsole.wire.generator", "labconsole.packets"}
+
+
+class _Outlet:
+    has_room = True
+
+    def send(self, message: dict[str, object]) -> None:
+        raise AssertionError(message)
+
+    offer = send
+
+
+def _parts() -> Parts:
+    return Parts(UndoJournal(-1), _Outlet(), print, lambda what, exc: what, dict)  # type: ignore[arg-type]
+
+
+def test_each_operation_is_in_the_line_of_the_part_that_answers_it() -> None:
+    """A new operation: its name goes into OPERATIONS (agent/parts.py), in the line of its part."""
+
+    async def answered() -> dict[str, set[str]]:
+        parts = _parts()
+        return {part: set(operations_of(getattr(parts, part))) for part in OPERATIONS}
+
+    assert {part: set(ops.split()) for part, ops in OPERATIONS.items()} == asyncio.run(answered())
+    own = {Close.op} | {each.request.op for each in vars(Agent).values() if hasattr(each, "request")}
+    listed = [op for ops in OPERATIONS.values() for op in ops.split()]
+    assert sorted([*listed, *own]) == sorted(request.op for request in messages(Request) if hasattr(request, "op"))
+
+
+def test_an_operation_that_was_not_listed_is_found_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(OPERATIONS, "capturing", "capture.start capture.stop")
+
+    async def found() -> tuple[bool, bool]:
+        parts = _parts()
+        return parts.operation("capture.drain") is not None, parts.operation("no.such") is None
+
+    assert asyncio.run(found()) == (True, True)
+
+
+def test_what_was_never_needed_is_not_imported_to_be_ended() -> None:
+    async def ended() -> set[str]:
+        parts = _parts()
+        parts.stop()
+        assert await parts.undo() == []
+        await parts._undo_for_another()
+        await parts._stop_traffic()
+        parts._give_up()
+        parts._namespaces_changed(None)
+        return {part for part in OPERATIONS if parts.made(part)}
+
+    assert asyncio.run(ended()) == set()
+
+
+UNDONE = """
+import ctypes, sys
+assert ctypes.CDLL(None, use_errno=True).unshare(0x40000000) == 0 or sys.exit(77)  # CLONE_NEWNET
+from labconsole.agent import undo
+undo.import_for("route")
+
+class Dead:
+    def find_spec(self, name, path=None, target=None):
+        raise ImportError("the disk is dead: " + name)
+
+sys.meta_path.insert(0, Dead())
+for entry in [
+    {"kind": "route", "destination": "198.19.7.0/24", "interface": "lo", "former": None},
+    {"kind": "address", "address": "198.18.0.1/24", "interface": "lo"},
+    {"kind": "link_down", "interface": "lo"},
+    {"kind": "bridge", "name": "lcb1", "ports": []},
+    {"kind": "link", "name": "lcv1"},
+    {"kind": "sysctl", "values": [["net/ipv4/ip_forward", "0"]]},
+]:
+    undo.run(entry, undo.no_namespace)
+"""
+
+
+def test_the_keeper_undoes_without_importing_once_it_was_told_what_there_may_be_to_undo() -> None:
+    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{UNDONE}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode == 77:
+        missing("may not make a network namespace")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("kind", [*undo.OF_THE_AGENT, "bridge"])
+def test_all_that_undoing_imports_by_itself_is_imported_before(kind: str) -> None:
+    """Both the modules of undo.py's functions, and that each kind is known to import_for."""
+    code = f"from labconsole.agent import undo; undo.import_for({kind!r})"
+    wanted = {
+        "path": "shutil", "pktgen": "labconsole.agent.sending.pktgen_files",
+        "port_features": "labconsole.network.port_features", undo.STARTED_GUEST: "labconsole.agent.processes.children",
+        "bridge": "labconsole.network.bridge",
+    }  # fmt: skip
+    assert wanted[kind] in _imported(f"sys.path.append({SITE!r})\n{code}")

@@ -5,12 +5,15 @@ from __future__ import annotations
 import ast
 import io
 import json
+import re
 import shlex
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from importlib.util import MAGIC_NUMBER
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,11 +49,59 @@ def test_the_archive_holds_what_it_needs_and_the_licence_of_what_is_in_it() -> N
     with zipfile.ZipFile(io.BytesIO(archive.payload())) as packed:
         names = set(packed.namelist())
         assert packed.read("pyroute2/__init__.py") == b""
-    assert {"__main__.py", "labconsole/wire/codec.py", "labconsole/agent/server.py"} <= names
+    assert {"labconsole/wire/codec.py", "labconsole/agent/server.py"} <= names
     assert {"pyroute2/iproute/linux.py", "pyroute2/LICENSE.Apache-2.0"} <= names
     rooms = {name.split("/")[1] for name in names if name.startswith("labconsole/")}
-    assert rooms == {"__init__.py", *archive.SHIPPED_ROOMS}
-    assert len(archive.payload()) < 410_000
+    assert rooms == {"__init__.py", "__init__.pyc", *archive.SHIPPED_ROOMS}
+    modules = {name for name in names if name.endswith(".py")}
+    assert {name for name in names if name.endswith(".pyc")} == {name + "c" for name in modules}
+    assert len(archive.payload()) < 1_200_000
+
+
+def _repacked(change: Callable[[str, bytes], bytes]) -> bytes:
+    """The archive with other contents."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(archive.payload())) as packed, zipfile.ZipFile(buffer, "w") as changed:
+        for name in packed.namelist():
+            changed.writestr(name, change(name, packed.read(name)))
+    return buffer.getvalue()
+
+
+def _hello(payload: bytes) -> dict[str, Any]:
+    """The first line of an agent from this archive, which then closes in order."""
+    command = [sys.executable, "-I", "-S", "-c", archive.BOOTSTRAP, str(len(payload))]
+    done = subprocess.run(
+        command, input=payload + b'{"id": 1, "op": "close"}\n', capture_output=True, check=False, timeout=60
+    )
+    hello, reply = (json.loads(line) for line in done.stdout.splitlines())
+    assert (hello["event"], reply) == ("hello", {"id": 1, "ok": {"failed": []}}), done.stderr
+    return dict(hello)
+
+
+def test_where_the_node_has_the_python_of_the_console_no_source_is_compiled() -> None:
+    source = re.compile(r"(labconsole|pyroute2)/.*\.py")
+    assert _hello(_repacked(lambda name, data: b"not Python" if source.fullmatch(name) else data))
+
+
+def test_where_the_node_has_another_python_the_source_is_compiled() -> None:
+    """Code of another version begins with another magic number: of 3.12, 3531 (CPython, Include/internal)."""
+    other = (3531).to_bytes(2, "little") + b"\r\n"
+    assert other != MAGIC_NUMBER
+    assert _hello(_repacked(lambda name, data: other + b"?" * 100 if name.endswith(".pyc") else data))
+
+
+def test_a_traceback_out_of_compiled_code_names_file_and_line_and_shows_it(tmp_path: Path) -> None:
+    (tmp_path / "agent").write_bytes(archive.payload())
+    code = (
+        "import sys, traceback; sys.path.insert(0, sys.argv[1]); from labconsole.wire import codec\n"
+        "try: codec.encode({1: print})\nexcept TypeError: traceback.print_exc()"
+    )
+    command = [sys.executable, "-I", "-S", "-c", code, str(tmp_path / "agent")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    source = (Path(archive.__file__).parents[1] / "wire/codec.py").read_text().splitlines()
+    (number,) = [at for at, line in enumerate(source, 1) if "json.dumps(" in line]
+    assert f'File "labconsole-agent/labconsole/wire/codec.py", line {number}, in encode' in done.stderr
+    assert source[number - 1].strip() in done.stderr
 
 
 def test_what_only_explains_stays_at_home_and_every_line_where_it_was() -> None:

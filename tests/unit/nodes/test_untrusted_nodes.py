@@ -35,7 +35,7 @@ from labconsole.nodes.archive import launch_command
 from labconsole.nodes.channel import AgentSession, message_of
 from labconsole.nodes.inbound import read_event
 from labconsole.nodes.route import accept_command, find_route, shell_argv
-from labconsole.nodes.startup import explain, version_command
+from labconsole.nodes.startup import explain, lacks_library, version_command
 from labconsole.wire import codec, stream_spec
 from labconsole.wire.capture import StartCapture
 from labconsole.wire.codec import MAX_LINE_BYTES, MAX_PARTS, WireError
@@ -278,6 +278,24 @@ def test_whatever_a_shell_complains_of_the_reason_is_one_printable_line(
     for become in (None, "sudo"):
         error = explain("n", user="u", python="python3", become=become, exit_status=status, stderr=said, junk=junk)
         assert isinstance(error, NodeError) and str(error).isprintable() and len(str(error)) < 1500
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        # Debian 12, libpython3.11-minimal 3.11.2-6+deb12u9, which is all of the library that python3-minimal brings.
+        (
+            b"Traceback (most recent call last):\n  File \"<string>\", line 1, in <module>\n"
+            b"ModuleNotFoundError: No module named 'json'\n",
+            "n: python3 there lacks json of the standard library: install Debian's python3 (python3-minimal is not enough)"
+            " or set `python:` in hosts.yaml",
+        ),
+        # One of ours is a fault of ours, and no reason to install anything.
+        (b"ModuleNotFoundError: No module named 'labconsole.wire.codec'\n", "None"),
+    ],
+)  # fmt: skip
+def test_a_python_without_all_of_its_library_is_told(said: bytes, told: str) -> None:
+    assert str(lacks_library("n", "python3", said)) == told
 
 
 # --- a lab's control lines
