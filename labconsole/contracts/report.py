@@ -148,6 +148,7 @@ class ReportUnit(Generic[Material]):
     ``place``: figures, tables and findings of a report each stand in the order of their units' places. ``paper``: what
     it reproduces, such as ``("schlosser", "figure 3")``. ``claims``: the p values that it adds to the report's one
     family, from the records of kinds that are no runs; None: it claims nothing of its own.
+    ``plugin``: the plug-in that it is from, which the loader writes; empty for labconsole's own.
     """
 
     name: str
@@ -155,6 +156,7 @@ class ReportUnit(Generic[Material]):
     make: Callable[[Material], Part | Sequence[Part] | None]
     paper: tuple[str, str] | None = None
     claims: Callable[[Mapping[str, Sequence[ExperimentRecord]]], Sequence[float]] | None = None
+    plugin: str = ""
 
     def parts(self, material: Material) -> Sequence[Part]:
         """What it makes of this material."""

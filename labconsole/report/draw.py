@@ -9,13 +9,15 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from labconsole.contracts.report import Figure, Mark, Panel, PlottedCurve
 from labconsole.errors import ConfigError
-from labconsole.report.panels import reach_beyond_zero
+from labconsole.report.panels import checked_figure, reach_beyond_zero
 from labconsole.text.cells import wrapped
 from labconsole.text.extras import to_install
+from labconsole.text.harmless import harmless
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,7 +34,7 @@ COVERED_RATIO = 0.02
 
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "+++", "ooo", "***")
 FORMATS = ("svg", "pdf", "png")
-PNG_DPI = 150
+PNG_DPI, MOST_PIXELS, MOST_SIDE = 150, 64_000_000, 60_000
 TITLE_CHARACTERS_PER_INCH = 10
 LEGEND_GLYPH_INCHES, LEGEND_INCHES_PER_CHARACTER = 0.5, 0.075
 LEGEND_ROWS, LEGEND_ROW_INCHES = 2, 0.2
@@ -59,7 +61,8 @@ def require_matplotlib() -> Any:
 
 
 def draw(figure: Figure, formats: Sequence[str] = FORMATS) -> dict[str, bytes]:
-    """One figure as the content of files, by format."""
+    """One figure as the content of files, by format. Raises Undrawable where it has a value that cannot be drawn."""
+    figure = _plain_words(checked_figure(figure))
     matplotlib = require_matplotlib()
     from matplotlib import pyplot
 
@@ -72,10 +75,42 @@ def draw(figure: Figure, formats: Sequence[str] = FORMATS) -> dict[str, bytes]:
         drawn = {}
         for suffix in formats:
             out = io.BytesIO()
-            canvas.savefig(out, format=suffix, dpi=PNG_DPI, metadata=_no_date(suffix))
+            canvas.savefig(out, format=suffix, dpi=_dpi(*canvas.get_size_inches()), metadata=_no_date(suffix))
             drawn[suffix] = out.getvalue()
         pyplot.close(canvas)
     return drawn
+
+
+def _dpi(wide_inches: float, high_inches: float) -> float:
+    """PNG_DPI, or fewer for a figure that would be too large to hold in memory."""
+    return min(PNG_DPI, math.sqrt(MOST_PIXELS / (wide_inches * high_inches)), MOST_SIDE / max(wide_inches, high_inches))
+
+
+def _plain_words(figure: Figure) -> Figure:
+    """The figure with every text as matplotlib shows it literally: no formula, no character that SVG must not have, and
+    no label that a legend leaves out.
+    """
+
+    def plain(text: str) -> str:
+        literal = harmless(text).replace("$", r"\$")
+        return f" {literal}" if literal.startswith("_") else literal
+
+    panels = tuple(
+        Panel(
+            plain(panel.title),
+            tuple(
+                PlottedCurve(plain(curve.label), tuple(replace(mark, word=plain(mark.word)) for mark in curve.marks))
+                for curve in panel.curves
+            ),
+            panel.changes, tuple(map(plain, panel.change_names)),
+            tuple((height, plain(what)) for height, what in panel.levels),
+        )
+        for panel in figure.panels
+    )  # fmt: skip
+    return replace(
+        figure, title=plain(figure.title), x_label=plain(figure.x_label), y_label=plain(figure.y_label), panels=panels,
+        x_names=tuple(map(plain, figure.x_names)),
+    )  # fmt: skip
 
 
 def _canvas(figure: Figure, pyplot: Any) -> Any:

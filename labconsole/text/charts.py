@@ -13,8 +13,21 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from labconsole.text.axis import fit_axis, fit_upright
+from labconsole.text.axis import (
+    MOST_CURVES,
+    MOST_POINTS,
+    Undrawable,
+    check_numbers,
+    checked_count,
+    checked_span,
+    fit_axis,
+    fit_upright,
+)
 from labconsole.text.cells import wrapped
+from labconsole.text.harmless import harmless
+
+BEYOND_RATIO = 0.1
+"""Of an axis, how far values may lie beyond its ends: fit_axis ends a little below the highest."""
 
 FRAME_ROWS, FRAME_CELLS = 3, 2
 """Of plotext's around the plot: a line above, a line and the labels below; a line on either side."""
@@ -74,8 +87,59 @@ def marker(index: int) -> str:
     return MARKERS[index] if index < len(MARKERS) else chr(ord("a") + (index - len(MARKERS)) % 26)
 
 
+def sentence_rows(words: str, width: int, height: int) -> list[CurveRow]:
+    """Exactly ``height`` lines with a sentence in the place of a chart."""
+    lines = wrapped(harmless(words), max(10, width - 4))[: max(0, height - 1)]
+    rows: list[CurveRow] = [[], *([(f"  {line}", None)] for line in lines)]
+    return [*rows, *([] for _ in range(height))][:height]
+
+
+def check_chart(curves: Sequence[Sequence[CurvePointMark]], axes: CurveAxes) -> None:
+    """Raises Undrawable naming the first value that no chart can show. Values are those of the axes: of a logarithmic
+    one, decades.
+    """
+    checked_count(curves, "curves", MOST_CURVES)
+    if sum(map(len, curves)) > MOST_POINTS:
+        raise Undrawable(f"{sum(map(len, curves))} points; allowed: up to {MOST_POINTS}")
+    for number, curve in enumerate(curves, 1):
+        check_numbers([point.x for point in curve], f"curve {number}: x of point")
+        check_numbers([point.y for point in curve], f"curve {number}: y of point")
+        ends = [end for point in curve for end in (point.low, point.high) if end is not None]
+        check_numbers(ends, f"curve {number}: interval's end")
+    points = [point for curve in curves for point in curve]
+    checked_span((point.x for point in points), "x")
+    if not axes.x_ticks and min((point.x for point in points), default=0.0) < 0:
+        raise Undrawable("an x is below 0; allowed: 0 or more, where the axis begins")
+    checked_span((end for p in points for end in (p.y, p.low or 0.0, p.high or 0.0)), "y")
+    checked_count(axes.x_ticks, "x_ticks", MOST_POINTS)
+    checked_count(axes.moments, "moments", MOST_CURVES)
+    checked_count(axes.levels, "levels", MOST_CURVES)
+    for what, values in (
+        ("a tick", axes.x_ticks), ("a moment", [at for at, _ in axes.moments]), ("a level", axes.levels),
+        ("x_right", [axes.x_right]), ("y_top", [axes.y_top] if axes.y_top != -math.inf else []),
+    ):  # fmt: skip
+        check_numbers(values, what)
+
+
+def require_inside(values: Sequence[float], low: float, high: float) -> None:
+    """Raises Undrawable for a value beyond an axis' ends: plotext raises no error for it."""
+    slack = (high - low) * BEYOND_RATIO
+    if not all(low - slack <= value <= high + slack for value in values):
+        raise Undrawable(f"a value is beyond its axis, which goes from {low:g} to {high:g}")
+
+
 def draw_curves(curves: Sequence[Sequence[CurvePointMark]], axes: CurveAxes, width: int, height: int) -> list[CurveRow]:
-    """Exactly ``height`` lines of at most ``width`` cells, both axes from zero unless x is a factor."""
+    """Exactly ``height`` lines of at most ``width`` cells, both axes from zero unless x is a factor; a sentence where a
+    value cannot be drawn.
+    """
+    try:
+        check_chart(curves, axes)
+        return _curve_rows(curves, axes, width, height)
+    except Undrawable as exc:
+        return sentence_rows(f"not drawn: {exc}", width, height)
+
+
+def _curve_rows(curves: Sequence[Sequence[CurvePointMark]], axes: CurveAxes, width: int, height: int) -> list[CurveRow]:
     points = [point for curve in curves for point in curve]
     if not points or width < 20 or height < 5:
         return [[] for _ in range(height)]
@@ -96,6 +160,8 @@ def draw_curves(curves: Sequence[Sequence[CurvePointMark]], axes: CurveAxes, wid
     figure.theme("colorless")
 
     def draw(xs: list[float], ys: list[float], glyph: str, number: int, *, joined: bool) -> None:
+        require_inside(xs, left, right)
+        require_inside(ys, y_axis.low, y_axis.high)
         signal = figure.signal(xs, ys, marker=plotext.marker(glyph, _FIRST_COLOUR + number))
         figure.draw(signal.lines(True) if joined and len(xs) > 1 else signal)
 
@@ -150,8 +216,19 @@ def draw_bars(
     """Bars in groups: ``x`` of a mark is the place of its group's name, which stands in several lines where one is too
     short. Lines as ``draw_curves`` gives them.
     """
+    try:
+        check_chart(series, axes)
+        checked_count(names, "names", MOST_CURVES)
+        return _bar_rows(series, names, axes, width, height)
+    except Undrawable as exc:
+        return sentence_rows(f"not drawn: {exc}", width, height)
+
+
+def _bar_rows(
+    series: Sequence[Sequence[CurvePointMark]], names: Sequence[str], axes: CurveAxes, width: int, height: int
+) -> list[CurveRow]:
     marks = [mark for row in series for mark in row]
-    if not marks or width < 20 or height < 5:
+    if not marks or not names or width < 20 or height < 5:
         return [[] for _ in range(height)]
     import plotext
 
@@ -170,6 +247,8 @@ def draw_bars(
     wide = 0.84 / len(series)
 
     def stroke(x: float, low: float, high: float, glyph: str, number: int) -> None:
+        require_inside([x], left, right)
+        require_inside([low, high], 0.0, y_axis.high)
         drawn = figure.signal([x, x], [low, high], marker=plotext.marker(glyph, _FIRST_COLOUR + number))
         figure.draw(drawn.lines(True))
 
@@ -183,9 +262,9 @@ def draw_bars(
         for mark in row:
             begin = mark.x - 0.42 + number * wide
             for step in range(max(1, round(wide * 0.8 / cell * 2))):  # half a cell at a time: no column is missed
-                stroke(begin + step * cell / 2, 0.0, mark.y, glyph, number)
+                stroke(begin + step * cell / 2, 0.0, max(0.0, mark.y), glyph, number)
             if mark.low is not None and mark.high is not None:
-                stroke(begin + wide * 0.4, max(0.0, mark.low), mark.high, "┃", number)
+                stroke(begin + wide * 0.4, max(0.0, mark.low), max(0.0, mark.high), "┃", number)
     figure.ruler("y").lim(0.0, y_axis.high)
     y_ticks = [tick for _, tick in y_axis.ticks()]
     y_labels = [axes.y_words(tick) for tick in y_ticks]
@@ -216,7 +295,7 @@ def _x_axis(points: Sequence[CurvePointMark], axes: CurveAxes, cells: int) -> tu
     """(left, right, ticks, cells): a factor's own values with some room beside them, else round numbers from zero."""
     if axes.x_ticks:
         ticks = sorted(set(axes.x_ticks))
-        room = (ticks[-1] - ticks[0]) * 0.04 or 0.5
+        room = max((ticks[-1] - ticks[0]) * 0.04, abs(ticks[-1]) * 1e-6) or 0.5
         fewest = max(1, math.ceil(len(ticks) * 9 / max(1, cells)))
         return ticks[0] - room, ticks[-1] + room, ticks[::fewest], cells
     axis = fit_axis(0.0, max(axes.x_right, *(p.x for p in points)), cells, least_cells=10, best_cells=14)

@@ -117,3 +117,11 @@ def test_a_long_legend_takes_no_room_from_the_panels():
         return float(ax.get_window_extent().height)
 
     assert height(12) > 0.9 * height(4)
+
+
+def test_a_picture_of_dots_has_a_bounded_number_of_them():
+    assert draw._dpi(8.4, 6.6) == draw.PNG_DPI
+    for wide, high in ((300.0, 200.0), (2000.0, 3.0)):
+        dpi = draw._dpi(wide, high)
+        assert wide * high * dpi**2 <= draw.MOST_PIXELS * 1.0001
+        assert max(wide, high) * dpi <= draw.MOST_SIDE * 1.0001
