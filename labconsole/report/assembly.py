@@ -190,14 +190,15 @@ def _parts(units: Sequence[Unit], material: Material, told: Sequence[str]) -> tu
     for paper, part in made:
         number = _number(paper, named=several)
         if isinstance(part, Figure):
-            part = replace(part, number=number, caption=" ".join([part.caption, *told]))
+            of = [f"Numbered as in {_paper(paper[0]).rstrip('.')}."] if paper is not None and not several else []
+            part = replace(part, number=number, caption=" ".join([part.caption, *of, *told]))
         elif isinstance(part, Table):
             part = replace(part, number=number, note=" ".join([part.note, *told]).strip())
         found.append(part)
     return found, failures
 
 
-def checked_part(part: Any) -> Part:
+def checked_part(part: object) -> Part:
     """The part, of a figure with plain floats. Raises Undrawable naming what cannot be shown."""
     if isinstance(part, Figure):
         try:
@@ -261,7 +262,11 @@ def _number(paper: tuple[str, str] | None, *, named: bool) -> str:
     if paper is None:
         return ""
     of, number = paper
-    return f"{PAPERS.get(of, of.capitalize())}, {number}" if named else number.capitalize()
+    return f"{_paper(of)}, {number}" if named else number.capitalize()
+
+
+def _paper(name: str) -> str:
+    return PAPERS.get(name, name.capitalize())
 
 
 def counts(made: Report) -> dict[str, Any]:

@@ -28,6 +28,12 @@ BARS = ("#BBBBBB", *COLOURS[1:])
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 DASHES = ("-", "--", "-.", ":")
+OVER = (0, (4, 4))
+"""Of a line that hides another: in its gaps the one beneath is seen."""
+
+BESIDE_RATIO = 0.012
+"""Of what a panel reaches along x, between points that stand side by side."""
+
 LEVEL_DASHES = ("--", "-.", (0, (6, 1)), (0, (1, 3)))
 COVERED_RATIO = 0.02
 """Of what a panel's curves reach: marks that are this near hide each other."""
@@ -177,27 +183,30 @@ def _hides(panel: Panel, curve: PlottedCurve) -> bool:
 
 def _curves(figure: Figure, panel: Panel, ax: Axes) -> None:
     labels = _labels(figure)
+    reach = max((mark.x for curve in panel.curves for mark in curve.marks), default=0.0)
     if figure.ideal:
         top = max((mark.x for curve in panel.curves for mark in curve.marks), default=1.0)
         ax.plot([0, top], [0, top], color="0.7", linewidth=0.8, zorder=0)  # no loss
     for curve in panel.curves:
         place = labels.index(curve.label)
+        hides, dash = _hides(panel, curve), DASHES[place // len(COLOURS) % len(DASHES)]
+        shift = 0.0 if figure.joined else (place - (len(labels) - 1) / 2) * BESIDE_RATIO * reach
         drawn = ax.errorbar(
-            [mark.x for mark in curve.marks],
+            [mark.x + shift for mark in curve.marks],
             [mark.y for mark in curve.marks],
             yerr=_errors(curve.marks),
             label=curve.label,
             color=COLOURS[place % len(COLOURS)],
             marker=MARKERS[place % len(MARKERS)],
-            linestyle=DASHES[place // len(COLOURS) % len(DASHES)],
+            linestyle="none" if not figure.joined else OVER if hides and dash == "-" else dash,
             markersize=4,
-            markerfacecolor="none" if _hides(panel, curve) else None,
+            markerfacecolor="none" if hides and figure.joined else None,
             linewidth=1,
             capsize=2,
         )
         if all(mark.y >= 0 for mark in curve.marks):
             drawn[0].set_clip_on(False)  # a marker at 0 is seen whole, though the axis begins there
-        _dots(ax, [(mark.x, mark.dots) for mark in curve.marks], COLOURS[place % len(COLOURS)])
+        _dots(ax, [(mark.x + shift, mark.dots) for mark in curve.marks], COLOURS[place % len(COLOURS)])
         for mark in curve.marks:
             if mark.word:
                 ax.annotate(
@@ -233,7 +242,9 @@ def _from_left(figure: Figure, panel: Panel) -> tuple[float, float | None]:
     places = [mark.x for curve in panel.curves for mark in curve.marks]
     alone = max(places, default=0.0) <= 0
     reach = reach_beyond_zero(figure, panel) or 1.0 if alone else max(places)
-    return (-MARGIN_RATIO * reach if 0 in places else 0.0), ((1 + MARGIN_RATIO) * reach if alone else None)
+    return (-MARGIN_RATIO * reach if 0 in places or not figure.joined else 0.0), (
+        (1 + MARGIN_RATIO) * reach if alone else None
+    )
 
 
 def _levels(figure: Figure, panel: Panel, ax: Axes) -> None:

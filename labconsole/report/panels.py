@@ -198,6 +198,7 @@ def panel_rows(figure: Figure, panel: Panel, labels: Sequence[str], width: int, 
         levels=levels,
         y_top=max(levels, default=-math.inf),
         x_right=reach_beyond_zero(figure, panel),
+        joined=figure.joined,
     )
     if figure.kind == "curves":
         return charts.draw_curves(series, axes, width, height)

@@ -26,9 +26,12 @@ from labconsole.contracts.report import (
     ReportUnit,
     Table,
 )
+from labconsole.experiments.units import report_units
 from labconsole.report import draw, panels
 from labconsole.report.assembly import checked_part
+from labconsole.report.gathering import gather
 from labconsole.report.panels import checked_figure
+from labconsole.report.request import ReportRequest
 from labconsole.store.exchange.importing import import_records
 from labconsole.store.open import open_store
 from labconsole.testing import check_units
@@ -38,6 +41,11 @@ from support.plugged_in import plugged_in
 from support.report_runs import set_ups_of
 
 GOOD = Mark(1, 2, 1.5, 2.5, 3)
+
+
+def untyped(value: Any) -> Any:
+    """What a plug-in without types may put anywhere."""
+    return value
 
 
 def figure(*marks: Any, **how: Any) -> Figure:
@@ -56,17 +64,17 @@ FIRST = "point 1 of curve 'raw': "
 @pytest.mark.parametrize(
     ("made", "words"),
     [
-        (figure(replace(GOOD, y=None)), FIRST + "y is None; allowed: a number"),
-        (figure(replace(GOOD, x="1")), FIRST + "x is '1' of type str; allowed: a number"),
+        (figure(replace(GOOD, y=untyped(None))), FIRST + "y is None; allowed: a number"),
+        (figure(replace(GOOD, x=untyped("1"))), FIRST + "x is '1' of type str; allowed: a number"),
         (figure(replace(GOOD, y=True)), FIRST + "y is True; allowed: a number"),
         (figure(replace(GOOD, y=10**400)), "allowed: a finite number up to 1e+30"),
         (figure(replace(GOOD, high=10**400)), "allowed: a finite number up to 1e+30"),
         (figure(replace(GOOD, low=3)), FIRST + "interval 3 to 2.5 is not around y 2"),
         (figure(replace(GOOD, high=1)), FIRST + "interval 1.5 to 1 is not around y 2"),
         (figure(replace(GOOD, x=-1)), FIRST + "x is -1; allowed: 0 or more, where the axis begins"),
-        (figure(replace(GOOD, dots=(1, None))), FIRST + "a dot is None; allowed: a number"),
-        (figure(replace(GOOD, dots=3)), FIRST + "dots is 3; allowed: a tuple"),
-        (figure(replace(GOOD, word=None)), FIRST + "word is None; allowed: text"),
+        (figure(replace(GOOD, dots=(1, untyped(None)))), FIRST + "a dot is None; allowed: a number"),
+        (figure(replace(GOOD, dots=untyped(3))), FIRST + "dots is 3; allowed: a tuple"),
+        (figure(replace(GOOD, word=untyped(None))), FIRST + "word is None; allowed: text"),
         (figure((1, 2)), FIRST + "of type tuple; allowed: Mark"),
         (figure(replace(GOOD, y=0, low=None), y_log=True), "y is 0; allowed on a logarithmic axis: 1e-30 or more"),
         (figure(replace(GOOD, low=0), y_log=True), "low is 0; allowed on a logarithmic axis"),
@@ -78,7 +86,7 @@ FIRST = "point 1 of curve 'raw': "
         (figure(panels=()), "panels is empty; allowed: one or more"),
         (figure(kind="pie"), "kind is 'pie'; allowed: curves, bars"),
         (figure(panels=("p",)), "a panel is of type str; allowed: Panel"),
-        (figure(panels=(Panel("p", ("raw",)),)), "a curve is of type str; allowed: PlottedCurve"),
+        (figure(panels=(Panel("p", untyped(("raw",))),)), "a curve is of type str; allowed: PlottedCurve"),
         (figure(panels=iter(())), "panels is "),
         (figure(panels=curves(changes=(1, 2), change_names=("a",))), "has 1 names of 2 changes; allowed: none, or as many"),
         (figure(panels=curves(changes=(None,))), "a change is None; allowed: a number"),
@@ -108,7 +116,9 @@ def test_numbers_are_bounded(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_every_type_of_number_is_drawn_as_a_plain_float():
-    mark = Mark(np.int64(1), Decimal(2), np.float32(1.5), 2.5 + 1e-12, 3, dots=[np.float64(2), Decimal("1.5")])
+    mark = Mark(
+        *untyped((np.int64(1), Decimal(2), np.float32(1.5), 2.5 + 1e-12, 3, 1, [np.float64(2), Decimal("1.5")]))
+    )
     (panel,) = checked_figure(figure(mark)).panels
     ((drawn,),) = (curve.marks for curve in panel.curves)
     assert drawn == Mark(1.0, 2.0, 1.5, 2.5 + 1e-12, 3, dots=(2.0, 1.5))
@@ -126,12 +136,12 @@ def test_rounding_makes_no_interval_miss_its_mean():
         ("words", "it makes a str; allowed: Figure, Table, Findings, MethodNote"),
         (Table(name="t", title="", columns=("a",), rows=((1, 2),), headings=("a",), shown=(("1",),)),
          "table 't': row 1 of rows has 2 cells; allowed: 1"),
-        (Table(name="t", title="", columns=("a",), rows=((1,),), headings=("a",), shown=((1,),)),
+        (Table(name="t", title="", columns=("a",), rows=((1,),), headings=("a",), shown=untyped(((1,),))),
          "table 't': a shown cell is 1; allowed: text"),
-        (Table(name="t", title="", columns=("a",), rows=((1j,),), headings=("a",), shown=(("1",),)),
+        (Table(name="t", title="", columns=("a",), rows=untyped(((1j,),)), headings=("a",), shown=(("1",),)),
          "table 't': a is 1j; allowed: a finite int or float, text or None"),
-        (Findings(kind="k", heading="h", found=(Finding(None, ()),)), "a finding's sentence is None; allowed: text"),
-        (MethodNote("h", 3), "a method note's words is 3; allowed: text"),
+        (Findings(kind="k", heading="h", found=(Finding(untyped(None), ()),)), "a finding's sentence is None; allowed: text"),
+        (MethodNote("h", untyped(3)), "a method note's words is 3; allowed: text"),
     ],
 )  # fmt: skip
 def test_parts_of_other_types_are_checked_too(part: Any, words: str):
@@ -227,9 +237,9 @@ def test_the_kit_for_authors_says_the_same(tmp_path: Path):
     wrong, raises, good, twice, claiming = held["UNITS"]
     for units, sentence in zip(([claiming], [wrong], [raises], [good, twice]), SENTENCES, strict=True):
         with pytest.raises(AssertionError) as raised:
-            check_units(SimpleNamespace(__name__="toy", UNITS=tuple(units)), store)
+            check_units(untyped(SimpleNamespace(__name__="toy", UNITS=tuple(units))), store)
         assert str(raised.value) == sentence
-    check_units(SimpleNamespace(__name__="toy", UNITS=(good,)), store)
+    check_units(untyped(SimpleNamespace(__name__="toy", UNITS=(good,))), store)
 
 
 def test_a_fault_of_labconsoles_own_is_none_of_a_plug_in():
@@ -238,9 +248,23 @@ def test_a_fault_of_labconsoles_own_is_none_of_a_plug_in():
     def fails(experiments: Any) -> Any:
         raise KeyError("a fault")
 
-    unit = ReportUnit(name="own", place=1, make=lambda material: None, claims=fails)
+    unit: ReportUnit[Any] = ReportUnit(name="own", place=1, make=lambda material: None, claims=fails)
     with pytest.raises(KeyError):
         claimed([unit], {})
     assert claimed([replace(unit, plugin="toy")], {})[2] == [
         "unit own of plug-in toy is left out: its claims failed: KeyError: 'a fault'"
     ]
+
+
+def test_figures_stand_in_the_order_of_their_paper_and_say_whose_numbers_they_have(tmp_path: Path):
+    store = tmp_path / "runs.sqlite"
+    values = [100.0, 101.0, 102.0]
+    more = [set_ups_of(values, many * 100, sources=many, plan_hash=f"{many:016x}") for many in (1, 2)]
+    with open_store(str(store)) as opened:
+        import_records(
+            opened, [each | {"set_up": each["set_up"] | {"id": each["run_id"]}} for of in more for each in of]
+        )
+        made = gather(ReportRequest(), opened, report_units(outside=False), place="", on_unreadable=print)
+    numbered = [each for each in made.figures if each.number]
+    assert [each.number for each in numbered] == sorted(each.number for each in numbered)
+    assert numbered and all("Numbered as in Schlosser et al." in each.caption for each in numbered)
