@@ -35,6 +35,9 @@ FRAME_ROWS, FRAME_CELLS = 3, 2
 UPRIGHT = "┊"
 """Of an upright line: no interval's."""
 
+SHARED = "⊕"
+"""In the place of points of several curves that lie in one cell."""
+
 ACROSS = "┄"
 """Of a line across."""
 
@@ -59,7 +62,8 @@ class CurvePointMark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurveAxes:
-    """``x_ticks``: where x is a factor, its values. ``ideal``: draw the line on which y is x.
+    """``x_ticks``: where x is a factor, its values. ``ideal``: draw the line on which y is x. ``shared``: mark a
+    cell in which points of several curves lie with SHARED. ``joined``: draw a line through the points of a curve.
 
     ``y_least_step``: between two ticks, such as 1 where y are decades, whose halves are no round numbers.
     ``moments``: where on x something happened, each an upright line, with its words, if any, above it where they have
@@ -76,6 +80,8 @@ class CurveAxes:
     levels: Sequence[float] = ()
     y_top: float = -math.inf
     x_right: float = 0.0
+    shared: bool = False
+    joined: bool = True
 
 
 CurveRow = list[tuple[str, int | None]]
@@ -90,8 +96,9 @@ def marker(index: int) -> str:
 def sentence_rows(words: str, width: int, height: int) -> list[CurveRow]:
     """Exactly ``height`` lines with a sentence in the place of a chart."""
     lines = wrapped(harmless(words), max(10, width - 4))[: max(0, height - 1)]
-    rows: list[CurveRow] = [[], *([(f"  {line}", None)] for line in lines)]
-    return [*rows, *([] for _ in range(height))][:height]
+    rows: list[CurveRow] = [[]]
+    rows += [[(f"  {line}", None)] for line in lines]
+    return rows[:height] + [[] for _ in range(height - len(rows))]
 
 
 def check_chart(curves: Sequence[Sequence[CurvePointMark]], axes: CurveAxes) -> None:
@@ -179,13 +186,16 @@ def _curve_rows(curves: Sequence[Sequence[CurvePointMark]], axes: CurveAxes, wid
         draw([end * i / steps for i in range(steps + 1)], [end * i / steps for i in range(steps + 1)], "·", _IDEAL,
              joined=False)  # fmt: skip
     for number, curve in enumerate(curves):
-        draw([p.x for p in curve], [p.y for p in curve], "braille", number, joined=True)
+        if axes.joined:
+            draw([p.x for p in curve], [p.y for p in curve], "braille", number, joined=True)
     for number, curve in enumerate(curves):
         for p in curve:
             if p.low is not None and p.high is not None:
                 draw([p.x, p.x], [p.low, p.high], "│", number, joined=True)
     for number, curve in enumerate(curves):
         draw([p.x for p in curve], [p.y for p in curve], marker(number), number, joined=False)
+    for x, y in _shared(curves, (left, right, wide), (y_axis.low, y_axis.high, y_axis.cells)) if axes.shared else ():
+        draw([x], [y], SHARED, _IDEAL, joined=False)
     figure.ruler("y").lim(y_axis.low, y_axis.high)
     figure.ruler("y").ticks([tick for _, tick in y_axis.ticks()], y_labels)
     figure.ruler("x").lim(left, right)
@@ -196,6 +206,22 @@ def _curve_rows(curves: Sequence[Sequence[CurvePointMark]], axes: CurveAxes, wid
                   if left <= at <= right]:  # fmt: skip
         rows[0] = [(_with_words("".join(text for text, _ in rows[0]), places), None)]
     return rows + [[] for _ in range(height - len(rows))]
+
+
+def _shared(
+    curves: Sequence[Sequence[CurvePointMark]], across: tuple[float, float, int], up: tuple[float, float, int]
+) -> list[tuple[float, float]]:
+    """One point for each cell in which points of several curves lie."""
+
+    def cell(value: float, axis: tuple[float, float, int]) -> int:
+        low, high, cells = axis
+        return round((value - low) / (high - low) * (cells - 1))
+
+    found: dict[tuple[int, int], dict[int, tuple[float, float]]] = {}
+    for number, curve in enumerate(curves):
+        for point in curve:
+            found.setdefault((cell(point.x, across), cell(point.y, up)), {})[number] = (point.x, point.y)
+    return [next(iter(of.values())) for of in found.values() if len(of) > 1]
 
 
 def _with_words(line: str, places: Sequence[tuple[int, str]]) -> str:
