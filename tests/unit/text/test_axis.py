@@ -31,6 +31,11 @@ WHOLE_DIGITS = 10**400
 """A whole number that no float can hold: libraries refuse it by an error."""
 
 
+def untyped(value: Any) -> Any:
+    """What a plug-in without types may put anywhere."""
+    return value
+
+
 @pytest.fixture
 def to_a_hundred(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(axis, "LARGEST", 100.0)
@@ -113,12 +118,12 @@ def points(*ys: Any) -> list[CurvePointMark]:
         ([points(1, 2), points(1, None)], CurveAxes(), "curve 2: y of point 2 is None; allowed: a number"),
         ([points(1, "2")], CurveAxes(), "curve 1: y of point 2 is '2' of type str"),
         ([[CurvePointMark(True, 1)]], CurveAxes(), "curve 1: x of point 1 is True"),
-        ([[CurvePointMark(1, 1, "0", 2)]], CurveAxes(), "curve 1: interval's end 1 is '0'"),
+        ([[CurvePointMark(1, 1, untyped("0"), 2)]], CurveAxes(), "curve 1: interval's end 1 is '0'"),
         ([[CurvePointMark(-1, 1)]], CurveAxes(), "an x is below 0; allowed: 0 or more, where the axis begins"),
-        ([points(1)], CurveAxes(levels=[None]), "a level 1 is None"),
-        ([points(1)], CurveAxes(moments=[(None, "step")]), "a moment 1 is None"),
-        ([points(1)], CurveAxes(x_ticks=[None]), "a tick 1 is None"),
-        ([points(1)], CurveAxes(y_top=None), "y_top 1 is None"),
+        ([points(1)], CurveAxes(levels=[untyped(None)]), "a level 1 is None"),
+        ([points(1)], CurveAxes(moments=[(untyped(None), "step")]), "a moment 1 is None"),
+        ([points(1)], CurveAxes(x_ticks=[untyped(None)]), "a tick 1 is None"),
+        ([points(1)], CurveAxes(y_top=untyped(None)), "y_top 1 is None"),
     ],
 )
 def test_a_chart_is_checked_and_its_first_wrong_value_named(curves: Any, axes: CurveAxes, words: str):
@@ -176,8 +181,8 @@ LOAD = PicturePart(name="load", unit="kbit/s", low=0, high=10)
     ("picture", "words"),
     [
         (None, "it is of type NoneType; allowed: StepPicture"),
-        (StepPicture(parts=(PicturePart(name="load", unit="", low=0, high=None),)), "high of part 'load' is None"),
-        (StepPicture(parts=(LOAD,), trials=(PictureTrial(part=0, at="5", duration_s=1),)), "of trial 1 is '5'"),
+        (StepPicture(parts=(PicturePart(name="load", unit="", low=0, high=untyped(None)),)), "high of part 'load' is None"),
+        (StepPicture(parts=(LOAD,), trials=(PictureTrial(part=0, at=untyped("5"), duration_s=1),)), "of trial 1 is '5'"),
         (StepPicture(parts=(LOAD,), trials=(PictureTrial(part=1, at=5, duration_s=1),)), "trial 1 is of part 1"),
         (
             StepPicture(parts=(LOAD,), trials=(PictureTrial(part=0, at=5, duration_s=1, bounds=(Between(True),)),)),
@@ -188,7 +193,7 @@ LOAD = PicturePart(name="load", unit="kbit/s", low=0, high=10)
             "curve 'a' has 2 seconds and 1 values; allowed: as many of both",
         ),
         (
-            StepPicture(over_time=OverTime(title="", unit="", curves=(), levels=((None, "limit"),))),
+            StepPicture(over_time=OverTime(title="", unit="", curves=(), levels=((untyped(None), "limit"),))),
             "moment or level 'limit' is None",
         ),
     ],
