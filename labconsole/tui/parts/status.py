@@ -135,7 +135,8 @@ class EventLines(Lines):
         for note in reversed(self._state.notes):
             mark, tone = SEVERITY_MARK.get(note.severity, SEVERITY_MARK["information"])
             clock = f"{datetime.fromtimestamp(note.at_wall_s, UTC):%H:%M:%S}"
-            words = wrapped(safe(note.text, WRAPPED_CHARACTERS), room) if note.severity in WRAPPED else []
+            wraps = note.severity in WRAPPED and not note.brief
+            words = wrapped(safe(note.text, WRAPPED_CHARACTERS), room) if wraps else []
             if not 0 < len(words) <= most - len(rows):
                 words = [fit_ends((note.text, note.brief or note.text), room)]
             first, *more = words
