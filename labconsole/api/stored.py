@@ -97,6 +97,8 @@ class OpenStore:
         made = gather(
             request, self._store, report_units(), place=PLACE, on_unreadable=_warn, outside=outside_hashes
         )  # fmt: skip
+        for failure in made.failures:
+            warnings.warn(failure, stacklevel=2)
         return MadeReport(made)
 
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from labconsole.text.axis import MOST_CURVES, MOST_POINTS, Undrawable, checked_count, checked_number, checked_words
+
 
 class Between(NamedTuple):
     """Where what is sought lies: above the highest place that passes, below the lowest that fails; None: none yet.
@@ -132,3 +134,38 @@ class StepPicture:
         """What the trials of a part support so far, of each of its criteria."""
         known = next((trial.bounds for trial in reversed(self.trials) if trial.part == part and trial.bounds), None)
         return known if known is not None else (Between(),) * len(self.parts[part].criteria)
+
+
+def drawable(picture: StepPicture) -> StepPicture:
+    """The picture, or one that says in words which of its values no chart can show."""
+    try:
+        _check(picture)
+    except (Undrawable, AttributeError, TypeError, ValueError) as exc:  # the shape is a plug-in's, too
+        return StepPicture(found=(f"its picture cannot be drawn: {exc}",))
+    return picture
+
+
+def _check(picture: StepPicture) -> None:
+    if not isinstance(picture, StepPicture):
+        raise Undrawable(f"it is of type {type(picture).__name__}; allowed: StepPicture")
+    for part in picture.parts:
+        for name, value in (("low", part.low), ("high", part.high)):
+            checked_number(value, f"{name} of part {part.name!r}")
+    for number, trial in enumerate((*picture.trials, *filter(None, [picture.under_way])), 1):
+        ends = (end for bounds in trial.bounds for end in (bounds.low, bounds.high) if end is not None)
+        for value in (trial.at, trial.duration_s, *ends):
+            checked_number(value, f"a place, bound or duration of trial {number}")
+        if trial.part not in range(len(picture.parts)):
+            raise Undrawable(f"trial {number} is of part {trial.part}; allowed: 0 to {len(picture.parts) - 1}")
+    for curve in picture.over_time.curves if picture.over_time is not None else ():
+        checked_words(curve.name, "a curve's name")
+        checked_count(curve.seconds, f"seconds of {curve.name!r}", MOST_POINTS)
+        checked_count(curve.values, f"values of {curve.name!r}", MOST_POINTS)
+        if len(curve.seconds) != len(curve.values):
+            counts = f"{len(curve.seconds)} seconds and {len(curve.values)} values"
+            raise Undrawable(f"curve {curve.name!r} has {counts}; allowed: as many of both")
+    for what in (picture.over_time.moments, picture.over_time.levels) if picture.over_time is not None else ():
+        checked_count(what, "moments or levels", MOST_CURVES)
+        for value, words in what:
+            checked_number(value, f"moment or level {words!r}")
+            checked_words(words, "the words of a moment or level")

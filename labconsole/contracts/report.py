@@ -61,7 +61,8 @@ class Figure:
     ``reference_line``: height of a line to compare with (1 for ratios). ``ideal``: of curves, whether y equal to x
     means that nothing was lost. ``from_zero``: whether the y axis begins at 0; ``y_log``: whether it is logarithmic.
     ``x_numbered``: x is a number in a row, such as an occasion's, so that no axis begins at 0 or has halves.
-    ``number``: in its paper; the report takes it from the unit.
+    ``joined``: whether the points of a curve are joined by a line; where they are not, those of one x stand side by
+    side. ``number``: in its paper; the report takes it from the unit.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Figure:
     from_zero: bool = True
     y_log: bool = False
     x_numbered: bool = False
+    joined: bool = True
     number: str = ""
 
 
@@ -148,6 +150,7 @@ class ReportUnit(Generic[Material]):
     ``place``: figures, tables and findings of a report each stand in the order of their units' places. ``paper``: what
     it reproduces, such as ``("schlosser", "figure 3")``. ``claims``: the p values that it adds to the report's one
     family, from the records of kinds that are no runs; None: it claims nothing of its own.
+    ``plugin``: the plug-in that it is from, which the loader writes; empty for labconsole's own.
     """
 
     name: str
@@ -155,6 +158,7 @@ class ReportUnit(Generic[Material]):
     make: Callable[[Material], Part | Sequence[Part] | None]
     paper: tuple[str, str] | None = None
     claims: Callable[[Mapping[str, Sequence[ExperimentRecord]]], Sequence[float]] | None = None
+    plugin: str = ""
 
     def parts(self, material: Material) -> Sequence[Part]:
         """What it makes of this material."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -14,16 +15,20 @@ from labconsole.model.record.note import PlanNote
 from labconsole.model.record.run import InForce
 from labconsole.model.record.search import SearchRecord
 from labconsole.model.record.summary import RunSummary
+from labconsole.plugins import PluginError
 from labconsole.report.conclusions import conclusions
 from labconsole.report.digest import Digest
 from labconsole.report.evaluation import Evaluation, evaluate
 from labconsole.report.judged_by import Unusual, judged_by, unusual
 from labconsole.report.material import Material, Unit
+from labconsole.report.panels import checked_figure
 from labconsole.report.planned_trials import PlannedTrials, trials_of
 from labconsole.report.points import platform_order
 from labconsole.report.reference import PaperTables, matched
 from labconsole.report.sample import Coverage, KeptRuns, missing_words, sample
 from labconsole.report.selection import Selection
+from labconsole.report.tables import check_table
+from labconsole.text.axis import MOST_CHARACTERS, MOST_POINTS, Undrawable, checked_count, checked_number, checked_words
 
 EMULATED = "Emulated testbed: it shows the method, not the speed of hardware."
 """What every caption says of runs that were taken on machines made of software."""
@@ -34,7 +39,8 @@ class Report:
     """``material``: what it was made of. ``conclusions``: what may be concluded and what not, in sentences.
 
     ``references``: tables beside a paper's; ``plans``: files that the runs were chosen by, as name and text.
-    ``plan_notes``: on the plans of the runs, each with its plan's name.
+    ``plan_notes``: on the plans of the runs, each with its plan's name. ``failures``: which units are left out and why,
+    a sentence each.
     """
 
     title: str
@@ -48,6 +54,7 @@ class Report:
     method_notes: tuple[MethodNote, ...]
     plans: tuple[tuple[str, str], ...] = ()
     plan_notes: tuple[tuple[str, PlanNote], ...] = ()
+    failures: tuple[str, ...] = ()
 
 
 PAPERS = {
@@ -75,8 +82,10 @@ def assemble(
     plans: Sequence[tuple[str, str]] = (),
     plan_notes: Sequence[tuple[str, PlanNote]] = (),
     experiments: Mapping[str, Sequence[ExperimentRecord]] | None = None,
+    failures: Sequence[str] = (),
 ) -> Report:
     """The report on the runs that enter. ``names``: one's own platforms to the paper's, where they differ.
+    ``failures``: of units that failed before.
 
     Raises ConfigError when ``names`` has a platform that is not there.
     """
@@ -97,7 +106,7 @@ def assemble(
         paper_names={} if reference is None else matched([*platforms, *others], reference, names or {}),
         experiments=experiments or {},
     )
-    parts = _parts(units, material, (*chosen.warnings, *([EMULATED] if material.emulated else [])))
+    parts, failed = _parts(units, material, (*chosen.warnings, *([EMULATED] if material.emulated else [])))
     tables = [part for part in parts if isinstance(part, Table) and part.rows]
     return Report(
         title=_title(platforms, others, of_runs=bool(kept.run_ids)),
@@ -120,6 +129,7 @@ def assemble(
         method_notes=tuple(part for part in parts if isinstance(part, MethodNote)),
         plans=tuple(plans),
         plan_notes=tuple(plan_notes),
+        failures=(*failures, *failed),
     )
 
 
@@ -130,7 +140,7 @@ def figures_of(kind: str, records: Sequence[ExperimentRecord], units: Sequence[U
     material = Material(
         kept=kept, digest=Digest(set(), {}), evaluation=evaluate((), admission=admission), experiments={kind: records}
     )
-    return [part for part in _parts(units, material, ()) if isinstance(part, Figure)]
+    return [part for part in _parts(units, material, ())[0] if isinstance(part, Figure)]
 
 
 def _title(platforms: Sequence[str], others: Sequence[str], *, of_runs: bool) -> str:
@@ -151,23 +161,100 @@ def platform_of(record: ExperimentRecord) -> str:
     return str(getattr(getattr(record, "requested", None), "platform", ""))
 
 
-def _parts(units: Sequence[Unit], material: Material, told: Sequence[str]) -> list[Part]:
-    """What the units make, in the order of their places, numbered as in their papers; every caption says ``told``."""
-    made = [
-        (unit.paper, part)
-        for unit in sorted(units, key=lambda unit: (unit.place, unit.name))
-        for part in unit.parts(material)
-    ]
+def _parts(units: Sequence[Unit], material: Material, told: Sequence[str]) -> tuple[list[Part], list[str]]:
+    """What the units make, in the order of their places, numbered as in their papers, and why a unit is left out. Every
+    caption says ``told``.
+    """
+    made: list[tuple[tuple[str, str] | None, Part]] = []
+    failures: list[str] = []
+    names: set[str] = set()
+    for unit in sorted(units, key=lambda unit: (unit.place, unit.name)):
+        try:
+            parts = [checked_part(part) for part in unit.parts(material)]
+            own = {f"{type(part).__name__} {part.name}" for part in parts if isinstance(part, Figure | Table)}
+            if twice := sorted(names & own):
+                raise Undrawable(f"another unit already makes {twice[0]}")
+        except PluginError as exc:
+            failures.append(str(exc))
+        except Undrawable as exc:
+            failures.append(f"{_unit_words(unit)} is left out: {exc}")
+        except Exception as exc:  # of a plug-in's code, whatever it raises; of labconsole's own it is a fault
+            if not unit.plugin:
+                raise
+            failures.append(f"plug-in {unit.plugin} failed to make {unit.name}: {type(exc).__name__}: {exc}")
+        else:
+            names |= own
+            made += [(unit.paper, part) for part in parts]
     several = len({paper[0] for paper, part in made if paper and not (isinstance(part, Table) and not part.rows)}) > 1
     found: list[Part] = []
     for paper, part in made:
         number = _number(paper, named=several)
         if isinstance(part, Figure):
-            part = replace(part, number=number, caption=" ".join([part.caption, *told]))
+            of = [f"Numbered as in {_paper(paper[0]).rstrip('.')}."] if paper is not None and not several else []
+            part = replace(part, number=number, caption=" ".join([part.caption, *of, *told]))
         elif isinstance(part, Table):
             part = replace(part, number=number, note=" ".join([part.note, *told]).strip())
         found.append(part)
-    return found
+    return found, failures
+
+
+def checked_part(part: object) -> Part:
+    """The part, of a figure with plain floats. Raises Undrawable naming what cannot be shown."""
+    if isinstance(part, Figure):
+        try:
+            return checked_figure(part)
+        except Undrawable as exc:
+            raise Undrawable(f"figure {str(part.name)[:100]!r}: {exc}") from None
+    if isinstance(part, Table):
+        try:
+            check_table(part)
+        except Undrawable as exc:
+            raise Undrawable(f"table {str(part.name)[:100]!r}: {exc}") from None
+    elif isinstance(part, Findings):
+        checked_count(part.found, "found", MOST_POINTS)
+        for finding in part.found:
+            checked_words(finding.sentence, "a finding's sentence", 100 * MOST_CHARACTERS)
+            checked_count(finding.run_ids, "run_ids", sys.maxsize)
+        for words in (part.kind, part.heading, part.evidence):
+            checked_words(words, "a kind, heading or evidence of findings")
+    elif isinstance(part, MethodNote):
+        checked_words(part.heading, "a method note's heading")
+        checked_words(part.words, "a method note's words", 100 * MOST_CHARACTERS)
+    else:
+        raise Undrawable(f"it makes a {type(part).__name__}; allowed: Figure, Table, Findings, MethodNote")
+    return part
+
+
+def _unit_words(unit: Unit) -> str:
+    return f"unit {unit.name}" + (f" of plug-in {unit.plugin}" if unit.plugin else "")
+
+
+def claimed(
+    units: Sequence[Unit], experiments: Mapping[str, Sequence[ExperimentRecord]]
+) -> tuple[list[Unit], list[float], list[str]]:
+    """The units whose claims could be read, the p values of these claims, and why other units are left out."""
+    kept: list[Unit] = []
+    p_values: list[float] = []
+    failures: list[str] = []
+    for unit in units:
+        try:
+            found = [] if unit.claims is None else list(unit.claims(experiments))
+            found = [_checked_p(p) for p in found] if unit.plugin else found
+        except Exception as exc:  # of a plug-in's code, whatever it raises; of labconsole's own it is a fault
+            if not unit.plugin:
+                raise
+            failures.append(f"{_unit_words(unit)} is left out: its claims failed: {type(exc).__name__}: {exc}")
+        else:
+            kept.append(unit)
+            p_values += found
+    return kept, p_values, failures
+
+
+def _checked_p(value: object) -> float:
+    p = checked_number(value, "a p value")
+    if not 0 <= p <= 1:
+        raise Undrawable(f"a p value is {p:g}; allowed: 0 to 1")
+    return p
 
 
 def _number(paper: tuple[str, str] | None, *, named: bool) -> str:
@@ -175,7 +262,11 @@ def _number(paper: tuple[str, str] | None, *, named: bool) -> str:
     if paper is None:
         return ""
     of, number = paper
-    return f"{PAPERS.get(of, of.capitalize())}, {number}" if named else number.capitalize()
+    return f"{_paper(of)}, {number}" if named else number.capitalize()
+
+
+def _paper(name: str) -> str:
+    return PAPERS.get(name, name.capitalize())
 
 
 def counts(made: Report) -> dict[str, Any]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from labconsole.contracts.report import Cell, Table
 from labconsole.measure.comparison import Pair
+from labconsole.measure.groups import condition_words
 from labconsole.measure.statistics.effects import digits_to_tell
 from labconsole.report import quantity_tables
 from labconsole.report.changes import Change, Changes, Side, set_ups_of
@@ -32,6 +33,9 @@ from labconsole.units import format_rate_bps
 
 OFFERED_ALIKE_RATIO: Final = 0.05
 """By how much more what is offered may differ without a word: at target ``max`` it is never quite the same."""
+
+MATCHED: Final = ("duration", "method")
+"""Conditions that two sides have to share in a point; the others are pooled."""
 
 _SIDE: Final = ("bps", "ci_low_bps", "ci_high_bps", "set_ups", "boots", "occasions", "trials", "loss_ratio")
 COLUMNS: Final = (
@@ -108,7 +112,8 @@ def reservations(changes: Changes) -> Iterator[str]:
         yield from quantity_tables.reservations(side, name)
     for points, name in ((changes.only_before, "before"), (changes.only_after, "after")):
         if points:
-            some = "; ".join(asked_words(point.design) for point in points[:3]) + ("; …" if len(points) > 3 else "")
+            varied = varied_conditions(changes)
+            some = "; ".join(point_words(point, varied) for point in points[:3]) + ("; …" if len(points) > 3 else "")
             yield f"Only {name}: {count(len(points), 'design point')} ({some})."
     yield from quantity_tables.only(changes.quantities.only_before, "before")
     yield from quantity_tables.only(changes.quantities.only_after, "after")
@@ -152,10 +157,24 @@ def _reservations(side: Side, name: str) -> Iterator[str]:
         yield f"{left_out} of {count(left_out + len(side.kept.entered), 'run')} {name} enter no mean: {reasons}."
 
 
-def design_words(change: Change) -> str:
+def design_words(change: Change, changes: Changes) -> str:
     """The point of both sides; where a factor is compared, both."""
-    one, other = asked_words(change.before.design), asked_words(change.after.design)
+    varied = varied_conditions(changes)
+    one, other = point_words(change.before, varied), point_words(change.after, varied)
     return one if one == other else f"{one} → {other}"
+
+
+def varied_conditions(changes: Changes) -> list[str]:
+    """Conditions by which points are matched and in which points of this comparison differ."""
+    both = [point for each in changes.changes for point in (each.before, each.after)]
+    points = [*both, *changes.only_before, *changes.only_after]
+    return [name for name in MATCHED if len({getattr(point.design.conditions, name) for point in points}) > 1]
+
+
+def point_words(point: PointSummary, varied: Sequence[str]) -> str:
+    """``raw, 64 B, 1 × 100 Mbit/s``, with these conditions: ``, 5 s``."""
+    held = point.design.conditions
+    return ", ".join([asked_words(point.design), *(condition_words(name, getattr(held, name)) for name in varied)])
 
 
 def offered_words(change: Change) -> str:
@@ -173,7 +192,7 @@ def _shown(change: Change, changes: Changes) -> tuple[str, ...]:
     effect = change.effect
     ratio, small = change.change_ratio, change.smallest_ratio
     return (
-        design_words(change),
+        design_words(change, changes),
         UNKNOWN if ratio is None else number(100 * ratio, digits_to_tell(100 * ratio)),
         UNKNOWN if effect is None else bounds_words(effect.ci_low, effect.ci_high),
         _finding(change, changes),
@@ -247,8 +266,8 @@ def to_json(changes: Changes) -> dict[str, Any]:
         "margin_ratio": changes.margin_ratio,
         "claims": changes.size,
         "points": [dict(zip(COLUMNS, _cells(each), strict=True)) for each in changes.changes],
-        "only_before": [asked_words(point.design) for point in changes.only_before],
-        "only_after": [asked_words(point.design) for point in changes.only_after],
+        "only_before": [point_words(point, varied_conditions(changes)) for point in changes.only_before],
+        "only_after": [point_words(point, varied_conditions(changes)) for point in changes.only_after],
         "quantities": quantity_tables.to_objects(changes),
         "only_before_quantities": [f"{each.words}: {each.quantity.name}" for each in changes.quantities.only_before],
         "only_after_quantities": [f"{each.words}: {each.quantity.name}" for each in changes.quantities.only_after],

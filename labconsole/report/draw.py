@@ -9,13 +9,15 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from labconsole.contracts.report import Figure, Mark, Panel, PlottedCurve
 from labconsole.errors import ConfigError
-from labconsole.report.panels import reach_beyond_zero
+from labconsole.report.panels import checked_figure, reach_beyond_zero
 from labconsole.text.cells import wrapped
 from labconsole.text.extras import to_install
+from labconsole.text.harmless import harmless
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,13 +28,19 @@ BARS = ("#BBBBBB", *COLOURS[1:])
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 DASHES = ("-", "--", "-.", ":")
+OVER = (0, (4, 4))
+"""Of a line that hides another: in its gaps the one beneath is seen."""
+
+BESIDE_RATIO = 0.012
+"""Of what a panel reaches along x, between points that stand side by side."""
+
 LEVEL_DASHES = ("--", "-.", (0, (6, 1)), (0, (1, 3)))
 COVERED_RATIO = 0.02
 """Of what a panel's curves reach: marks that are this near hide each other."""
 
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "+++", "ooo", "***")
 FORMATS = ("svg", "pdf", "png")
-PNG_DPI = 150
+PNG_DPI, MOST_PIXELS, MOST_SIDE = 150, 64_000_000, 60_000
 TITLE_CHARACTERS_PER_INCH = 10
 LEGEND_GLYPH_INCHES, LEGEND_INCHES_PER_CHARACTER = 0.5, 0.075
 LEGEND_ROWS, LEGEND_ROW_INCHES = 2, 0.2
@@ -59,7 +67,8 @@ def require_matplotlib() -> Any:
 
 
 def draw(figure: Figure, formats: Sequence[str] = FORMATS) -> dict[str, bytes]:
-    """One figure as the content of files, by format."""
+    """One figure as the content of files, by format. Raises Undrawable where it has a value that cannot be drawn."""
+    figure = _plain_words(checked_figure(figure))
     matplotlib = require_matplotlib()
     from matplotlib import pyplot
 
@@ -72,10 +81,42 @@ def draw(figure: Figure, formats: Sequence[str] = FORMATS) -> dict[str, bytes]:
         drawn = {}
         for suffix in formats:
             out = io.BytesIO()
-            canvas.savefig(out, format=suffix, dpi=PNG_DPI, metadata=_no_date(suffix))
+            canvas.savefig(out, format=suffix, dpi=_dpi(*canvas.get_size_inches()), metadata=_no_date(suffix))
             drawn[suffix] = out.getvalue()
         pyplot.close(canvas)
     return drawn
+
+
+def _dpi(wide_inches: float, high_inches: float) -> float:
+    """PNG_DPI, or fewer for a figure that would be too large to hold in memory."""
+    return min(PNG_DPI, math.sqrt(MOST_PIXELS / (wide_inches * high_inches)), MOST_SIDE / max(wide_inches, high_inches))
+
+
+def _plain_words(figure: Figure) -> Figure:
+    """The figure with every text as matplotlib shows it literally: no formula, no character that SVG must not have, and
+    no label that a legend leaves out.
+    """
+
+    def plain(text: str) -> str:
+        literal = harmless(text).replace("$", r"\$")
+        return f" {literal}" if literal.startswith("_") else literal
+
+    panels = tuple(
+        Panel(
+            plain(panel.title),
+            tuple(
+                PlottedCurve(plain(curve.label), tuple(replace(mark, word=plain(mark.word)) for mark in curve.marks))
+                for curve in panel.curves
+            ),
+            panel.changes, tuple(map(plain, panel.change_names)),
+            tuple((height, plain(what)) for height, what in panel.levels),
+        )
+        for panel in figure.panels
+    )  # fmt: skip
+    return replace(
+        figure, title=plain(figure.title), x_label=plain(figure.x_label), y_label=plain(figure.y_label), panels=panels,
+        x_names=tuple(map(plain, figure.x_names)),
+    )  # fmt: skip
 
 
 def _canvas(figure: Figure, pyplot: Any) -> Any:
@@ -142,27 +183,30 @@ def _hides(panel: Panel, curve: PlottedCurve) -> bool:
 
 def _curves(figure: Figure, panel: Panel, ax: Axes) -> None:
     labels = _labels(figure)
+    reach = max((mark.x for curve in panel.curves for mark in curve.marks), default=0.0)
     if figure.ideal:
         top = max((mark.x for curve in panel.curves for mark in curve.marks), default=1.0)
         ax.plot([0, top], [0, top], color="0.7", linewidth=0.8, zorder=0)  # no loss
     for curve in panel.curves:
         place = labels.index(curve.label)
+        hides, dash = _hides(panel, curve), DASHES[place // len(COLOURS) % len(DASHES)]
+        shift = 0.0 if figure.joined else (place - (len(labels) - 1) / 2) * BESIDE_RATIO * reach
         drawn = ax.errorbar(
-            [mark.x for mark in curve.marks],
+            [mark.x + shift for mark in curve.marks],
             [mark.y for mark in curve.marks],
             yerr=_errors(curve.marks),
             label=curve.label,
             color=COLOURS[place % len(COLOURS)],
             marker=MARKERS[place % len(MARKERS)],
-            linestyle=DASHES[place // len(COLOURS) % len(DASHES)],
+            linestyle="none" if not figure.joined else OVER if hides and dash == "-" else dash,
             markersize=4,
-            markerfacecolor="none" if _hides(panel, curve) else None,
+            markerfacecolor="none" if hides and figure.joined else None,
             linewidth=1,
             capsize=2,
         )
         if all(mark.y >= 0 for mark in curve.marks):
             drawn[0].set_clip_on(False)  # a marker at 0 is seen whole, though the axis begins there
-        _dots(ax, [(mark.x, mark.dots) for mark in curve.marks], COLOURS[place % len(COLOURS)])
+        _dots(ax, [(mark.x + shift, mark.dots) for mark in curve.marks], COLOURS[place % len(COLOURS)])
         for mark in curve.marks:
             if mark.word:
                 ax.annotate(
@@ -198,7 +242,9 @@ def _from_left(figure: Figure, panel: Panel) -> tuple[float, float | None]:
     places = [mark.x for curve in panel.curves for mark in curve.marks]
     alone = max(places, default=0.0) <= 0
     reach = reach_beyond_zero(figure, panel) or 1.0 if alone else max(places)
-    return (-MARGIN_RATIO * reach if 0 in places else 0.0), ((1 + MARGIN_RATIO) * reach if alone else None)
+    return (-MARGIN_RATIO * reach if 0 in places or not figure.joined else 0.0), (
+        (1 + MARGIN_RATIO) * reach if alone else None
+    )
 
 
 def _levels(figure: Figure, panel: Panel, ax: Axes) -> None:

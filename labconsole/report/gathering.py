@@ -22,7 +22,7 @@ from labconsole.model.record.note import PlanNote, plan_notes
 from labconsole.model.record.run import FORMAT
 from labconsole.model.record.search import SearchRecord
 from labconsole.model.record.summary import RunFilter, RunSummary
-from labconsole.report.assembly import Report, assemble
+from labconsole.report.assembly import Report, assemble, claimed
 from labconsole.report.changes import Side
 from labconsole.report.digest import Digest
 from labconsole.report.evaluation import evaluate
@@ -68,9 +68,10 @@ def gather(
         raise _no_runs(stored, store, place, by_file=bool(plans))
     kept = sample(meant, admission := admit(stored, {run.run_id for run in meant}))
     digest = _digest(store, where, kept, on_unreadable)
+    units, p_values, failures = claimed(units, experiments)
     made = evaluate(
         kept.entered, admission=admission, facts=digest.facts, margin_ratio=selection.margin_ratio, pool=selection.pool,
-        beside=[p for unit in units if unit.claims is not None for p in unit.claims(experiments)],
+        beside=p_values,
     )  # fmt: skip
     planned = planned_trials(experiments, plans.values(), request.platforms, query)
     found = coverage(kept, digest.planned, file_points(plans.values()), query, request.platforms)
@@ -78,7 +79,7 @@ def gather(
         kept, digest, made, units, selection=selection, found=found, planned=planned, reference=reference, names=names,
         searches=searches, search_runs=_runs_of(searches, stored),
         plans=[(path.name, path.read_text(encoding="utf-8")) for path in plans],
-        plan_notes=_plan_notes(store, digest, experiments), experiments=experiments,
+        plan_notes=_plan_notes(store, digest, experiments), experiments=experiments, failures=failures,
     )  # fmt: skip
 
 

@@ -69,7 +69,7 @@ def judge(
     for point in asked:
         number = point.plan_point
         change = by_point.get(number)
-        words = asked_words(point) if change is None else design_words(change)
+        words = asked_words(point) if change is None else design_words(change, changes)
         outcome, detail = _judge(
             change, found.get(number), worse_p.get(number), falls.get(number), margin_ratio, alone=number in alone
         )

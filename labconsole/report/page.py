@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,7 @@ def render(report: Report, *, drawings: Mapping[str, str]) -> str:
             if f.name in drawings
         ],
         tables=report.tables,
+        failures=report.failures,
         labelled=labelled,
         references=report.references,
         tested=report.material.evaluation.claims.size,
@@ -121,8 +123,7 @@ def inline(svg: str, name: str, title: str) -> str:
     body = body.replace("xlink:href=", "href=")
     for mark in ('id="', 'href="#', "url(#"):
         body = body.replace(mark, f"{mark}{name}-")
-    # matplotlib writes nothing of ours into the head of its SVG, and the title comes from the program.
-    return body.replace("<svg", f'<svg role="img" aria-label="{title}"', 1)
+    return body.replace("<svg", f'<svg role="img" aria-label="{escape(title)}"', 1)
 
 
 def _summary(digest: Digest, kept: KeptRuns) -> str:

@@ -1,13 +1,129 @@
-"""One panel of a report's figure as lines of text, for a terminal: curves, or bars in groups. Pure."""
+"""A report's figure checked before it is drawn, and a panel of it as text for a terminal: curves or bars. Pure."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from labconsole.contracts.report import Figure, Mark, Panel
+from labconsole.contracts.report import Figure, Mark, Panel, PlottedCurve
 from labconsole.text import charts
+from labconsole.text.axis import (
+    MOST_CHARACTERS,
+    MOST_CURVES,
+    MOST_POINTS,
+    Undrawable,
+    checked_count,
+    checked_number,
+    checked_span,
+    checked_words,
+)
 from labconsole.text.harmless import harmless
+
+KINDS = ("curves", "bars")
+MOST_PANELS, MOST_NAME_CHARACTERS = 64, 300
+MOST_NUMBERED = 1e9
+"""Of x, where it is a number in a row."""
+
+ROUNDING_RATIO = 1e-9
+"""Of a value: by so much an interval's end may miss it."""
+
+FILE_NAME = re.compile(r"\w[\w.-]{0,99}")
+"""What names a file, an element of a page and a label in LaTeX."""
+
+
+def checked_figure(figure: Figure) -> Figure:
+    """The figure with plain floats. Raises Undrawable naming the first value that no chart can show.
+
+    Values of every numeric type are accepted, and every one has to be finite and of a size that an axis can have.
+    """
+    checked_name(figure.name)
+    for what in ("title", "x_label", "y_label", "caption", "number"):
+        checked_words(getattr(figure, what), what, 100 * MOST_CHARACTERS if what == "caption" else MOST_CHARACTERS)
+    if figure.kind not in KINDS:
+        raise Undrawable(f"kind is {figure.kind!r}; allowed: {', '.join(KINDS)}")
+    checked_count(figure.panels, "panels", MOST_PANELS)
+    checked_count(figure.x_names, "x_names", MOST_CURVES)
+    for name in figure.x_names:
+        checked_words(name, "a name of x_names", MOST_NAME_CHARACTERS)
+    if not figure.panels or (figure.kind == "bars" and not figure.x_names):
+        raise Undrawable(f"{'panels' if not figure.panels else 'x_names'} is empty; allowed: one or more")
+    line = figure.reference_line
+    line = None if line is None else checked_number(line, "reference_line", log=figure.y_log)
+    panels = tuple(_checked_panel(figure, panel) for panel in figure.panels)
+    marks = [mark for panel in panels for curve in panel.curves for mark in curve.marks]
+    if sum(1 + len(mark.dots) for mark in marks) > MOST_POINTS:
+        raise Undrawable(f"it has more than {MOST_POINTS} points")
+    checked_span((mark.x for mark in marks), "x")
+    if not figure.y_log:
+        checked_span((end for mark in marks for end in (mark.y, mark.high or 0.0)), "y")
+    return replace(figure, panels=panels, reference_line=line)
+
+
+def checked_name(name: object) -> None:
+    """Raises Undrawable for a figure's or a table's name that cannot name a file."""
+    if not isinstance(name, str) or not FILE_NAME.fullmatch(name):
+        raise Undrawable(f"name is {str(name)[:40]!r}; allowed: letters, digits, _, - and ., up to 100")
+
+
+def _checked_panel(figure: Figure, panel: Panel) -> Panel:
+    if not isinstance(panel, Panel):
+        raise Undrawable(f"a panel is of type {type(panel).__name__}; allowed: Panel")
+    checked_words(panel.title, "a panel's title")
+    for what in ("curves", "changes", "change_names", "levels"):
+        checked_count(getattr(panel, what), f"{what} of a panel", MOST_CURVES)
+    if panel.change_names and len(panel.change_names) != len(panel.changes):
+        counts = f"{len(panel.change_names)} names of {len(panel.changes)} changes"
+        raise Undrawable(f"panel {panel.title!r} has {counts}; allowed: none, or as many")
+    for name in panel.change_names:
+        checked_words(name, "a change's name")
+    levels = []
+    for level in panel.levels:
+        if len(level) != 2:
+            raise Undrawable(f"a level has {len(level)} items; allowed: a height and what it is")
+        height, what = level
+        checked_words(what, "a level's name")
+        levels.append((checked_number(height, f"level {what!r}", log=figure.y_log), what))
+    return replace(
+        panel, curves=tuple(_checked_curve(figure, curve) for curve in panel.curves), levels=tuple(levels),
+        changes=tuple(checked_number(change, "a change") for change in panel.changes),
+    )  # fmt: skip
+
+
+def _checked_curve(figure: Figure, curve: PlottedCurve) -> PlottedCurve:
+    if not isinstance(curve, PlottedCurve):
+        raise Undrawable(f"a curve is of type {type(curve).__name__}; allowed: PlottedCurve")
+    checked_words(curve.label, "a curve's label")
+    checked_count(curve.marks, f"marks of curve {curve.label!r}", MOST_POINTS)
+    of = f"of curve {curve.label!r}: "
+    marks = (_checked_mark(figure, mark, f"point {place} {of}") for place, mark in enumerate(curve.marks, 1))
+    return replace(curve, marks=tuple(marks))
+
+
+def _checked_mark(figure: Figure, mark: Mark, where: str) -> Mark:
+    if not isinstance(mark, Mark):
+        raise Undrawable(f"{where}of type {type(mark).__name__}; allowed: Mark")
+    log = figure.y_log
+    x, y = checked_number(mark.x, f"{where}x"), checked_number(mark.y, f"{where}y", log=log)
+    lowest, highest = (0, len(figure.x_names) - 1) if figure.kind == "bars" else (0, MOST_NUMBERED)
+    if (figure.kind == "bars" or figure.x_numbered) and not lowest <= x <= highest:
+        raise Undrawable(f"{where}x is {x:g}; allowed: {lowest} to {highest:g}")
+    if x < 0:
+        raise Undrawable(f"{where}x is {x:g}; allowed: 0 or more, where the axis begins")
+    low, high = (
+        None if end is None else checked_number(end, f"{where}{name}", log=log)
+        for end, name in ((mark.low, "low"), (mark.high, "high"))
+    )
+    near = ROUNDING_RATIO * abs(y)
+    if (low is not None and low > y + near) or (high is not None and high < y - near):
+        raise Undrawable(f"{where}interval {mark.low} to {mark.high} is not around y {y:g}")
+    checked_count(mark.dots, f"{where}dots", MOST_POINTS)
+    checked_words(mark.word, f"{where}word")
+    return replace(
+        mark, x=x, y=y, low=None if low is None else min(low, y), high=None if high is None else max(high, y),
+        dots=tuple(checked_number(dot, f"{where}a dot", log=log) for dot in mark.dots),
+    )  # fmt: skip
 
 
 def labels_of(figure: Figure) -> list[str]:
@@ -61,7 +177,11 @@ def panel_heading(figure: Figure, panel: Panel) -> str:
 
 
 def panel_rows(figure: Figure, panel: Panel, labels: Sequence[str], width: int, height: int) -> list[charts.CurveRow]:
-    """Its lines, ``height`` of at most ``width`` cells."""
+    """Its lines, ``height`` of at most ``width`` cells; a sentence where the figure cannot be drawn."""
+    try:
+        checked_figure(figure)
+    except Undrawable as exc:
+        return charts.sentence_rows(f"not drawn: {exc}", width, height)
     scale = math.log10 if figure.y_log else float
     by_label = {curve.label: curve for curve in panel.curves}
     series = [[_point(mark, scale) for mark in by_label[label].marks] if label in by_label else [] for label in labels]
@@ -78,6 +198,7 @@ def panel_rows(figure: Figure, panel: Panel, labels: Sequence[str], width: int, 
         levels=levels,
         y_top=max(levels, default=-math.inf),
         x_right=reach_beyond_zero(figure, panel),
+        joined=figure.joined,
     )
     if figure.kind == "curves":
         return charts.draw_curves(series, axes, width, height)

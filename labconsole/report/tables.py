@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 from labconsole.contracts.report import Figure, Table
+from labconsole.report.panels import checked_name
+from labconsole.text.axis import MOST_CHARACTERS, MOST_CURVES, Undrawable, checked_count, checked_words
 from labconsole.text.harmless import harmless
 from labconsole.text.spreadsheet import harmless_cell
 
@@ -17,6 +21,30 @@ LATEX_SPECIAL = {
     "^": r"\textasciicircum{}", "\\": r"\textbackslash{}", "±": r"$\pm$", "–": "--", "\u2009": r"\,", "−": "$-$",
     "·": r"$\cdot$", "⁻": "$^{-}$", **{digit: f"$^{{{place}}}$" for place, digit in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")},
 }  # fmt: skip
+
+
+def check_table(table: Table) -> None:
+    """Raises Undrawable unless every row has a cell for each column, and every cell is a value or text."""
+    checked_name(table.name)
+    checked_words(table.title, "title")
+    checked_words(table.note, "note", 100 * MOST_CHARACTERS)
+    for what in ("columns", "headings"):
+        checked_count(getattr(table, what), what, MOST_CURVES)
+        for name in getattr(table, what):
+            checked_words(name, f"a name of {what}")
+    for what, rows, cells in (("rows", table.rows, len(table.columns)), ("shown", table.shown, len(table.headings))):
+        checked_count(rows, what, sys.maxsize)
+        for number, row in enumerate(rows, 1):
+            checked_count(row, f"row {number} of {what}", sys.maxsize)
+            if len(row) != cells:
+                raise Undrawable(f"row {number} of {what} has {len(row)} cells; allowed: {cells}")
+    for row in table.shown:
+        for cell in row:
+            checked_words(cell, "a shown cell", 100 * MOST_CHARACTERS)
+    for row in table.rows:
+        for name, value in zip(table.columns, row, strict=True):
+            if not isinstance(value, str | int | None) and not (isinstance(value, float) and math.isfinite(value)):
+                raise Undrawable(f"{name} is {value!r:.40}; allowed: a finite int or float, text or None")
 
 
 def labelled(part: Figure | Table) -> str:

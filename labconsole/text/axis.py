@@ -1,9 +1,18 @@
-"""Axes of charts made of cells: round numbers, evenly spaced, a label at each and at both ends. Pure."""
+"""Axes of charts: which values one can have, and round numbers at equal distances for charts made of cells. Pure.
+
+Every chart is checked by the functions here before anything is drawn: chart libraries raise errors, never finish or end
+the process at values that no axis can have.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Real
+from operator import ne
+from typing import Any
 
 from labconsole.text.cells import count, decimal
 
@@ -12,6 +21,74 @@ _STEPS = ((1.0, 1.0), (1.5, 0.8), (2.0, 1.0), (2.5, 0.97), (3.0, 0.9), (4.0, 0.9
 
 _TOUCHES = 0.02
 """Of a step: a value that is above the last tick by no more is drawn on it."""
+
+SMALLEST, LARGEST = 1e-30, 1e30
+"""Of what an axis can span, and on a logarithmic one of each value."""
+
+MOST_POINTS, MOST_CURVES, MOST_CHARACTERS = 100_000, 500, 2_000
+"""Of one chart: points, curves or names, and characters of one name."""
+
+
+class Undrawable(ValueError):
+    """A chart that cannot be drawn. The message names the value and what is allowed."""
+
+
+def checked_number(value: object, what: str, *, log: bool = False) -> float:
+    """The value as a float. Raises Undrawable unless it is a finite number of a size that an axis can have."""
+    if isinstance(value, bool) or not isinstance(value, Real | Decimal):
+        raise Undrawable(f"{what} is {_shown(value)}; allowed: a number")
+    try:
+        number = float(value)
+    except (OverflowError, ValueError):  # a number beyond any float; a signalling NaN
+        number = math.inf
+    if not abs(number) <= LARGEST:
+        raise Undrawable(f"{what} is {_shown(value)}; allowed: a finite number up to {LARGEST:g}")
+    if log and number < SMALLEST:
+        raise Undrawable(f"{what} is {_shown(value)}; allowed on a logarithmic axis: {SMALLEST:g} or more")
+    return number
+
+
+def check_numbers(values: Sequence[Any], what: str) -> None:
+    """The same for many values, and fast. Raises Undrawable naming the first, by its place from 1 on."""
+    plain = {type(value) for value in values} <= {int, float}
+    if not plain or any(map(ne, values, values)) or max(map(abs, values), default=0) > LARGEST:
+        for place, value in enumerate(values, 1):
+            checked_number(value, f"{what} {place}")
+
+
+def checked_span(values: Iterable[float], what: str) -> None:
+    """Raises Undrawable where these values of one axis and its zero differ by less than an axis can show."""
+    reach = max(map(abs, values), default=0.0)
+    if 0 < reach < SMALLEST:
+        raise Undrawable(f"{what} reaches only to {reach:g}; allowed: 0, or {SMALLEST:g} or more")
+
+
+def checked_count(items: object, what: str, most: int) -> None:
+    """Raises Undrawable unless it is a sequence of at most so many items."""
+    if isinstance(items, str | bytes) or not isinstance(items, Sequence):
+        raise Undrawable(f"{what} is {_shown(items)}; allowed: a tuple")
+    if len(items) > most:
+        raise Undrawable(f"{what} has {len(items)} items; allowed: up to {most}")
+
+
+def checked_words(text: object, what: str, most: int = MOST_CHARACTERS) -> None:
+    """Raises Undrawable unless it is a text of at most so many characters."""
+    if not isinstance(text, str):
+        raise Undrawable(f"{what} is {_shown(text)}; allowed: text")
+    if len(text) > most:
+        raise Undrawable(f"{what} has {len(text)} characters; allowed: up to {most}")
+
+
+def _shown(value: object) -> str:
+    """A value in a sentence, with its type where the type is what is wrong."""
+    if isinstance(value, bool | None):
+        return str(value)
+    try:
+        text = f"{value:g}" if isinstance(value, float) else str(value)
+    except Exception:  # a plug-in's own type, or an integer of more digits than Python writes out
+        return f"of type {type(value).__name__}"
+    text = text if len(text) <= 40 else f"{text[:39]}…"
+    return text if isinstance(value, Real | Decimal) else f"{text!r} of type {type(value).__name__}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +124,12 @@ def fit_axis(
     """The axis over at least ``low`` to ``high`` that has the most room for it within ``cells`` cells, at least two.
 
     ``least_cells``: between two ticks, so that their labels fit. ``best_cells``: so far apart they should be.
-    ``least_step``: between their values, such as 1 where these are whole decades.
+    ``least_step``: between their values, such as 1 where these are whole decades. Raises Undrawable for a span that no
+    axis can have.
     """
+    checked_span([checked_number(end, "an end of an axis") for end in (low, high) if math.isfinite(end)], "an axis")
     if not (math.isfinite(low) and math.isfinite(high)) or high <= low:
-        low, high = (low, low + 1.0) if math.isfinite(low) else (0.0, 1.0)
+        low, high = (low, low + max(1.0, abs(low) / 1000)) if math.isfinite(low) else (0.0, 1.0)
     span, room = high - low, max(1, cells - 1)
     best: tuple[float, Axis] | None = None
     power = 10.0 ** (math.floor(math.log10(span)) - 2)

@@ -56,6 +56,17 @@ def fit_words(wordings: Iterable[str], width: int) -> str:
     return safe(words, width)
 
 
+def fit_ends(wordings: Iterable[str], width: int) -> str:
+    """The first wording that fits, longest first; of the last one begin and end where none does: reasons come last."""
+    words = ""
+    for words in wordings:
+        if cell_len(words) <= width:
+            return safe(words, width)
+    end = max(0, (width - 1) // 2)
+    tail = safe(words[-end:], end).lstrip() if end else ""
+    return safe(words, max(1, width - cell_len(tail))) + tail
+
+
 def fit_parts(text: str, width: int) -> str:
     """Of ``a, b; c`` the first parts, so many as fit whole, and an ellipsis where there is room for it: no number is
     cut. Of a first part that does not fit, what does.

@@ -13,14 +13,30 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from labconsole.text.axis import fit_axis, fit_upright
+from labconsole.text.axis import (
+    MOST_CURVES,
+    MOST_POINTS,
+    Undrawable,
+    check_numbers,
+    checked_count,
+    checked_span,
+    fit_axis,
+    fit_upright,
+)
 from labconsole.text.cells import wrapped
+from labconsole.text.harmless import harmless
+
+BEYOND_RATIO = 0.1
+"""Of an axis, how far values may lie beyond its ends: fit_axis ends a little below the highest."""
 
 FRAME_ROWS, FRAME_CELLS = 3, 2
 """Of plotext's around the plot: a line above, a line and the labels below; a line on either side."""
 
 UPRIGHT = "┊"
 """Of an upright line: no interval's."""
+
+SHARED = "⊕"
+"""In the place of points of several curves that lie in one cell."""
 
 ACROSS = "┄"
 """Of a line across."""
@@ -46,7 +62,8 @@ class CurvePointMark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurveAxes:
-    """``x_ticks``: where x is a factor, its values. ``ideal``: draw the line on which y is x.
+    """``x_ticks``: where x is a factor, its values. ``ideal``: draw the line on which y is x. ``shared``: mark a
+    cell in which points of several curves lie with SHARED. ``joined``: draw a line through the points of a curve.
 
     ``y_least_step``: between two ticks, such as 1 where y are decades, whose halves are no round numbers.
     ``moments``: where on x something happened, each an upright line, with its words, if any, above it where they have
@@ -63,6 +80,8 @@ class CurveAxes:
     levels: Sequence[float] = ()
     y_top: float = -math.inf
     x_right: float = 0.0
+    shared: bool = False
+    joined: bool = True
 
 
 CurveRow = list[tuple[str, int | None]]
@@ -74,8 +93,60 @@ def marker(index: int) -> str:
     return MARKERS[index] if index < len(MARKERS) else chr(ord("a") + (index - len(MARKERS)) % 26)
 
 
+def sentence_rows(words: str, width: int, height: int) -> list[CurveRow]:
+    """Exactly ``height`` lines with a sentence in the place of a chart."""
+    lines = wrapped(harmless(words), max(10, width - 4))[: max(0, height - 1)]
+    rows: list[CurveRow] = [[]]
+    rows += [[(f"  {line}", None)] for line in lines]
+    return rows[:height] + [[] for _ in range(height - len(rows))]
+
+
+def check_chart(curves: Sequence[Sequence[CurvePointMark]], axes: CurveAxes) -> None:
+    """Raises Undrawable naming the first value that no chart can show. Values are those of the axes: of a logarithmic
+    one, decades.
+    """
+    checked_count(curves, "curves", MOST_CURVES)
+    if sum(map(len, curves)) > MOST_POINTS:
+        raise Undrawable(f"{sum(map(len, curves))} points; allowed: up to {MOST_POINTS}")
+    for number, curve in enumerate(curves, 1):
+        check_numbers([point.x for point in curve], f"curve {number}: x of point")
+        check_numbers([point.y for point in curve], f"curve {number}: y of point")
+        ends = [end for point in curve for end in (point.low, point.high) if end is not None]
+        check_numbers(ends, f"curve {number}: interval's end")
+    points = [point for curve in curves for point in curve]
+    checked_span((point.x for point in points), "x")
+    if not axes.x_ticks and min((point.x for point in points), default=0.0) < 0:
+        raise Undrawable("an x is below 0; allowed: 0 or more, where the axis begins")
+    checked_span((end for p in points for end in (p.y, p.low or 0.0, p.high or 0.0)), "y")
+    checked_count(axes.x_ticks, "x_ticks", MOST_POINTS)
+    checked_count(axes.moments, "moments", MOST_CURVES)
+    checked_count(axes.levels, "levels", MOST_CURVES)
+    for what, values in (
+        ("a tick", axes.x_ticks), ("a moment", [at for at, _ in axes.moments]), ("a level", axes.levels),
+        ("x_right", [axes.x_right]), ("y_top", [axes.y_top] if axes.y_top != -math.inf else []),
+    ):  # fmt: skip
+        check_numbers(values, what)
+
+
+def require_inside(values: Sequence[float], low: float, high: float) -> None:
+    """Raises Undrawable for a value beyond an axis' ends: plotext raises no error for it."""
+    slack = (high - low) * BEYOND_RATIO
+    if not all(low - slack <= value <= high + slack for value in values):
+        raise Undrawable(f"a value is beyond its axis, which goes from {low:g} to {high:g}")
+
+
 def draw_curves(curves: Sequence[Sequence[CurvePointMark]], axes: CurveAxes, width: int, height: int) -> list[CurveRow]:
-    """Exactly ``height`` lines of at most ``width`` cells, both axes from zero unless x is a factor."""
+    """Exactly ``height`` lines of at most ``width`` cells, both axes from zero unless x is a factor; a sentence where a
+    value cannot be drawn.
+    """
+    try:
+        check_chart(curves, axes)
+        return _curve_rows(curves, axes, width, height)
+    except Undrawable as exc:
+        return sentence_rows(f"not drawn: {exc}", width, height)
+
+
+def _curve_rows(curves: Sequence[Sequence[CurvePointMark]], axes: CurveAxes, width: int, height: int) -> list[CurveRow]:
     points = [point for curve in curves for point in curve]
     if not points or width < 20 or height < 5:
         return [[] for _ in range(height)]
@@ -96,6 +167,8 @@ def draw_curves(curves: Sequence[Sequence[CurvePointMark]], axes: CurveAxes, wid
     figure.theme("colorless")
 
     def draw(xs: list[float], ys: list[float], glyph: str, number: int, *, joined: bool) -> None:
+        require_inside(xs, left, right)
+        require_inside(ys, y_axis.low, y_axis.high)
         signal = figure.signal(xs, ys, marker=plotext.marker(glyph, _FIRST_COLOUR + number))
         figure.draw(signal.lines(True) if joined and len(xs) > 1 else signal)
 
@@ -113,13 +186,16 @@ def draw_curves(curves: Sequence[Sequence[CurvePointMark]], axes: CurveAxes, wid
         draw([end * i / steps for i in range(steps + 1)], [end * i / steps for i in range(steps + 1)], "·", _IDEAL,
              joined=False)  # fmt: skip
     for number, curve in enumerate(curves):
-        draw([p.x for p in curve], [p.y for p in curve], "braille", number, joined=True)
+        if axes.joined:
+            draw([p.x for p in curve], [p.y for p in curve], "braille", number, joined=True)
     for number, curve in enumerate(curves):
         for p in curve:
             if p.low is not None and p.high is not None:
                 draw([p.x, p.x], [p.low, p.high], "│", number, joined=True)
     for number, curve in enumerate(curves):
         draw([p.x for p in curve], [p.y for p in curve], marker(number), number, joined=False)
+    for x, y in _shared(curves, (left, right, wide), (y_axis.low, y_axis.high, y_axis.cells)) if axes.shared else ():
+        draw([x], [y], SHARED, _IDEAL, joined=False)
     figure.ruler("y").lim(y_axis.low, y_axis.high)
     figure.ruler("y").ticks([tick for _, tick in y_axis.ticks()], y_labels)
     figure.ruler("x").lim(left, right)
@@ -130,6 +206,22 @@ def draw_curves(curves: Sequence[Sequence[CurvePointMark]], axes: CurveAxes, wid
                   if left <= at <= right]:  # fmt: skip
         rows[0] = [(_with_words("".join(text for text, _ in rows[0]), places), None)]
     return rows + [[] for _ in range(height - len(rows))]
+
+
+def _shared(
+    curves: Sequence[Sequence[CurvePointMark]], across: tuple[float, float, int], up: tuple[float, float, int]
+) -> list[tuple[float, float]]:
+    """One point for each cell in which points of several curves lie."""
+
+    def cell(value: float, axis: tuple[float, float, int]) -> int:
+        low, high, cells = axis
+        return round((value - low) / (high - low) * (cells - 1))
+
+    found: dict[tuple[int, int], dict[int, tuple[float, float]]] = {}
+    for number, curve in enumerate(curves):
+        for point in curve:
+            found.setdefault((cell(point.x, across), cell(point.y, up)), {})[number] = (point.x, point.y)
+    return [next(iter(of.values())) for of in found.values() if len(of) > 1]
 
 
 def _with_words(line: str, places: Sequence[tuple[int, str]]) -> str:
@@ -150,8 +242,19 @@ def draw_bars(
     """Bars in groups: ``x`` of a mark is the place of its group's name, which stands in several lines where one is too
     short. Lines as ``draw_curves`` gives them.
     """
+    try:
+        check_chart(series, axes)
+        checked_count(names, "names", MOST_CURVES)
+        return _bar_rows(series, names, axes, width, height)
+    except Undrawable as exc:
+        return sentence_rows(f"not drawn: {exc}", width, height)
+
+
+def _bar_rows(
+    series: Sequence[Sequence[CurvePointMark]], names: Sequence[str], axes: CurveAxes, width: int, height: int
+) -> list[CurveRow]:
     marks = [mark for row in series for mark in row]
-    if not marks or width < 20 or height < 5:
+    if not marks or not names or width < 20 or height < 5:
         return [[] for _ in range(height)]
     import plotext
 
@@ -170,6 +273,8 @@ def draw_bars(
     wide = 0.84 / len(series)
 
     def stroke(x: float, low: float, high: float, glyph: str, number: int) -> None:
+        require_inside([x], left, right)
+        require_inside([low, high], 0.0, y_axis.high)
         drawn = figure.signal([x, x], [low, high], marker=plotext.marker(glyph, _FIRST_COLOUR + number))
         figure.draw(drawn.lines(True))
 
@@ -183,9 +288,9 @@ def draw_bars(
         for mark in row:
             begin = mark.x - 0.42 + number * wide
             for step in range(max(1, round(wide * 0.8 / cell * 2))):  # half a cell at a time: no column is missed
-                stroke(begin + step * cell / 2, 0.0, mark.y, glyph, number)
+                stroke(begin + step * cell / 2, 0.0, max(0.0, mark.y), glyph, number)
             if mark.low is not None and mark.high is not None:
-                stroke(begin + wide * 0.4, max(0.0, mark.low), mark.high, "┃", number)
+                stroke(begin + wide * 0.4, max(0.0, mark.low), max(0.0, mark.high), "┃", number)
     figure.ruler("y").lim(0.0, y_axis.high)
     y_ticks = [tick for _, tick in y_axis.ticks()]
     y_labels = [axes.y_words(tick) for tick in y_ticks]
@@ -216,7 +321,7 @@ def _x_axis(points: Sequence[CurvePointMark], axes: CurveAxes, cells: int) -> tu
     """(left, right, ticks, cells): a factor's own values with some room beside them, else round numbers from zero."""
     if axes.x_ticks:
         ticks = sorted(set(axes.x_ticks))
-        room = (ticks[-1] - ticks[0]) * 0.04 or 0.5
+        room = max((ticks[-1] - ticks[0]) * 0.04, abs(ticks[-1]) * 1e-6) or 0.5
         fewest = max(1, math.ceil(len(ticks) * 9 / max(1, cells)))
         return ticks[0] - room, ticks[-1] + room, ticks[::fewest], cells
     axis = fit_axis(0.0, max(axes.x_right, *(p.x for p in points)), cells, least_cells=10, best_cells=14)

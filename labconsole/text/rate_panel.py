@@ -13,7 +13,16 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from labconsole.text.axis import Axis, fit_axis, fit_upright, tick_words
+from labconsole.text.axis import (
+    Axis,
+    Undrawable,
+    check_numbers,
+    checked_span,
+    fit_axis,
+    fit_upright,
+    tick_words,
+)
+from labconsole.text.cells import safe
 from labconsole.text.dots import DOTS_ACROSS, DOTS_UP, LOWEST_DOTS, Dots, braille
 
 OFFERED_EVERY_DOTS = 4
@@ -89,8 +98,14 @@ def draw_panels(
     """The ``shown`` of these series as panels of ``height`` lines, of which ``across`` stand beside each other.
 
     Their scale is common, and that of all series, or where those are many of those that are shown. The first of every
-    row of panels has the labels. ``span_s`` fixes the time axis to a trial's length.
+    row of panels has the labels. ``span_s`` fixes the time axis to a trial's length. A series with a value that no axis
+    can have makes every panel a sentence that names it.
     """
+    try:
+        check_series(all_series)
+    except Undrawable as exc:
+        words = safe(f"not drawn: {exc}", max(1, width // across - GAP))
+        return [[[(words, "axis")], *([("", "")] for _ in range(height - 1))] for _ in shown]
     if len(all_series) > MOST_SCALED:
         all_series, shown = [all_series[i] for i in shown], range(len(shown))
     all_series = [joined(series) for series in all_series]
@@ -110,6 +125,21 @@ def draw_panels(
     loss = fit_upright(0.0, max(LEAST_LOSS_PERCENT, worst), loss_rows)
     scale = PanelScale(rates, loss, time, rate_rows, loss_rows, axis_line, cells, label_cells)
     return [_panel(columns[i], scale, labels=place % across == 0) for place, i in enumerate(shown)]
+
+
+def check_series(all_series: Sequence[RateSeries]) -> None:
+    """Raises Undrawable naming the first value that no chart can show; a rate or a count of NaN is not known."""
+    for number, series in enumerate(all_series, 1):
+        if len({len(series.seconds), len(series.offered_pps), len(series.measured_pps)}) > 1:
+            raise Undrawable(f"series {number} has other numbers of seconds and rates; allowed: as many of each")
+        check_numbers(series.seconds, f"series {number}: second")
+        for what, values in (
+            ("offered rate", series.offered_pps), ("measured rate", series.measured_pps),
+            ("missing packets", series.missing_packets),
+        ):  # fmt: skip
+            known = [value for value in values if value == value]  # NaN is no value
+            check_numbers(known, f"series {number}: {what}")
+            checked_span(known, what)
 
 
 def _largest(values: Iterable[float]) -> float:

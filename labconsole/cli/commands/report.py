@@ -101,6 +101,8 @@ def run(args: argparse.Namespace) -> int:
             on_unreadable=complain,
             **({} if args.bundle is not None else {"outside": outside_hashes}),
         )
+    for failure in made.failures:
+        complain(failure)
     if args.json:
         for line in _objects(made):
             json_line(line)
@@ -125,7 +127,7 @@ def _units(args: argparse.Namespace) -> list[Unit]:
     left_out = plugins.outside(OUTSIDE) if args.bundle is not None else []
     if left_out:
         complain(f"left out, because others could not make it again: plug-in {', '.join(left_out)}")
-    return report_units(outside=args.bundle is None, on_problem=complain)
+    return report_units(outside=args.bundle is None)
 
 
 def _request(args: argparse.Namespace) -> ReportRequest:

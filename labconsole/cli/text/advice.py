@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from labconsole.cli.text.replay import minutes
 from labconsole.cli.text.runs import DASH
 from labconsole.engine.execution.advice import ConfigurationAdvice, Dimension, PlanAdvice
@@ -12,6 +14,8 @@ from labconsole.model.plan.plan import Plan
 
 WIDTHS = (8, 8, 8, 8, 8, 9, 9)
 NEW_PLAN = "completed blocks keep their repetitions; to change repetitions, start a new plan"
+NONE_FOUND = "none"
+NONE_FOUND_WORDS = "between none: the means of set-ups differ no more than the trials of one make likely"
 MANY, UNKNOWN = f"> {MOST_SET_UPS}", "unknown"
 
 
@@ -25,6 +29,7 @@ def advice_lines(plan: Plan, found: PlanAdvice) -> list[str]:
     ]
     lines += [_row(each) for each in found.each]
     lines += [
+        *_explained(each.spread.variance_between for each in found.each),
         "",
         "smallest change between two platforms that is detected with 80 % power, alone / as one of all claims:",
     ]
@@ -59,11 +64,12 @@ def guests_advice_lines(plan: Plan, found: GuestsAdvice) -> list[str]:
         within = DASH if spread is None else _percent(spread.variance_within**0.5)
         between = each.sd_ratio**2 if spread is None else spread.variance_between
         lines.append(
-            f"{name:{width}}{f'{each.set_ups} × {each.repetitions:.3g}':>8} {_signed(between):>8} {within:>8} "
+            f"{name:{width}}{f'{each.set_ups} × {each.repetitions:.3g}':>8} {_between(between):>8} {within:>8} "
             f"{each.setup_s:>6.1f} s {each.trial_s:>6.1f} s {f'{advised.set_ups} × {advised.repetitions}':>9} "
             f"{minutes(advised.total_s):>9}"
         )
     lines += [
+        *_explained(0.0 if each.spread is None else each.spread.variance_between for each in found.each),
         "",
         "smallest change between two points of the same blocks that is detected with 80 % power, alone / as one of all "
         "claims:",
@@ -109,15 +115,19 @@ def _name(each: ConfigurationAdvice) -> str:
 def _row(each: ConfigurationAdvice) -> str:
     spread, advised = each.spread, each.advised
     return (
-        f"{_name(each):34}{f'{spread.set_ups} × {spread.repetitions:.3g}':>8} {_signed(spread.variance_between):>8} "
+        f"{_name(each):34}{f'{spread.set_ups} × {spread.repetitions:.3g}':>8} {_between(spread.variance_between):>8} "
         f"{_percent(spread.variance_within**0.5):>8} {each.setup_s:>6.1f} s {each.trial_s:>6.1f} s "
         f"{f'{advised.set_ups} × {advised.repetitions}':>9} {minutes(advised.total_s):>9}"
     )
 
 
-def _signed(variance: float) -> str:
-    """Its root. One between set-ups below zero: their means lie closer together than their trials make likely."""
-    return f"{'-' if variance < 0 else ''}{_percent(abs(variance) ** 0.5)}"
+def _between(variance: float) -> str:
+    """The root of a variance between set-ups. An estimate below zero has none, and says only that it is not above."""
+    return NONE_FOUND if variance < 0 else _percent(variance**0.5)
+
+
+def _explained(variances: Iterable[float]) -> list[str]:
+    return [NONE_FOUND_WORDS] if any(variance < 0 for variance in variances) else []
 
 
 def _shown(found: Dimension) -> str:

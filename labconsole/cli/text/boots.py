@@ -12,6 +12,7 @@ from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.model.record.boot import BootRecord, GuestBooted, IdleSwitches
 from labconsole.report.effect_words import ratio_words
 from labconsole.report.words import count
+from labconsole.text.cells import decimal
 
 MAX_GUESTS = 20
 MIB = 2**20
@@ -90,7 +91,7 @@ def _idle_lines(idle: IdleSwitches | None) -> list[str]:
     if idle is None or (idle.before is None and idle.standing is None):
         return []
     before, standing = [
-        DASH if quiet is None else f"{quiet.switches_per_s:,.1f}/s in {quiet.took_ns / 1e9:.1f} s of quiet"
+        DASH if quiet is None else f"{decimal(quiet.switches_per_s, 1)}/s in {quiet.took_ns / 1e9:.1f} s of quiet"
         for quiet in (idle.before, idle.standing)
     ]
     return [f"  context switches of the unit under test: before the start {before}, with all guests idle {standing}"]

@@ -38,6 +38,8 @@ def show(report: Report) -> None:
         console.print(Text(f"• {harmless(sentence)}"))
     for name, each in report.plan_notes:
         console.print(Text(harmless(f"Note on plan {name}: {note_words(each)}"), style="dim"))
+    for failure in report.failures:
+        console.print(Text(harmless(f"Left out: {failure}"), style="bold"))
     for figure in report.figures:
         show_figure(console, figure)
     for table in (*report.tables, *report.references):

@@ -12,6 +12,7 @@ from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.model.plan.routes import target_words
 from labconsole.model.record.route import RouteRecord, RouterSeen
 from labconsole.report.words import count
+from labconsole.text.cells import decimal
 
 MAX_ROUTERS = 20
 _ONE = re.compile(r"\b1 (route|filter rule|block)s\b")
@@ -34,7 +35,7 @@ def sum_words(record: RouteRecord) -> str:
     if record.sum_pps is None:
         return DASH
     jain = "" if record.jain is None or len(record.routers) < 2 else f", Jain {record.jain:.4f}"
-    return f"{record.sum_pps:,.0f} packets/s{jain}"
+    return f"{decimal(record.sum_pps, 0)} packets/s{jain}"
 
 
 def route_lines(record: RouteRecord) -> list[str]:
@@ -59,7 +60,7 @@ def route_lines(record: RouteRecord) -> list[str]:
     if record.start_skew_s is not None:
         lines.append(f"  the first and the last router began {record.start_skew_s * 1e3:.1f} ms apart")
     if record.busy_ratio is not None:
-        switches = "" if record.switches_per_s is None else f", {record.switches_per_s:,.0f} context switches/s"
+        switches = "" if record.switches_per_s is None else f", {decimal(record.switches_per_s, 0)} context switches/s"
         lines.append(
             f"  processors of the unit under test {record.busy_ratio:.1%} busy while packets were sent{switches}"
         )
@@ -69,7 +70,7 @@ def route_lines(record: RouteRecord) -> list[str]:
 
 
 def _router_line(each: RouterSeen) -> str:
-    rate = DASH if each.forwarded_pps is None else f"{each.forwarded_pps:,.0f} packets/s"
+    rate = DASH if each.forwarded_pps is None else f"{decimal(each.forwarded_pps, 0)} packets/s"
     sent = DASH if each.sent_packets is None else each.sent_packets
     words = f"{each.guest:<6} {rate}; {sent} sent, {DASH if each.to_packets is None else each.to_packets} into it, "
     words += f"{DASH if each.from_packets is None else each.from_packets} out of it, {each.packets} at the sink"
@@ -113,5 +114,5 @@ def _mean(found: SetUpMean | None, unit: float = 1.0, digits: int = 0) -> str:
     if found is None:
         return DASH
     if found.half_width is None:
-        return f"{found.mean / unit:,.{digits}f}"
-    return f"{found.mean / unit:,.{digits}f} ± {found.half_width / unit:,.{digits}f}"
+        return f"{decimal(found.mean / unit, digits)}"
+    return f"{decimal(found.mean / unit, digits)} ± {decimal(found.half_width / unit, digits)}"

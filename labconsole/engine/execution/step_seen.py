@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from labconsole.contracts.experiment import Step, StepRecord
-from labconsole.contracts.picture import StepPicture
+from labconsole.contracts.picture import StepPicture, drawable
 from labconsole.errors import ConfigError
 
 
@@ -45,5 +45,5 @@ class StepSeen:
 
     def _recorded(self, record: StepRecord) -> StepPicture:
         if self._drawn is None or self._drawn[0] is not record:
-            self._drawn = record, self.step.picture(record)
+            self._drawn = record, drawable(self.step.picture(record))
         return self._drawn[1]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from labconsole.contracts.experiment import Stage, StepRecord, TrialPlace
-from labconsole.contracts.picture import StepPicture
+from labconsole.contracts.picture import StepPicture, drawable
 from labconsole.contracts.ports import StoredMaximum
 from labconsole.engine.crew_step import in_broken_blocks, in_whole_blocks, of_broken_blocks, refusal_words, trials_of
 from labconsole.engine.execution.attempts import ENDS_ALL, Attempts, Running
@@ -389,5 +389,5 @@ class StepBench:
         return record
 
     def show(self, picture: StepPicture) -> None:
-        self._seen.shown = picture
+        self._seen.shown = drawable(picture)
         self._steps.execution.moved()

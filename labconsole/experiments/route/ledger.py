@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from labconsole.model.record.route import RouterSeen
+from labconsole.units import format_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Hops:
         if self.sent is None or self.sent == self.arrived:
             return ""
         of = ((self.before, "on the way to it"), (self.inside, "in it"), (self.behind, "behind it"))
-        where = ", ".join(f"{lost:,} {words}" for lost, words in of if lost)
+        where = ", ".join(f"{format_count(lost)} {words}" for lost, words in of if lost)
         return f", lost {self.lost_ratio:.2%} of what was sent ({where})"
 
 

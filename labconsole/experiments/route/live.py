@@ -8,7 +8,7 @@ from labconsole.contracts.picture import CopyState, OverTime, PictureCurve, Pict
 from labconsole.experiments.route.ledger import hops_of
 from labconsole.experiments.route.points import lost_ratio
 from labconsole.model.record.route import RouteRecord, RouterSeen
-from labconsole.text.cells import count, percent
+from labconsole.text.cells import count, decimal, percent
 
 MOST_NAMED, MOST_IN_BRIEF = 8, 4
 
@@ -18,10 +18,10 @@ def result_words(record: RouteRecord) -> list[str]:
     words = []
     if record.sum_pps is not None:
         jain = "" if record.jain is None or len(record.routers) < 2 else f", Jain {record.jain:.4f}"
-        words.append(f"{record.sum_pps:,.0f} packets/s in all{jain}")
+        words.append(f"{decimal(record.sum_pps, 0)} packets/s in all{jain}")
     in_order = sorted(record.routers, key=lambda each: -(hops_of(each).lost_ratio or 0.0))
     for each in in_order[:MOST_NAMED]:
-        rate = "not known" if each.forwarded_pps is None else f"{each.forwarded_pps:,.0f} packets/s"
+        rate = "not known" if each.forwarded_pps is None else f"{decimal(each.forwarded_pps, 0)} packets/s"
         words.append(f"{each.guest}: {rate}{hops_of(each).words()}")
     more = len(in_order) - MOST_NAMED
     return words + ([f"and {more} more"] if more > 0 else [])

@@ -15,7 +15,7 @@ from labconsole.model.design_point import DesignPoint, TargetWish
 from labconsole.model.inventory import Inventory
 from labconsole.model.limits_check import refusals
 from labconsole.text.cells import count, percent, safe, span
-from labconsole.units import format_rate_bps, parse_rate_bps, parse_target
+from labconsole.units import counted, format_rate_bps, parse_rate_bps, parse_target
 
 FRAME_SIZE_PRESETS = ("60", "64", "128", "256", "500", "512", "1000", "1024", "1280", "1500")
 TARGET_PRESETS = ("10Mbit", "100Mbit", "200Mbit", "400Mbit", "600Mbit", "800Mbit", "900Mbit", "1Gbit", "max")
@@ -162,7 +162,8 @@ def _hints(
         hints["platform"] = tuple(safe(text, 60) for text in (words, options or words))
     if "sources" not in problems:
         names = ", ".join(s.name for s in inventory.streams[: request.sources])
-        hints["sources"] = (f"of {len(inventory.streams)} streams: {names}", f"of {len(inventory.streams)} streams")
+        many = counted(len(inventory.streams), "stream")
+        hints["sources"] = (f"of {many}: {names}", f"of {many}")
     if "frame_size" not in problems:
         on_wire, fcs = request.frame.wire_bytes, request.frame.convention
         named = "RFC 2544" if request.frame.includes_fcs else "as pktgen counts"

@@ -12,11 +12,14 @@ from textual.message import Message
 from textual.widgets import Input
 
 from labconsole.model.query import Query, parse_query, parse_typing
-from labconsole.text.cells import safe
+from labconsole.text.cells import fit_parts, safe
 from labconsole.tui.parts.action import Action, HasActions
 from labconsole.tui.parts.lines import Lines, Span
 
 EXAMPLE = "no filter: all runs. Press / and type, e.g. platform=raw verdict!=valid loss>1%"
+
+LEAST_TEXT_CELLS, LEAST_FOUND_CELLS = 24, 44
+"""Of the text, and of what it finds where both cannot be shown whole."""
 
 
 class _Found(Lines):
@@ -27,7 +30,7 @@ class _Found(Lines):
         self.words = ""
 
     def lines(self, width: int) -> list[list[Span]]:
-        words = safe(self.words, width)
+        words = fit_parts(self.words, width)
         return [[(" " * (width - cell_len(words)), ""), (words, "muted")]]
 
 
@@ -118,16 +121,24 @@ class FilterLine(Vertical):
 
     def set_found(self, words: str) -> None:
         """Say what is found."""
-        found = self.query_one(_Found)
-        found.words = words
-        # As wide as the words: what is left belongs to the text.
-        found.styles.width = min(44, cell_len(words) + 2)
+        self.query_one(_Found).words = words
+        self._fit()
+
+    def _fit(self) -> None:
+        """Give what is found as many cells as its words take and the text leaves."""
+        found, width = self.query_one(_Found), self.size.width
+        room = width - max(LEAST_TEXT_CELLS, cell_len(self.text) + 6)
+        found.styles.width = min(max(LEAST_FOUND_CELLS, room), cell_len(found.words) + 2)
         found.paint()
+
+    def on_resize(self) -> None:
+        self._fit()
 
     @on(Input.Changed, "#filter")
     def understand(self, event: Input.Changed) -> None:
         """Understand what is typed at every key. A word that makes no sense is told, and the others count."""
         event.stop()
+        self._fit()
         query, words = parse_typing(event.value)
         self._take(query, words)
 

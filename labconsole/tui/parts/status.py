@@ -14,7 +14,7 @@ from textual.message import Message
 from labconsole.engine.live.events import NodeState
 from labconsole.engine.live.telemetry import Telemetry
 from labconsole.model.inventory import Inventory
-from labconsole.text.cells import fit_words, safe, span
+from labconsole.text.cells import fit_ends, safe, span, wrapped
 from labconsole.tui.console import clock
 from labconsole.tui.console.state import ConsoleState
 from labconsole.tui.parts.lines import Lines, Span, cells_of, justified
@@ -114,6 +114,10 @@ class TopBar(Lines):
             at += cell_len(words)
 
 
+WRAPPED, WRAPPED_CHARACTERS = ("warning", "error"), 600
+"""Notes that take further lines rather than lose their reason."""
+
+
 class EventLines(Lines):
     """The newest notes, as many as there are rows, newest last."""
 
@@ -121,17 +125,25 @@ class EventLines(Lines):
         super().__init__(classes="event-lines")
         self._state = state
 
+    def on_resize(self) -> None:
+        """The number of lines follows the height, which is not known when the first are made."""
+        self.paint_anew()
+
     def lines(self, width: int) -> list[list[Span]]:
-        notes = list(self._state.notes)[-max(1, self.size.height) :]
+        most, room = max(1, self.size.height), max(1, width - 13)
         rows: list[list[Span]] = []
-        for note in notes:
+        for note in reversed(self._state.notes):
             mark, tone = SEVERITY_MARK.get(note.severity, SEVERITY_MARK["information"])
             clock = f"{datetime.fromtimestamp(note.at_wall_s, UTC):%H:%M:%S}"
-            rows.append(
-                [
-                    (f" {clock} ", "muted"),
-                    (f"{mark} ", tone),
-                    (fit_words((note.text, note.brief or note.text), max(1, width - 13)), tone),
-                ]
-            )
+            wraps = note.severity in WRAPPED and not note.brief
+            words = wrapped(safe(note.text, WRAPPED_CHARACTERS), room) if wraps else []
+            if not 0 < len(words) <= most - len(rows):
+                words = [fit_ends((note.text, note.brief or note.text), room)]
+            first, *more = words
+            rows[:0] = [
+                [(f" {clock} ", "muted"), (f"{mark} ", tone), (first, tone)],
+                *([(" " * (len(clock) + 4), ""), (line, tone)] for line in more),
+            ]
+            if len(rows) >= most:
+                break
         return rows

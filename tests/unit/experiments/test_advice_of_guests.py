@@ -15,6 +15,7 @@ import pytest
 from scipy import stats
 
 from labconsole.cli.main import main
+from labconsole.cli.text.advice import NONE_FOUND_WORDS, _between, _explained
 from labconsole.measure.statistics.components import Components, fewest_set_ups, upper_variance_of_mean
 from labconsole.model.inventory import load_inventory
 from labconsole.model.plan.loader import load_plan
@@ -346,3 +347,8 @@ def test_too_few_are_refused_with_what_to_take_first(
     said = capsys.readouterr().err
     assert why in said
     assert "take set_ups: 3 first" in said
+
+
+def test_a_variance_estimated_below_zero_is_no_negative_deviation() -> None:
+    assert [_between(variance) for variance in (-3e-7, 0.0, 4e-4)] == ["none", "0 %", "2 %"]
+    assert (_explained([4e-4, -3e-7]), _explained([0.0])) == ([NONE_FOUND_WORDS], [])

@@ -469,7 +469,7 @@ def test_reports_draw_the_sum_over_routes_and_over_routers_and_list_every_router
     assert [mark.y for mark in panel.curves[0].marks] == [pytest.approx(10.02), pytest.approx(7.08)]
     lines = "\n".join(ROUTES_SHOWN.summary_lines(ROUTES_SHOWN.summarize(records)))
     assert "4 routers against 1, 0 routes, max" in lines
-    assert "g4: 1,770" in lines
+    assert "g4: 1\u2009770" in lines
 
 
 def test_a_curve_of_one_panel_is_a_point_where_another_has_one_value_and_is_not_where_it_has_none() -> None:

@@ -314,3 +314,21 @@ def test_a_side_whose_values_hold_blanks_is_a_filter_like_any_other(tmp_path, wo
 def test_a_quoted_word_that_names_no_field_is_refused_as_it_was_typed(tmp_path):
     with ExitStack() as opened, pytest.raises(ConfigError, match='write plan="My plan", got'):
         open_side(opened, 'kernel=6.1 "My plan"', str(tmp_path / "s.sqlite"), ())
+
+
+def test_points_that_differ_in_duration_alone_have_it_in_their_names(tmp_path, capsys):
+    def taken(platform: str, first: int) -> list[dict[str, Any]]:
+        both = ((1.0, first, first, OLD), (5.0, first + 100, first, NEW))
+        return [
+            each for seconds, number, point, plan in both
+            for each in set_ups_of(around(60, number), number, platform=platform, duration_s=seconds, point=point, plan_hash=plan)
+        ]  # fmt: skip
+
+    records = [*taken("raw", 0), *taken("container", 1000)]
+    place = tmp_path / "runs.sqlite"
+    with open_store(str(place)) as store:
+        import_records(store, map(of_its_own_set_up, records))
+    assert main(["compare", "--store", str(place), "--markdown", "platform=raw", "platform=container"]) == 0
+    rows = [line.split(" | ")[0] for line in capsys.readouterr().out.splitlines() if line.startswith("| raw")]
+    words = "1000 B, 1 × 100 Mbit/s"
+    assert rows == [f"| raw, {words}, {seconds} s → container, {words}, {seconds} s" for seconds in (1, 5)]

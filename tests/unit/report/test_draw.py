@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -117,3 +118,29 @@ def test_a_long_legend_takes_no_room_from_the_panels():
         return float(ax.get_window_extent().height)
 
     assert height(12) > 0.9 * height(4)
+
+
+def test_of_curves_that_agree_the_one_beneath_is_seen():
+    places = (1, 2)
+    (ax,) = axes_of(figure((Panel("p", (curve("raw", *places), curve("lxc", *places))),)))
+    below, above = (bars.lines[0] for bars in ax.containers)
+    assert (below.get_linestyle(), above.get_linestyle()) == ("-", "--")
+    assert (below.get_markerfacecolor(), above.get_markerfacecolor()) == ("#000000", "none")
+
+
+def test_points_that_are_not_joined_stand_side_by_side():
+    made = replace(figure((Panel("p", (curve("raw", 10, 100), curve("lxc", 10, 100))),)), joined=False)
+    (ax,) = axes_of(made)
+    one, other = (bars.lines[0] for bars in ax.containers)
+    assert one.get_linestyle() == other.get_linestyle() == "None"
+    assert [round(x, 6) for x in one.get_xdata()] == [9.4, 99.4]
+    assert [round(x, 6) for x in other.get_xdata()] == [10.6, 100.6]
+    assert ax.get_xlim()[0] < 0
+
+
+def test_a_picture_of_dots_has_a_bounded_number_of_them():
+    assert draw._dpi(8.4, 6.6) == draw.PNG_DPI
+    for wide, high in ((300.0, 200.0), (2000.0, 3.0)):
+        dpi = draw._dpi(wide, high)
+        assert wide * high * dpi**2 <= draw.MOST_PIXELS * 1.0001
+        assert max(wide, high) * dpi <= draw.MOST_SIDE * 1.0001

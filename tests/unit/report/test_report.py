@@ -271,8 +271,8 @@ def test_figures_follow_the_papers_and_say_how_many_set_ups(store_file: Path, tm
     figures = drawn(store_file, measured)
     assert list(figures) == [
         "figure-3",
-        "figure-4",
         "figure-3-2-sources",
+        "figure-4",
         "stream-rates",
         "spread-1-source",
         "spread-2-sources",

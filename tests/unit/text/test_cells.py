@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from labconsole.text.cells import count, decimal, fit_parts, percent, safe, scale_top, span, sparkline
+from labconsole.text.cells import count, decimal, fit_ends, fit_parts, percent, safe, scale_top, span, sparkline
 
 
 @given(st.text(max_size=300), st.integers(min_value=1, max_value=40))
 def test_any_text_becomes_printable_and_never_wider_than_asked(text: str, width: int) -> None:
-    for shown in (safe(text, width), fit_parts(text, width)):
+    for shown in (safe(text, width), fit_parts(text, width), fit_ends((text,), width)):
         assert cell_len(shown) <= width
         assert "\x1b" not in shown
         assert all(c.isprintable() or c == "\u2009" for c in shown)
@@ -76,3 +76,11 @@ def test_only_zero_has_the_lowest_bar_and_a_missing_sample_has_none() -> None:
 )
 def test_parts_stand_whole_as_long_as_one_does(width: int, shown: str) -> None:
     assert fit_parts("95.71 Mbit/s, g1 47.86; Jain 0.9999", width) == shown
+
+
+def test_of_a_long_sentence_begin_and_end_are_shown_as_its_reason_comes_last() -> None:
+    words = "snk3 failed: the SSH configuration /home/lab/.ssh/config cannot be read: permission denied"
+    assert fit_ends((words, "snk3 failed: permission denied"), 60) == "snk3 failed: permission denied"
+    shown = fit_ends((words,), 60)
+    assert shown.startswith("snk3 failed: the SSH ") and shown.endswith("read: permission denied")
+    assert cell_len(shown) <= 60 and "…" in shown

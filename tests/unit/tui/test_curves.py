@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
+from xml.etree import ElementTree
 
 import pytest
 from rich.cells import cell_len
+from rich.style import Style
+from textual.color import Color
 from textual.pilot import Pilot
 from textual.widgets import Input
 
@@ -22,7 +26,7 @@ from labconsole.tui.app import ConsoleApp
 from labconsole.tui.parts.fields import Choice
 from labconsole.tui.parts.filter_line import FilterInput, FilterLine
 from labconsole.tui.parts.runs_table import SavedRunsTable
-from labconsole.tui.screens.curves.curve_chart import CurveChart, legend_rows
+from labconsole.tui.screens.curves.curve_chart import CurveChart, legend_rows, svg_document
 from labconsole.tui.screens.curves.curves_table import CurvesTable
 from labconsole.tui.screens.curves.feed import CurveFeed
 from labconsole.tui.screens.curves.screen import CurvesScreen
@@ -239,6 +243,67 @@ def test_many_curves_are_told_apart_and_what_found_no_room_is_said() -> None:
     assert sum(cell_len(part) for part, _ in rows[0]) <= 76
     rows = legend_rows(labels, 400, 2)
     assert "2 not drawn" in rows[-1][-1][0]
+
+
+def test_no_two_curves_have_one_name_in_the_legend_however_narrow_it_is() -> None:
+    labels = [
+        f"container 64 B (5 s, testbed {bed}, kernel 6.1.0-{n})" for bed in ("0000aaaa", "ffffbbbb") for n in (28, 30)
+    ]
+    for width, rows in ((76, 4), (116, 3), (400, 2)):
+        names = [
+            text for row in legend_rows(labels, width, rows) for text, tone in row if text.strip() and tone != "muted"
+        ]
+        assert len({name[2:] for name in names}) == len(names) == 4
+        assert all(sum(cell_len(part) for part, _ in row) <= width for row in legend_rows(labels, width, rows))
+    assert any(labels[0] in text for row in legend_rows(labels, 400, 2) for text, _ in row)
+
+
+def test_points_of_several_curves_in_one_cell_are_marked_as_such() -> None:
+    def drawn(second: float) -> str:
+        curves = [[charts.CurvePointMark(1, 5), charts.CurvePointMark(2, y)] for y in (10.0, second)]
+        rows = charts.draw_curves(curves, charts.CurveAxes(shared=True), 60, 20)
+        return "".join(text for row in rows for text, _ in row)
+
+    assert (drawn(10.0).count(charts.SHARED), drawn(3.0).count(charts.SHARED)) == (2, 1)
+
+
+def test_an_exported_picture_needs_nothing_from_elsewhere_and_has_the_colours_it_is_given() -> None:
+    rows = [[("title <1>", "strong")], [("600k┤", "muted"), ("⢀⣀ ⊕", "accent")]]
+    looks = {"strong": Style(bold=True), "muted": Style(color="#6b6b6b"), "accent": Style(color="#0b6e6e")}
+    drawing = svg_document(rows, looks.__getitem__, "a & b", Color.parse("#1d242b"), Color.parse("#f7f7f4"))
+    picture = ElementTree.fromstring(drawing)
+    fills = {fill.lower() for each in picture.iter() if (fill := each.get("fill"))}
+    assert fills == {"#f7f7f4", "#1d242b", "#6b6b6b", "#0b6e6e"}
+    assert re.findall('https?://[^"]*', drawing) == ["http://www.w3.org/2000/svg"]
+    assert not any(word in drawing for word in ("@font-face", "<style", "<circle", "<image", "<script"))
+    texts = ["".join(each.itertext()) for each in picture.iter("{http://www.w3.org/2000/svg}text")]
+    assert texts == ["title", "<1>", "600k┤", "⊕"]
+    dots = [each.get("d") for each in picture.iter("{http://www.w3.org/2000/svg}path")]
+    assert [d.count("z") for d in dots if d] == [1, 2]  # U+2880 has one dot, U+28C0 two
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("theme", ["labconsole-light", "labconsole-dark", "without colours"])
+async def test_an_export_has_the_themes_colours_and_none_without_colours(
+    theme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if theme == "without colours":
+        monkeypatch.setenv("NO_COLOR", "1")
+    async with console(session_with_runs) as (app, _, pilot):
+        if theme != "without colours":
+            app.theme = theme
+        await open_curves(app, pilot)
+        drawing = app.screen.query_one(CurveChart).svg("forwarded over offered")
+    fills = set(re.findall('fill="(#[0-9A-Fa-f]{6})"', drawing))
+    expected = {
+        "labconsole-light": {"#F7F7F4"},
+        "labconsole-dark": {"#14181D"},
+        "without colours": {"#000000", "#FFFFFF"},
+    }
+    assert expected[theme] <= {fill.upper() for fill in fills}
+    assert (len(fills) == 2) is (theme == "without colours")
+    assert "http" not in drawing.replace("http://www.w3.org/2000/svg", "")
+    assert drawing.count("\n") > charts.FRAME_ROWS + 20  # as large as a picture wants, whatever the terminal is
 
 
 def words_of_title(app: ConsoleApp) -> str:

@@ -55,6 +55,7 @@ def _figure(sources: int, panels: tuple[Panel, ...], points: list[PointSummary])
         "together: the table on spread tells between set-ups and within them.",
         ideal=False,
         from_zero=False,
+        joined=False,
     )
 
 

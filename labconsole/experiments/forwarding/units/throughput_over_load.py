@@ -80,5 +80,5 @@ THROTTLED = "throttled"
 PAPER = ("schlosser", "figure 3")
 UNITS = (
     ReportUnit(name="figure-3", place=10, paper=PAPER, make=of_one_source),
-    ReportUnit(name="figure-3-by-sources", place=40, paper=PAPER, make=of_more_sources),
+    ReportUnit(name="figure-3-by-sources", place=11, paper=PAPER, make=of_more_sources),
 )

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import ClassVar
 
 from labconsole.measure.curves import Curve, CurvePoint, Curves, CurveSpec
 from labconsole.measure.groups import Alike
 from labconsole.measure.statistics.repetitions import difference, ratio
 from labconsole.model.design_point import target_words
+from labconsole.report.panels import legend_names
 from labconsole.text import charts
 from labconsole.text.cells import UNKNOWN, safe
+from labconsole.text.harmless import harmless
 from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.figure_chart import curve_tone
 from labconsole.tui.parts.lines import Span
-from labconsole.tui.parts.table import Column, LineTable
+from labconsole.tui.parts.table import GUTTER, Column, LineTable
 from labconsole.tui.screens.curves.curve_chart import MOST_CURVES
 
 Key = tuple[int, int]
+MOST_NAME_CELLS = 36
 
 
 class CurvesTable(LineTable):
@@ -49,6 +53,9 @@ class CurvesTable(LineTable):
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
         self._points: dict[Key, tuple[Curve, CurvePoint]] = {}
+        self._curves: tuple[Curve, ...] = ()
+        self._names: tuple[int, list[str]] = (-1, [])
+        """The names of the curves as they are shown in a column of so many cells."""
         self._x_words: Callable[[float], str] = str
         self._y_words: Callable[[float], str] = str
         self._titles = {"x": "x", "mean": "mean"}
@@ -66,6 +73,7 @@ class CurvesTable(LineTable):
         }
         self._x_words, self._y_words, self._spec = x_words, y_words, made.spec
         self._titles = {"x": x_title, "mean": y_title}
+        self._curves, self._names = made.curves, (-1, [])
         self._cells.clear()
         self.paint()
         self.refresh()
@@ -99,7 +107,12 @@ class CurvesTable(LineTable):
         return "" if self._baseline is None or found is None else f"{found[0].label} at {self._x_words(found[1].x)}"
 
     def columns(self) -> tuple[Column, ...]:
-        return self._chosen_columns
+        """The names of curves have room before any interval's ends have."""
+        longest = max((len(curve.label) for curve in self._curves), default=0) + 2
+        first, *others = self._chosen_columns
+        taken = GUTTER + 2 + sum(column.width + 1 for column in others if not column.rank)
+        room = min(longest, MOST_NAME_CELLS, self.size.width - taken)
+        return (replace(first, width=max(first.width, room)), *others)
 
     def _pinned(self) -> CurvePoint | None:
         return next((p for c, p in self._points.values() if (c.label, p.design) == self._baseline), None)
@@ -153,7 +166,9 @@ class CurvesTable(LineTable):
 
     def cell_curve(self, key: Key, width: int) -> Span:
         glyph = charts.marker(key[0]) if key[0] < MOST_CURVES else " "
-        return f"{glyph} {safe(self._points[key][0].label, width - 2)}", curve_tone(key[0])
+        if self._names[0] != width:
+            self._names = width, legend_names([harmless(curve.label) for curve in self._curves], max(4, width - 2))
+        return f"{glyph} {safe(self._names[1][key[0]], width - 2)}", curve_tone(key[0])
 
     def cell_x(self, key: Key, width: int) -> Span:
         return self._x_words(self._points[key][1].x), ""

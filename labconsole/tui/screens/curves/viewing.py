@@ -113,6 +113,7 @@ def picture(made: Curves, viewing: Viewing, x_words: Words, y_words: Words, *, i
         x_words=lambda place: x_words(x_scale.value(place)),
         y_words=lambda place: y_words(y_scale.value(place)),
         y_least_step=1.0 if y_scale.log else 0.0,
+        shared=True,
         ideal=ideal and not any(viewing.log) and viewing.low is None,
     )
     curves = tuple(tuple(map(mark, curve.points)) for curve in drawn)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from rich.cells import cell_len
 
-from labconsole.text.cells import fit_words, safe
+from labconsole.text.cells import fit_ends, safe
 from labconsole.tui.console.journal import SEVERITIES, Entry, EventLog
 from labconsole.tui.parts.lines import Span
 from labconsole.tui.parts.table import Column, LineTable
@@ -132,4 +132,4 @@ class JournalTable(LineTable):
 
     def cell_text(self, key: int, width: int) -> Span:
         entry = self._shown[key]
-        return fit_words((entry.text, entry.brief or entry.text), width), LOOKS[entry.severity][1]
+        return fit_ends((entry.text, entry.brief or entry.text), width), LOOKS[entry.severity][1]
