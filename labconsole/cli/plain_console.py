@@ -234,7 +234,7 @@ class PlainConsole:
             now = (trial.run_id, trial.phase) if trial is not None else None
             if trial is not None and now != told:
                 phase = PHASE_WORDS[trial.phase] if trial.phase is not None else "measuring"
-                self._say_at(f"{trial.operator} measures {trial.request.words()}: {phase}")
+                self._say_at(f"{trial.operator} measures {trial.guest_words or trial.request.words()}: {phase}")
             elif now is None and told is not None:
                 self._say_at("the other operator's trial is over")
             told = now

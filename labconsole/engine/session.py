@@ -11,12 +11,13 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, suppress
+from datetime import UTC, datetime
 
 from labconsole.contracts.driver import DriverFor
 from labconsole.contracts.ports import Connect
 from labconsole.engine.connected import ConnectedTestbed, StoreT
 from labconsole.engine.crew_stage import CrewStage
-from labconsole.engine.live.events import Notice, Phase, PhaseChanged
+from labconsole.engine.live.events import GuestTrialStarted, Notice, Phase, PhaseChanged
 from labconsole.engine.telling import TrialTelling
 from labconsole.engine.trial.order import Take, TrialOrder
 from labconsole.engine.trial.platform import UutPlatform
@@ -25,6 +26,7 @@ from labconsole.engine.trial.taking import TrialTaker
 from labconsole.engine.trial.trial import Trial
 from labconsole.errors import LabError, MeasurementError
 from labconsole.model.design_point import DesignPoint
+from labconsole.model.identity import new_run_id
 from labconsole.model.inventory import Inventory
 from labconsole.model.limits_check import check_request
 from labconsole.model.plan.estimate import TRIAL_OVERHEAD_S
@@ -262,6 +264,11 @@ class Session(ConnectedTestbed[StoreT]):
                     ending.push_async_callback(self._telling.end)
                     ending.push_async_callback(self._platform.restore)
                     ending.push_async_callback(self.stage.restore)
+
+    def announce_guest_trial(self, request: DesignPoint, words: str, plan: str | None) -> None:
+        """Announce a trial of an experiment with guests to everybody who watches. See GuestTrialStarted."""
+        run_id = new_run_id(datetime.now(UTC))
+        self._emit(GuestTrialStarted(run_id=run_id, request=request, words=words, plan=plan))
 
     async def renew_lease(self, left_s: float | None) -> None:
         """Tell who waits for the testbed how long the batch will still take; None says nothing new."""

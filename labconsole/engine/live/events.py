@@ -34,6 +34,8 @@ class Phase(StrEnum):
     COUNTING = "counting"
     SAVED = "saved"
     SETTLING = "settling"
+    MEASURING = "measuring"
+    """Guests do what is measured: a trial of an experiment with guests has no further phases."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,19 @@ class TrialStarted:
     repetition: int
     repetitions: int
     plan: PlanRef | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestTrialStarted:
+    """A trial of an experiment with guests begins. ``words`` describe it; ``plan`` is the plan's name, if it has one.
+
+    ``request`` is the testbed that it needs, as a design point at no particular load.
+    """
+
+    run_id: str
+    request: DesignPoint
+    words: str
+    plan: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,5 +102,5 @@ class Notice:
     node: str | None = None
 
 
-Event = NodeChanged | TrialStarted | PhaseChanged | TrialFinished | Notice
+Event = NodeChanged | TrialStarted | GuestTrialStarted | PhaseChanged | TrialFinished | Notice
 Listener = Callable[[Event], None]

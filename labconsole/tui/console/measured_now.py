@@ -87,8 +87,9 @@ def _observed(trial: ObservedTrial, wall_s: float) -> MeasuredNow:
         time = time_left(left_s)
     block = block_words(trial.block, trial.set_ups) if trial.block is not None else ""
     until_s = trial.until.timestamp() if trial.until is not None else 0.0
+    guests = trial.guest_words
     return MeasuredNow(
-        what=point_words(trial.request),
+        what=point_words(trial.request) if guests is None else (guests, guests.partition(",")[0]),
         place=_place(trial.repetition, trial.repetitions, block),
         plan=_observed_plan(trial),
         step=(words + time, words.split()[0] + time, words.split()[0]),

@@ -43,6 +43,7 @@ PHASE_WORDS = {
     Phase.COUNTING: "counting packets in captures",
     Phase.SAVED: "saved",
     Phase.SETTLING: "settling",
+    Phase.MEASURING: "measuring",
 }
 NOTES = 200
 """Notes kept for the event line: bounded, so that memory stays flat over hours."""
@@ -232,10 +233,17 @@ class ConsoleState:
 
     @property
     def request_seen(self) -> DesignPoint | None:
-        """What is measured now: by this console, else by the one that is watched."""
+        """The design point under way, of this console or the one that it watches; None if guests are measured."""
         if self.trial is not None:
             return self.trial.request
-        return self.observed.request if self.observed is not None and not self.asked else None
+        if self.observed is None or self.asked or self.observed.guest_words is not None:
+            return None
+        return self.observed.request
+
+    @property
+    def measures(self) -> bool:
+        """Whether this console, or the one that it watches, measures now."""
+        return self.asked or self.trial is not None or self.observed is not None
 
     def run_ended(self) -> None:
         """The engine's run() has returned, well or badly."""

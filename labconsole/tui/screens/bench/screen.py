@@ -202,7 +202,7 @@ class BenchScreen(Searching):
 
     @property
     def _measuring(self) -> bool:
-        return self.state.asked or self.state.request_seen is not None
+        return self.state.measures
 
     def engine_event(self, event: Event) -> None:
         if isinstance(event, TrialStarted):
