@@ -8,6 +8,7 @@ import sys
 from contextlib import suppress
 
 from labconsole.cli import commands
+from labconsole.cli.options import Parser
 from labconsole.cli.output import complain
 from labconsole.errors import Aborted, LabError
 from labconsole.text.harmless import harmless, harmless_output
@@ -27,7 +28,7 @@ def build_parser(first: str | None = None) -> argparse.ArgumentParser:
 
     Where it asks for help, the commands are listed without their options.
     """
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="labconsole",
         description="Measure how well a machine forwards packets when it is virtualized. Without a command, the "
         "console opens.",

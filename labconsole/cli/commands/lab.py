@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from labconsole.cli.commands import About
-from labconsole.cli.options import add_common, comma_separated
+from labconsole.cli.options import ONE_OR_MORE, add_common, comma_separated
 from labconsole.cli.output import answer, plain_lines
 from labconsole.errors import ConfigError
 
@@ -23,7 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     up = actions.add_parser("up", help="build the lab and leave it running")
     add_common(up, "--json")
     up.add_argument("--name", default="local", help="name of the lab; several can run at once (default: local)")
-    up.add_argument("--sources", type=int, default=3, metavar="N", help="number of sources, and of sinks (default: 3)")
+    up.add_argument(
+        "--sources", type=ONE_OR_MORE, default=3, metavar="N", help="number of sources, and of sinks (default: 3)"
+    )
     up.add_argument(
         "--link-speed", default="1Gbit", metavar="RATE", help="speed of every link, or none (default: 1Gbit)"
     )
