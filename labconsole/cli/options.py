@@ -10,7 +10,8 @@ import difflib
 import math
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -183,6 +184,22 @@ def add_configuration(
     parser.add_argument(
         "--sources", type=whole_number, default=sources, metavar="N", help="number of simultaneous sources (default: 1)"
     )
+
+
+OPTION_OF_KEY = {"frame_size": "--frame-size", "pairs": "--observer-effect"}
+"""The options of keys that the engine refuses once the nodes are connected."""
+
+
+@contextmanager
+def naming_options() -> Iterator[None]:
+    """Name the option in what is refused inside, in place of the key that it fills in."""
+    try:
+        yield
+    except ConfigError as exc:
+        option = OPTION_OF_KEY.get(exc.key or "")
+        if option is None or exc.file is not None:
+            raise
+        raise ConfigError(exc.message, key=option, value=exc.value, allowed=exc.allowed) from None
 
 
 def comma_separated(text: str) -> list[str]:

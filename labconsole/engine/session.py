@@ -22,6 +22,7 @@ from labconsole.engine.telling import TrialTelling
 from labconsole.engine.trial.order import Take, TrialOrder
 from labconsole.engine.trial.platform import UutPlatform
 from labconsole.engine.trial.second_guest import second_guest_setup
+from labconsole.engine.trial.stream_wiring import check_mtu
 from labconsole.engine.trial.taking import TrialTaker
 from labconsole.engine.trial.trial import Trial
 from labconsole.errors import LabError, MeasurementError
@@ -170,7 +171,7 @@ class Session(ConnectedTestbed[StoreT]):
         self._stop.set()
         if self._taker.trial is not None:
             self._taker.trial.lease_taken(lost)
-        self._emit(Notice(severity="error", message=lost.message, node=lost.node))
+        self._emit(Notice(severity="error", message=lost.message, node=lost.node, is_raised=True))
 
     # Trials
 
@@ -183,6 +184,7 @@ class Session(ConnectedTestbed[StoreT]):
         overrides) and LeaseTaken when another operator takes it over; what else goes wrong later is in the records.
         """
         check_request(request, self.inventory)
+        check_mtu(request, self.inventory, self.telemetry)
         await second_guest_setup(request, self.inventory, self.driver_for, self.store)
         records = []
         each_s = request.duration_s + self.settings().drain_s + TRIAL_OVERHEAD_S + self.inventory.defaults.settle_s

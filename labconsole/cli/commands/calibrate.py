@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from labconsole.cli.commands import About
-from labconsole.cli.options import ONE_OR_MORE, add_common, add_shared, choices_of_generators, hosts_path, number
+from labconsole.cli.options import (
+    ONE_OR_MORE,
+    add_common,
+    add_shared,
+    choices_of_generators,
+    hosts_path,
+    naming_options,
+    number,
+)
 from labconsole.cli.output import answer
 from labconsole.errors import ConfigError, MeasurementError
 from labconsole.text.harmless import undisguised
@@ -91,7 +99,8 @@ def run(args: argparse.Namespace) -> int:
         streams = inventory.streams[: max(wanted.source_counts)]
         needed = [inventory.uut, *(s.source.node for s in streams), *(s.sink.node for s in streams)]
         needed += [] if inventory.host is None else [inventory.host]
-        return drive(session, list(dict.fromkeys(needed)), work, [], kept="nothing of this calibration is saved")
+        with naming_options() if args.frame_size else contextlib.nullcontext():
+            return drive(session, list(dict.fromkeys(needed)), work, [], kept="nothing of this calibration is saved")
 
 
 def _request(args: argparse.Namespace, inventory: Inventory) -> CalibrationRequest:
@@ -103,6 +112,8 @@ def _request(args: argparse.Namespace, inventory: Inventory) -> CalibrationReque
         raise ConfigError(
             "is too short for a reliable count", key="--duration", value=args.duration, allowed="0.1 or more"
         )
+    if args.time_limit <= 0:
+        raise ConfigError("must be more than 0", key="--time-limit", value=args.time_limit)
     return calibration_request(
         inventory,
         sizes_bytes=args.frame_size or (),

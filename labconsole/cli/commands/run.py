@@ -10,6 +10,7 @@ from labconsole.cli.options import (
     add_configuration,
     add_shared,
     hosts_path,
+    naming_options,
     number,
     request_from,
     whole_number,
@@ -86,4 +87,5 @@ def run(args: argparse.Namespace) -> int:
 
     session = open_session(inventory, store)
     session.check_background(request)
-    return drive(session, session.nodes_of(request), work, [show, narrator(args)])
+    with naming_options():
+        return drive(session, session.nodes_of(request), work, [show, narrator(args)])

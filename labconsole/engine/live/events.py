@@ -95,11 +95,15 @@ class TrialFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """Something an operator should read. ``severity``: information, warning or error."""
+    """Something an operator should read. ``severity``: information, warning or error.
+
+    ``is_raised``: the same sentence is raised as an error when the batch ends.
+    """
 
     severity: str
     message: str
     node: str | None = None
+    is_raised: bool = False
 
 
 Event = NodeChanged | TrialStarted | GuestTrialStarted | PhaseChanged | TrialFinished | Notice

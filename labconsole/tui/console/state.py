@@ -48,6 +48,9 @@ PHASE_WORDS = {
 NOTES = 200
 """Notes kept for the event line: bounded, so that memory stays flat over hours."""
 
+LISTED_BY_ID = 20
+"""Runs in a command to list them; of more, the command names the time."""
+
 VERDICT_GLYPHS = {"valid": "✓", "suspect": "?", "invalid": "✗"}
 VERDICT_TONE = {"valid": "good", "suspect": "warn", "invalid": "bad"}
 
@@ -139,7 +142,9 @@ class ConsoleState:
     wanted_run: str | None = None
     """The run that another screen wants shown; whoever shows it sets this to None."""
 
-    saved_run_ids: list[str] = field(default_factory=list)
+    saved_runs: list[tuple[str, str]] = field(default_factory=list)
+    """Id and start (UTC) of each run that this console saved."""
+
     trial_took_s: float | None = None
     repetitions: RepetitionFigures = field(default_factory=RepetitionFigures)
 
@@ -196,7 +201,7 @@ class ConsoleState:
             self.done[point] = self.done.get(point, 0) + (verdict.status != "invalid")
         first = next(iter(verdict.reasons), None)
         if event.saved:
-            self.saved_run_ids.append(record.run_id)
+            self.saved_runs.append((record.run_id, record.started_at))
         word = "saved" if event.saved else "NOT SAVED"
         severity = "error" if not event.saved else "information" if verdict.status == "valid" else "warning"
         head = f"{word} {record.run_id}, {verdict.status}"
@@ -212,13 +217,19 @@ class ConsoleState:
 
     def parting_words(self, location: str | None) -> list[str]:
         """What the console says when it is left: what it saved, in a line, and how to list it if that is much."""
-        saved, where = self.saved_run_ids, f" in {location}" if location else ""
-        if len(saved) < 2:
-            return [f"1 run saved{where}: {run_id}" for run_id in saved]
+        ids, where = [run_id for run_id, _ in self.saved_runs], f" in {location}" if location else ""
+        if len(ids) < 2:
+            return [f"1 run saved{where}: {run_id}" for run_id in ids]
         store = f" --store {shlex.quote(location)}" if location else ""
+        if len(ids) <= LISTED_BY_ID:
+            wanted, words = f"run={','.join(ids)}", "to list them"
+        else:
+            first, last = (at[:19] for at in (self.saved_runs[0][1], self.saved_runs[-1][1]))
+            wanted, words = f"started>={first} started<={last}", "to list all runs of this time, of whatever console"
         return [
-            f"{len(saved)} runs saved{where}: {saved[0]} to {saved[-1]}",
-            f"to list them: labconsole runs list --limit {len(saved)}{store}",
+            f"{len(ids)} runs saved{where}: {ids[0]} to {ids[-1]}",
+            f"{words}: labconsole runs list --limit {10_000 if len(ids) > LISTED_BY_ID else len(ids)} "
+            f"--where {shlex.quote(wanted)}{store}",
         ]
 
     @property

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from textual import work
 
 from labconsole.engine.protocol import SessionLike
-from labconsole.errors import LabError, LeaseHeld, OnlyWatches
+from labconsole.errors import LabError, LeaseHeld, LeaseTaken, OnlyWatches
 from labconsole.model.design_point import DesignPoint
 from labconsole.tui.console import clock
 from labconsole.tui.parts.confirm import Confirm, take_over_question
@@ -42,7 +42,8 @@ class RunsTrials(ReachesOperator):
         except LeaseHeld as exc:
             held = exc
         except LabError as exc:
-            self.tell(str(exc), "error")
+            if not isinstance(exc, LeaseTaken):  # the session's notice said so when it happened
+                self.tell(str(exc), "error")
             self.failed(str(exc))
         finally:
             self.state.run_ended()

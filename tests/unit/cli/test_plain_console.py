@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 import pytest
 
 from labconsole.cli import plain_console
+from labconsole.cli.drive import typed_lines
 from labconsole.cli.plain_console import INTERRUPT, PlainConsole, converse
 from labconsole.engine.live.events import NodeChanged, NodeState, Notice, Phase
 from labconsole.engine.live.observed import ObservedTrial
@@ -155,7 +156,7 @@ async def test_a_byte_that_is_no_text_is_one_unknown_command(monkeypatch) -> Non
     session = FakeSession()
     typed = io.TextIOWrapper(io.BytesIO(b"st\xffatus\nset sources 2\nquit\n"), encoding="utf-8")
     monkeypatch.setattr(sys, "stdin", typed)
-    assert await converse(session, plain_console._typed(), said.append) == 0
+    assert await converse(session, typed_lines(INTERRUPT), said.append) == 0
     assert any(line.startswith("unknown command 'st") for line in said)
     assert "sources 2" in said
 

@@ -20,7 +20,8 @@ DESCRIPTION = (
     "Start any number of guests at once, and take the time until the last of them is up by a clock outside of them: "
     "the sink of the first stream, which sees a ping of each. Cold: what the guests start from is not in memory, which "
     "is proven; hot: all of it is, after one start that is thrown away. When all have been quiet for five seconds, "
-    "their memory is measured; context switches are counted in these and in five seconds before the start. The boot "
+    "their memory is measured; context switches are counted in the last three of these five seconds, and in the last "
+    "three of five seconds before the start. The boot "
     "key of a plan does the same for every combination of factors and can be resumed. Exit status: 0 no trial is "
     "invalid; 1 one is; 2 bad usage; 3 a node is out of reach, lost or cannot do its part; 130 interrupted."
 )
