@@ -42,6 +42,13 @@ class ConfigError(LabError):
 
     failure = "config_error"
     exit_code = 2
+    more: Sequence[ConfigError] = ()
+    """What else is wrong in the same file."""
+
+    @property
+    def sentences(self) -> list[str]:
+        """One sentence for each mistake."""
+        return [str(self), *map(str, self.more)]
 
     def __init__(
         self,

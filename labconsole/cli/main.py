@@ -10,7 +10,7 @@ from contextlib import suppress
 from labconsole.cli import commands
 from labconsole.cli.options import Parser
 from labconsole.cli.output import complain
-from labconsole.errors import Aborted, LabError
+from labconsole.errors import Aborted, ConfigError, LabError
 from labconsole.text.harmless import harmless, harmless_output
 from labconsole.wire.version import __version__
 
@@ -99,7 +99,8 @@ def _run(command: commands.Command, args: argparse.Namespace) -> int:
     except LabError as exc:
         if args.verbose >= 2:
             raise
-        complain(harmless(str(exc)))
+        for sentence in exc.sentences if isinstance(exc, ConfigError) else [str(exc)]:
+            complain(harmless(sentence))
         return exc.exit_code
     except KeyboardInterrupt:
         return Aborted.exit_code

@@ -60,4 +60,4 @@ def read(path: Path, stamp: tuple[int, int], inventory: Inventory, also: AlsoChe
     except OtherTestbed as exc:
         return PlanEntry(path, stamp, None, str(exc), exc.needs)
     except ConfigError as exc:
-        return PlanEntry(path, stamp, None, str(exc))
+        return PlanEntry(path, stamp, None, "\n".join(exc.sentences))

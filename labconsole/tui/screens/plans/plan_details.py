@@ -77,7 +77,11 @@ class PlanDetails(Lines):
         if entry.plan is None:
             return [
                 *field("file", str(entry.path), width, "strong"),
-                *field("error", entry.problem, width, "bad", rows=8),
+                *(
+                    line
+                    for number, words in enumerate(entry.problem.splitlines())
+                    for line in field("" if number else "error", words, width, "bad", rows=8)
+                ),
                 *field("", "Correct the file; the console reads it again.", width, "muted"),
             ]
         execution = self._execution
