@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fix", action="store_true", help="fix what can be fixed safely; fixes are undone at the end unless noted"
     )
-    parser.add_argument("--brief", action="store_true", help="print only checks that did not pass")
+    parser.add_argument("--brief", action="store_true", help="print only warnings and failures")
     # No defaults here: what is given without --observer-effect would do nothing, and is refused there.
     group = parser.add_argument_group("measuring the observer effect instead of running the checks")
     group.add_argument(
