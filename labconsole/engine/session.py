@@ -25,7 +25,7 @@ from labconsole.engine.trial.second_guest import second_guest_setup
 from labconsole.engine.trial.stream_wiring import check_mtu
 from labconsole.engine.trial.taking import TrialTaker
 from labconsole.engine.trial.trial import Trial
-from labconsole.errors import LabError, MeasurementError
+from labconsole.errors import Aborted, LabError, MeasurementError
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.identity import new_run_id
 from labconsole.model.inventory import Inventory
@@ -245,8 +245,10 @@ class Session(ConnectedTestbed[StoreT]):
         self.refuse_if_only_watching()
         async with self.exclusive():
             try:
+                names = self.nodes_of(request) if nodes is None else list(nodes)
+                await self._wait_connected(names)
                 await self._leases.take(
-                    self._pool.require(self.nodes_of(request) if nodes is None else list(nodes)),
+                    self._pool.require(names),
                     purpose=purpose or request.words(),
                     observe={self.inventory.uut: request.observe},
                     left_s=left_s,
@@ -266,6 +268,17 @@ class Session(ConnectedTestbed[StoreT]):
                     ending.push_async_callback(self._telling.end)
                     ending.push_async_callback(self._platform.restore)
                     ending.push_async_callback(self.stage.restore)
+
+    async def _wait_connected(self, names: Sequence[str]) -> None:
+        """Wait for nodes that are being connected. Raises Aborted if abort() is called meanwhile."""
+        tried, stop = asyncio.ensure_future(self._pool.connect(names)), asyncio.ensure_future(self._stop.wait())
+        try:
+            await asyncio.wait((tried, stop), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            tried.cancel()
+            stop.cancel()
+        if self._stop.is_set():
+            raise Aborted("stopped while nodes were being connected")
 
     def announce_guest_trial(self, request: DesignPoint, words: str, plan: str | None) -> None:
         """Announce a trial of an experiment with guests to everybody who watches. See GuestTrialStarted."""

@@ -117,6 +117,10 @@ class ConsoleState:
     connecting: set[str] = field(default_factory=set)
     """Nodes that are waited for."""
 
+    connected: set[str] = field(default_factory=set)
+    announcer: str = ""
+    """The node at which other operators' trials are announced: the source of the first stream."""
+
     read_only: bool = False
     """This console only watches."""
 
@@ -170,6 +174,7 @@ class ConsoleState:
             self._finish(event, wall_s)
         elif isinstance(event, NodeChanged):
             (self.connecting.add if event.state is NodeState.CONNECTING else self.connecting.discard)(event.node)
+            (self.connected.add if event.state is NodeState.CONNECTED else self.connected.discard)(event.node)
             bad = event.state in (NodeState.LOST, NodeState.FAILED)
             text = event.state.value + (f": {event.message}" if event.message else "")
             self.note(wall_s, text, "error" if bad else "information", event.node, " ")
@@ -287,6 +292,8 @@ class ConsoleState:
             return ("under way",)
         if trial is None and execution is not None and execution.running and ending_guests(execution):
             return ("ending the guests",)
+        if trial is None and self.asked and self.connecting and not self.stopping:
+            return f"waiting for {', '.join(sorted(self.connecting))} to connect", "waiting for nodes", "waiting"
         if trial is None:
             return ("stopping" if self.stopping else "starting" if self.asked else "ready",)
         words = "stopping traffic" if self.stopping else PHASE_WORDS[trial.phase] if trial.phase else "starting"

@@ -62,9 +62,9 @@ class PlanDetails(Lines):
         entry = self._entry
         if entry is None:
             words = (
-                "A plan is a matrix of design points in a YAML file (docs/plans.md). The files in plans/ of the "
-                "directory in which the console was started are listed here. Press {plan-save} to save this session as "
-                "a plan."
+                "A plan is a matrix of design points in a YAML file (docs/plans.md). Plans in the directory "
+                "in which the console was started, and in plans/ there, are listed here. Press "
+                "{plan-save} to save this session as a plan."
             )
             return [[(" " + line, "muted")] for line in textwrap.wrap(with_keys(self, words), max(20, width - 2))]
         if entry.needs:
