@@ -133,7 +133,8 @@ def _trial(state: ConsoleState, execution: PlanExecution | None) -> tuple[Wordin
         return (words, words.partition(",")[0]), ("",)
     trial = state.trial
     if trial is None:
-        return ("",), ("",)
+        waits = state.asked and state.connecting and not state.stopping
+        return ("about to start" if waits else "",), ("",)
     number, of, block = trial.repetition, trial.repetitions, ""
     if execution is not None and execution.current is not None:
         at, number = execution.plan.place_of(execution.current)
