@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from typing import Any
 
 from labconsole.contracts.ports import AgentLink
 from labconsole.engine.live.events import Event, GuestTrialStarted, Phase, PhaseChanged, TrialStarted
@@ -69,19 +68,12 @@ class TrialTelling:
 def told_of(trial: TrialStarted | GuestTrialStarted, phase: PhaseChanged) -> TrialTold:
     """What others are told of a trial in a phase."""
     request = trial.request
+    words: dict[str, str] = {}  # agents of earlier versions refuse a key that they do not know
     if isinstance(trial, GuestTrialStarted):
-        place: dict[str, Any] = {
-            "repetition": 1, "repetitions": 1, "plan": trial.plan, "block": None, "set_ups": None, "words": trial.words,
-        }  # fmt: skip
+        repetition, repetitions, name, plan, words = 1, 1, trial.plan, None, {"words": trial.words}
     else:
-        plan = trial.plan
-        place = {
-            "repetition": trial.repetition,
-            "repetitions": trial.repetitions,
-            "plan": plan.name if plan is not None else None,
-            "block": plan.block if plan is not None else None,
-            "set_ups": plan.set_ups if plan is not None else None,
-        }
+        repetition, repetitions, plan = trial.repetition, trial.repetitions, trial.plan
+        name = plan.name if plan is not None else None
     return TrialTold(
         run_id=trial.run_id,
         platform=request.platform,
@@ -93,6 +85,11 @@ def told_of(trial: TrialStarted | GuestTrialStarted, phase: PhaseChanged) -> Tri
         duration_s=request.duration_s,
         generator=request.generator,
         observe=request.observe,
+        repetition=repetition,
+        repetitions=repetitions,
+        plan=name,
+        block=plan.block if plan is not None else None,
+        set_ups=plan.set_ups if plan is not None else None,
         phase=phase.phase.value,
-        **place,
+        **words,
     )
