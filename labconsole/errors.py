@@ -42,6 +42,13 @@ class ConfigError(LabError):
 
     failure = "config_error"
     exit_code = 2
+    more: Sequence[ConfigError] = ()
+    """What else is wrong in the same file."""
+
+    @property
+    def sentences(self) -> list[str]:
+        """One sentence for each mistake."""
+        return [str(self), *map(str, self.more)]
 
     def __init__(
         self,
@@ -66,13 +73,13 @@ class ConfigError(LabError):
         where = f"{file}:{line}: " if file and line else f"{file}: " if file else ""
         text = where + (f"{key}: " if key else "") + message
         if value is not None:
-            text += f", got {_shown(value)}"
+            text += f", got {shown(value)}"
         if allowed:
             text += f"; allowed: {allowed}"
         super().__init__(text)
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
     """A value as it was written, in so many characters as a sentence can take."""
     try:
         text = repr(value)

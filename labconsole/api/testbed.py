@@ -21,6 +21,7 @@ from labconsole.model.record.envelope import Envelope, parse_envelope
 from labconsole.platforms.loading import driver_for, guest_processes
 from labconsole.store.later import StoreLater
 from labconsole.store.open import open_store
+from labconsole.units import format_rate_bps
 
 if TYPE_CHECKING:
     from labconsole.store.writing import RunStore
@@ -54,8 +55,10 @@ def open_session(
     """A session on this inventory; nothing is connected yet. ``read_only``: it watches and takes no run;
     ``calibrated``: its runs are held against the newest calibration.
 
-    A store that is opened later is opened by the session's ``open``.
+    A store that is opened later is opened by the session's ``open``. Raises ConfigError for an inventory that describes
+    a lab as it was built before.
     """
+    refuse_former_lab(inventory)
     for platform in inventory.platforms:
         driver_for(platform, inventory)  # an unknown driver or option is said now, not in the middle of a plan
     if read_only:
@@ -77,6 +80,44 @@ def open_session(
     session.experiments = kinds(store)
     session.calibration = CalibrationMeans(rewiring, lambda envelope: store.save_calibration(envelope.to_json()))
     return session
+
+
+def refuse_former_lab(inventory: Inventory) -> None:
+    """Raise ConfigError if these are the nodes of a local lab that is up, built otherwise than the file says.
+
+    Its runs would have the fingerprint of the former lab: those with and without loss would be averaged.
+    """
+    from labconsole.lab.state import lab_directory, labs_directory
+
+    if not labs_directory().is_dir():  # what follows takes a tenth of a second to import
+        return
+    from labconsole.lab import commands as lab
+
+    name = lab.of_inventory({node: each.address for node, each in inventory.nodes.items()})
+    own_file = lab_directory(name) / "hosts.yaml" if name is not None else None
+    if own_file is None or not own_file.exists():
+        return
+    own = load_inventory(own_file)
+    speeds_bps = {stream.source: stream.link_speed_bps for stream in own.streams}
+    found: tuple[tuple[str | int, ...], str] | None = None
+    hosts = [node for node, each in own.nodes.items() if "host" in each.roles]
+    if inventory.injected != own.injected:
+        loss = "loses packets on purpose" if own.injected is not None else "loses no packets on purpose"
+        found = ("injected",), f"{loss}{', as another lab did' if inventory.injected and own.injected else ''}"
+    elif not inventory.emulated:
+        found = ("emulated",), "is emulated"
+    elif missing := [node for node in hosts if node not in inventory.nodes]:
+        found = ("nodes",), f"has the UUT in a machine, whose host is the node {missing[0]}"
+    for index, stream in enumerate(inventory.streams if found is None else ()):
+        speed_bps = speeds_bps.get(stream.source, stream.link_speed_bps)
+        if stream.link_speed_bps != speed_bps:
+            found = ("streams", index, "link_speed"), f"has links of {format_rate_bps(speed_bps)}"
+            break
+    if found is not None:
+        where, words = found
+        raise inventory.complaint(
+            where, f"the lab {name} that is up now {words}, so this file does not describe it; use or copy {own_file}"
+        )
 
 
 def rewiring(inventory: Inventory) -> AbstractContextManager[None] | None:

@@ -38,7 +38,10 @@ from labconsole.report.request import ReportRequest
 from labconsole.store.writing import RunStore
 from labconsole.wire.version import __version__
 
-PLANS = Path("plans")
+PLANS = (Path("plans"), Path())
+"""Where plans are looked for that are not given as files."""
+
+PLANS_SOUGHT = "plan files in plans/ and in this directory were looked at; name the file of another by --plan FILE"
 GIT_S = 10
 RUNS, SEARCHES, CALIBRATIONS, VERSIONS = "runs.jsonl", "searches.jsonl", "calibrations.jsonl", "versions.json"
 INVENTORY = "inventory/hosts.yaml"
@@ -244,7 +247,8 @@ def _plans(
     """
     found: dict[str, str] = {}
     meant: set[str] = set()
-    for path in (*asked, *sorted(PLANS.glob("*.y*ml"))):
+    beside = [path for place in PLANS for path in sorted(place.glob("*.y*ml")) if path not in asked]
+    for path in (*asked, *beside):
         try:
             plan = load_plan(path, inventory)
         except ConfigError:

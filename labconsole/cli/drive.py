@@ -6,7 +6,9 @@ import argparse
 import asyncio
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Iterable
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from contextlib import suppress
 from typing import Any
 
 from labconsole.api.session import connected
@@ -97,7 +99,7 @@ def narrator(args: argparse.Namespace, *, quiet: bool = False) -> Callable[[Even
     """What happens, on stderr: notices and lost nodes always, phases with -v."""
 
     def tell(event: Event) -> None:
-        if isinstance(event, Notice):
+        if isinstance(event, Notice) and not event.is_raised:
             where = f"{event.node}: " if event.node else ""
             complain(f"{event.severity}: {where}{event.message}")
         elif isinstance(event, NodeChanged) and event.state is NodeState.LOST:
@@ -109,3 +111,27 @@ def narrator(args: argparse.Namespace, *, quiet: bool = False) -> Callable[[Even
             sys.stderr.write(f"  {text}\n")
 
     return tell
+
+
+async def typed_lines(interrupt: str) -> AsyncIterator[str]:
+    """Yield what is typed, line by line, and ``interrupt`` for Ctrl-C.
+
+    A thread reads, because no terminal can be waited for with all else.
+    """
+    loop, queue = asyncio.get_running_loop(), asyncio.Queue[str | None]()
+
+    def read() -> None:
+        try:
+            sys.stdin.reconfigure(errors="replace")  # type: ignore[union-attr]
+            for line in sys.stdin:
+                loop.call_soon_threadsafe(queue.put_nowait, line)
+        finally:
+            with suppress(RuntimeError):  # the loop is closed: nobody listens any more
+                loop.call_soon_threadsafe(queue.put_nowait, None)
+
+    loop.add_signal_handler(signal.SIGINT, queue.put_nowait, interrupt)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, queue.put_nowait, None)
+    threading.Thread(target=read, daemon=True).start()
+    while (line := await queue.get()) is not None:
+        yield line

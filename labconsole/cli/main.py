@@ -8,8 +8,9 @@ import sys
 from contextlib import suppress
 
 from labconsole.cli import commands
+from labconsole.cli.options import Parser
 from labconsole.cli.output import complain
-from labconsole.errors import Aborted, LabError
+from labconsole.errors import Aborted, ConfigError, LabError
 from labconsole.text.harmless import harmless, harmless_output
 from labconsole.wire.version import __version__
 
@@ -27,7 +28,7 @@ def build_parser(first: str | None = None) -> argparse.ArgumentParser:
 
     Where it asks for help, the commands are listed without their options.
     """
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="labconsole",
         description="Measure how well a machine forwards packets when it is virtualized. Without a command, the "
         "console opens.",
@@ -98,7 +99,8 @@ def _run(command: commands.Command, args: argparse.Namespace) -> int:
     except LabError as exc:
         if args.verbose >= 2:
             raise
-        complain(harmless(str(exc)))
+        for sentence in exc.sentences if isinstance(exc, ConfigError) else [str(exc)]:
+            complain(harmless(sentence))
         return exc.exit_code
     except KeyboardInterrupt:
         return Aborted.exit_code

@@ -1,16 +1,114 @@
-"""The options that several commands have, and what they ask for. Importing this takes no time."""
+"""The parser of the command line, the options that several commands have, and what they ask for.
+
+Importing this takes no time.
+"""
 
 from __future__ import annotations
 
 import argparse
+import difflib
+import math
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from labconsole.errors import ConfigError
+from labconsole.errors import ConfigError, shown
+from labconsole.text.harmless import harmless
 
 if TYPE_CHECKING:
     from labconsole.model.design_point import DesignPoint
     from labconsole.model.inventory import Inventory
+
+
+class Parser(argparse.ArgumentParser):
+    """Refuses bad usage in one sentence, takes no abbreviated options, and takes values that begin with a minus sign.
+
+    Parsers of subcommands are of this class, too.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"allow_abbrev": False, **options})
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Refuse what is not known here: the parser of the whole command line does not know a command's options."""
+        words = self._with_joined_values(sys.argv[1:] if args is None else list(args))
+        namespace, unknown = super().parse_known_args(words, namespace)
+        if unknown:
+            name = unknown[0].partition("=")[0]
+            near = difflib.get_close_matches(name, self._option_string_actions, 1) if name.startswith("-") else []
+            hint = f" (did you mean {near[0]}?)" if near else ""
+            self.error(f"unknown {'option' if name.startswith('-') else 'argument'} {shown(name)}{hint}")
+        return namespace, unknown
+
+    def _with_joined_values(self, words: Sequence[str]) -> list[str]:
+        """``--target -5Mbit`` as ``--target=-5Mbit``: argparse would take the value for an option."""
+        joined: list[str] = []
+        left = iter(words)
+        for word in left:
+            if word == "--":
+                joined += [word, *left]
+                break
+            action = self._option_string_actions.get(word)
+            if action is not None and (action.nargs in (None, "?")):
+                value = next(left, None)
+                if value is not None and self._is_value(value):
+                    word += f"={value}" if word.startswith("--") else value
+                    value = None
+                joined += [word] if value is None else [word, *self._with_joined_values([value, *left])]
+            else:
+                joined.append(word)
+        return joined
+
+    def _is_value(self, word: str) -> bool:
+        """Whether a word looks like an option and is none."""
+        if not re.match(r"-[^-]", word):
+            return False
+        return any(f"-{letter}" not in self._option_string_actions for letter in word[1:])
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        known = [str(each) for each in action.choices]
+        near = difflib.get_close_matches(str(value), known, 1)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        raise argparse.ArgumentError(action, f"invalid choice: {shown(value)}{hint}; allowed: {', '.join(known)}")
+
+    def error(self, message: str) -> NoReturn:
+        """End with one sentence and status 2."""
+        sentence = harmless(message.removeprefix("argument "))
+        self.exit(ConfigError.exit_code, f"labconsole: {sentence}; see `{self.prog} --help`\n")
+
+
+def whole_number(text: str, least: int | None = None) -> int:
+    """The type of an option that takes a whole number. ``least`` is the smallest allowed, or None if later code checks.
+
+    Raises ArgumentTypeError.
+    """
+    allowed = "" if least is None else f"; allowed: {least} or more"
+    if not re.fullmatch(r"[+-]?[0-9]{1,18}", text):
+        raise argparse.ArgumentTypeError(f"must be a whole number without a unit, got {shown(text)}{allowed}")
+    number = int(text)
+    if least is not None and number < least:
+        raise argparse.ArgumentTypeError(f"must be {least} or more, got {number}")
+    return number
+
+
+def number(text: str) -> float:
+    """The type of an option that takes a number. Raises ArgumentTypeError."""
+    if not re.fullmatch(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", text):
+        raise argparse.ArgumentTypeError(f"must be a number without a unit, got {shown(text)}")
+    value = float(text)
+    if not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"is too large, got {shown(text)}")
+    return value
+
+
+ONE_OR_MORE: Any = partial(whole_number, least=1)
+"""The type of a count that cannot be 0."""
 
 SHARED: dict[str, dict[str, Any]] = {
     "--hosts": {"type": Path, "metavar": "FILE", "help": "testbed file (default: ./hosts.yaml)"},
@@ -77,15 +175,31 @@ def add_configuration(
     add_shared(parser, "--platform")
     parser.add_argument(
         "--frame-size",
-        type=int,
+        type=whole_number,
         default=frame_size_bytes,
         metavar="BYTES",
         help="frame size, without FCS (default: 64)",
     )
     add_shared(parser, "--includes-fcs")
     parser.add_argument(
-        "--sources", type=int, default=sources, metavar="N", help="number of simultaneous sources (default: 1)"
+        "--sources", type=whole_number, default=sources, metavar="N", help="number of simultaneous sources (default: 1)"
     )
+
+
+OPTION_OF_KEY = {"frame_size": "--frame-size", "pairs": "--observer-effect"}
+"""The options of keys that the engine refuses once the nodes are connected."""
+
+
+@contextmanager
+def naming_options() -> Iterator[None]:
+    """Name the option in what is refused inside, in place of the key that it fills in."""
+    try:
+        yield
+    except ConfigError as exc:
+        option = OPTION_OF_KEY.get(exc.key or "")
+        if option is None or exc.file is not None:
+            raise
+        raise ConfigError(exc.message, key=option, value=exc.value, allowed=exc.allowed) from None
 
 
 def comma_separated(text: str) -> list[str]:

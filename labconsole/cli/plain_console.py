@@ -6,23 +6,23 @@ The same session, set-up and words as on screen; what is typed are words instead
 from __future__ import annotations
 
 import asyncio
-import signal
+import re
 import sys
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from labconsole.cli.drive import typed_lines
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import ExecutionStatus
 from labconsole.engine.execution.step_seen import StepState
 from labconsole.engine.live.events import Event, NodeState, PhaseChanged, TrialFinished
 from labconsole.engine.protocol import SessionLike
-from labconsole.errors import LabError, LeaseHeld
+from labconsole.errors import LabError, LeaseHeld, LeaseTaken
 from labconsole.model.design_point import target_words
 from labconsole.model.plan.loader import load_plan
+from labconsole.model.query import QueryError, parse_query
 from labconsole.text.cells import count, percent
 from labconsole.text.harmless import harmless
 from labconsole.tui.console import clock, form
@@ -76,7 +76,11 @@ class PlainConsole:
             "check": TypedCommand(
                 self._check, "", "whether the testbed is ready to measure: what is not, and what to do"
             ),
-            "runs": TypedCommand(self._runs, "[NUMBER]", f"the newest saved runs (default: {RUNS_TOLD})"),
+            "runs": TypedCommand(
+                self._runs,
+                "[NUMBER] [FILTER]",
+                f"the newest saved runs (default: {RUNS_TOLD}), of those that match a filter such as platform=raw",
+            ),
             "last": TypedCommand(self._last, "", "the last run, its verdict and its reasons"),
             "help": TypedCommand(self._help, "", "this list"),
             "quit": TypedCommand(self._quit, "", "stop what runs, keep what was measured, leave"),
@@ -123,6 +127,9 @@ class PlainConsole:
         command = self.commands.get(name.lower()) or (self.commands[found[0]] if len(found) == 1 else None)
         if command is None:
             self.say(f"unknown command {name!r}; type help for the list")
+            return
+        if rest.strip() and not command.words:
+            self.say(f"{name} takes no further words, got {rest.strip()!r}")
             return
         try:
             await command.does(rest.strip())
@@ -194,6 +201,8 @@ class PlainConsole:
             await work
         except LeaseHeld as exc:
             self._note(f"not started: {exc}; `labconsole run --take-over` takes the testbed from them", "error")
+        except LeaseTaken:
+            pass  # the session's notice said so when it happened
         except LabError as exc:
             self._note(str(exc), "error")
         finally:
@@ -234,7 +243,7 @@ class PlainConsole:
             now = (trial.run_id, trial.phase) if trial is not None else None
             if trial is not None and now != told:
                 phase = PHASE_WORDS[trial.phase] if trial.phase is not None else "measuring"
-                self._say_at(f"{trial.operator} measures {trial.request.words()}: {phase}")
+                self._say_at(f"{trial.operator} measures {trial.guest_words or trial.request.words()}: {phase}")
             elif now is None and told is not None:
                 self._say_at("the other operator's trial is over")
             told = now
@@ -300,10 +309,20 @@ class PlainConsole:
         self.say(f"{len(results)} checks, {sum(r.status.value == 'pass' for r in results)} passed")
 
     async def _runs(self, rest: str) -> None:
-        number = int(rest) if rest.isascii() and rest.isdigit() else RUNS_TOLD
-        runs = await asyncio.to_thread(lambda: list(self._session.store.list(limit=number)))
+        found = re.match(r"([+-]?\d{1,9})(\s|$)", rest, re.ASCII)
+        number = int(found[1]) if found else RUNS_TOLD
+        if number < 1:
+            self.say(f"runs takes a number of 1 or more, got {number}")
+            return
+        try:
+            query = parse_query(rest[found.end() :] if found else rest)
+        except QueryError as exc:
+            self.say(f"runs: {exc}")
+            return
+        store, limit = self._session.store, None if query.terms else number
+        runs = query.select(await asyncio.to_thread(lambda: list(store.list(limit=limit))))[:number]
         if not runs:
-            self.say("no runs saved yet")
+            self.say("no saved run matches" if query.terms else "no runs saved yet")
         for run in runs:
             target = target_words(run.target_bps, run.frame)
             asked = f"{run.platform}, {run.frame_size_bytes or 'mixed'} B, {run.sources} sources at {target}"
@@ -362,27 +381,6 @@ async def converse(session: SessionLike, lines: AsyncIterator[str], say: Callabl
     return 0
 
 
-async def _typed() -> AsyncIterator[str]:
-    """What is typed, line by line; a thread reads, because no terminal can be waited for with all else."""
-    loop, queue = asyncio.get_running_loop(), asyncio.Queue[str | None]()
-
-    def read() -> None:
-        try:
-            sys.stdin.reconfigure(errors="replace")  # type: ignore[union-attr]
-            for line in sys.stdin:
-                loop.call_soon_threadsafe(queue.put_nowait, line)
-        finally:
-            with suppress(RuntimeError):  # the loop is closed: nobody listens any more
-                loop.call_soon_threadsafe(queue.put_nowait, None)
-
-    loop.add_signal_handler(signal.SIGINT, queue.put_nowait, INTERRUPT)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, queue.put_nowait, None)
-    threading.Thread(target=read, daemon=True).start()
-    while (line := await queue.get()) is not None:
-        yield line
-
-
 def run_plain(make_session: Callable[[], SessionLike]) -> int:
     """The plain console on standard input and output. Returns the exit status."""
 
@@ -391,6 +389,6 @@ def run_plain(make_session: Callable[[], SessionLike]) -> int:
         sys.stdout.flush()
 
     async def body() -> int:
-        return await converse(make_session(), _typed(), say)
+        return await converse(make_session(), typed_lines(INTERRUPT), say)
 
     return asyncio.run(body())

@@ -198,6 +198,7 @@ class CrewStage:
         async with self._changing:
             key = (platform, tuple(members), turn, how.port)
             if self._stands is not None and self._stands[0] == key and self._stands[2] is not None:
+                self._emit(PhaseChanged(run_id="", phase=Phase.MEASURING))
                 return self._stands[2]
             self.refuse(platform, members)
             if key in self._cannot:
@@ -249,6 +250,7 @@ class CrewStage:
             set_up=SetUp(id=new_run_id(datetime.now(UTC)), started_at=started_at, setup_s=setup_s, trial=0),
         )
         self._stands = (key, self._stands[1], standing)
+        self._emit(PhaseChanged(run_id="", phase=Phase.MEASURING))
         return standing
 
     async def refuse_memory(self, platform: str, members: Sequence[CrewMember]) -> None:

@@ -101,6 +101,7 @@ def _trial_from(told: TrialNow, holder: LeaseHolder, when: Callable[[int | None]
         block=told.block,
         set_ups=told.set_ups,
         phase=_PHASES.get(told.phase),
+        guest_words=told.words,
         started=when(told.since_wall_ns),
         phase_started=when(told.phase_since_wall_ns),
         phase_until=when(told.phase_until_wall_ns),
@@ -110,7 +111,7 @@ def _trial_from(told: TrialNow, holder: LeaseHolder, when: Callable[[int | None]
 
 
 def newest_trial(holders: Mapping[str, LeaseHolder]) -> ObservedTrial | None:
-    """The trial that was told last, None when nobody tells of one."""
+    """The trial that was announced last, or None if no holder announces one."""
     trials = [holder.trial for holder in holders.values() if holder.trial is not None]
     return max(trials, key=lambda trial: trial.phase_started.timestamp() if trial.phase_started else 0.0, default=None)
 

@@ -61,7 +61,7 @@ class LinkPool:
         self._again: dict[str, asyncio.Event] = {}
 
     async def connect(self, nodes: Iterable[str]) -> None:
-        """Begin to keep these nodes connected; returns when each is connected or has failed the first time.
+        """Begin to keep these nodes connected; returns when none of them is being connected any more.
 
         A node that fails raises nothing here: it is told as NodeChanged and tried again in the background.
         """
@@ -141,6 +141,7 @@ class LinkPool:
     async def _keep(self, name: str) -> None:
         failures = 0
         while True:
+            self._tried[name].clear()
             self._tell(name, NodeState.CONNECTING)
             link: AgentLink | None = None
             try:

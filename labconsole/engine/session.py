@@ -11,20 +11,23 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, suppress
+from datetime import UTC, datetime
 
 from labconsole.contracts.driver import DriverFor
 from labconsole.contracts.ports import Connect
 from labconsole.engine.connected import ConnectedTestbed, StoreT
 from labconsole.engine.crew_stage import CrewStage
-from labconsole.engine.live.events import Notice, Phase, PhaseChanged
+from labconsole.engine.live.events import GuestTrialStarted, Notice, Phase, PhaseChanged
 from labconsole.engine.telling import TrialTelling
 from labconsole.engine.trial.order import Take, TrialOrder
 from labconsole.engine.trial.platform import UutPlatform
 from labconsole.engine.trial.second_guest import second_guest_setup
+from labconsole.engine.trial.stream_wiring import check_mtu
 from labconsole.engine.trial.taking import TrialTaker
 from labconsole.engine.trial.trial import Trial
-from labconsole.errors import LabError, MeasurementError
+from labconsole.errors import Aborted, LabError, MeasurementError
 from labconsole.model.design_point import DesignPoint
+from labconsole.model.identity import new_run_id
 from labconsole.model.inventory import Inventory
 from labconsole.model.limits_check import check_request
 from labconsole.model.plan.estimate import TRIAL_OVERHEAD_S
@@ -168,7 +171,7 @@ class Session(ConnectedTestbed[StoreT]):
         self._stop.set()
         if self._taker.trial is not None:
             self._taker.trial.lease_taken(lost)
-        self._emit(Notice(severity="error", message=lost.message, node=lost.node))
+        self._emit(Notice(severity="error", message=lost.message, node=lost.node, is_raised=True))
 
     # Trials
 
@@ -181,6 +184,7 @@ class Session(ConnectedTestbed[StoreT]):
         overrides) and LeaseTaken when another operator takes it over; what else goes wrong later is in the records.
         """
         check_request(request, self.inventory)
+        check_mtu(request, self.inventory, self.telemetry)
         await second_guest_setup(request, self.inventory, self.driver_for, self.store)
         records = []
         each_s = request.duration_s + self.settings().drain_s + TRIAL_OVERHEAD_S + self.inventory.defaults.settle_s
@@ -241,8 +245,10 @@ class Session(ConnectedTestbed[StoreT]):
         self.refuse_if_only_watching()
         async with self.exclusive():
             try:
+                names = self.nodes_of(request) if nodes is None else list(nodes)
+                await self._wait_connected(names)
                 await self._leases.take(
-                    self._pool.require(self.nodes_of(request) if nodes is None else list(nodes)),
+                    self._pool.require(names),
                     purpose=purpose or request.words(),
                     observe={self.inventory.uut: request.observe},
                     left_s=left_s,
@@ -262,6 +268,22 @@ class Session(ConnectedTestbed[StoreT]):
                     ending.push_async_callback(self._telling.end)
                     ending.push_async_callback(self._platform.restore)
                     ending.push_async_callback(self.stage.restore)
+
+    async def _wait_connected(self, names: Sequence[str]) -> None:
+        """Wait for nodes that are being connected. Raises Aborted if abort() is called meanwhile."""
+        tried, stop = asyncio.ensure_future(self._pool.connect(names)), asyncio.ensure_future(self._stop.wait())
+        try:
+            await asyncio.wait((tried, stop), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            tried.cancel()
+            stop.cancel()
+        if self._stop.is_set():
+            raise Aborted("stopped while nodes were being connected")
+
+    def announce_guest_trial(self, request: DesignPoint, words: str, plan: str | None) -> None:
+        """Announce a trial of an experiment with guests to everybody who watches. See GuestTrialStarted."""
+        run_id = new_run_id(datetime.now(UTC))
+        self._emit(GuestTrialStarted(run_id=run_id, request=request, words=words, plan=plan))
 
     async def renew_lease(self, left_s: float | None) -> None:
         """Tell who waits for the testbed how long the batch will still take; None says nothing new."""

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping
 
 from labconsole.contracts.ports import AgentLink
-from labconsole.engine.live.events import Event, PhaseChanged, TrialStarted
+from labconsole.engine.live.events import Event, GuestTrialStarted, Phase, PhaseChanged, TrialStarted
 from labconsole.errors import NodeError
 from labconsole.wire.lease import TellTrial, TrialTold
 
@@ -23,7 +23,7 @@ class TrialTelling:
 
     def __init__(self, links: Mapping[str, AgentLink], node: str) -> None:
         self._links, self._node = links, node
-        self._trial: TrialStarted | None = None
+        self._trial: TrialStarted | GuestTrialStarted | None = None
         self._next: TellTrial | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -31,6 +31,10 @@ class TrialTelling:
         """Take an event of a batch that holds the testbed; called on the event loop."""
         if isinstance(event, TrialStarted):
             self._trial = event
+        elif isinstance(event, GuestTrialStarted):
+            self._trial = event
+            begins = PhaseChanged(run_id=event.run_id, phase=Phase.PREPARING)
+            self._tell(TellTrial(trial=told_of(event, begins)))
         elif self._trial is not None and isinstance(event, PhaseChanged) and event.run_id in (self._trial.run_id, ""):
             self._tell(TellTrial(trial=told_of(self._trial, event), left_s=event.expected_s))  # "": between two trials
 
@@ -61,9 +65,15 @@ class TrialTelling:
             self._task = None
 
 
-def told_of(trial: TrialStarted, phase: PhaseChanged) -> TrialTold:
+def told_of(trial: TrialStarted | GuestTrialStarted, phase: PhaseChanged) -> TrialTold:
     """What others are told of a trial in a phase."""
-    request, plan = trial.request, trial.plan
+    request = trial.request
+    words: dict[str, str] = {}  # agents of earlier versions refuse a key that they do not know
+    if isinstance(trial, GuestTrialStarted):
+        repetition, repetitions, name, plan, words = 1, 1, trial.plan, None, {"words": trial.words}
+    else:
+        repetition, repetitions, plan = trial.repetition, trial.repetitions, trial.plan
+        name = plan.name if plan is not None else None
     return TrialTold(
         run_id=trial.run_id,
         platform=request.platform,
@@ -75,10 +85,11 @@ def told_of(trial: TrialStarted, phase: PhaseChanged) -> TrialTold:
         duration_s=request.duration_s,
         generator=request.generator,
         observe=request.observe,
-        repetition=trial.repetition,
-        repetitions=trial.repetitions,
-        plan=plan.name if plan is not None else None,
+        repetition=repetition,
+        repetitions=repetitions,
+        plan=name,
         block=plan.block if plan is not None else None,
         set_ups=plan.set_ups if plan is not None else None,
         phase=phase.phase.value,
+        **words,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import StringIO
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
@@ -36,12 +38,15 @@ def load_yaml(path: Path) -> CommentedMap:
             content = stream.read(MAX_FILE_BYTES + 1)
         if len(content) > MAX_FILE_BYTES:
             raise ConfigError(f"is larger than {MAX_FILE_BYTES} bytes; is this the right file?", file=str(path))
-        text = content.decode("utf-8")
+        text = content.decode("utf-8-sig")
     except FileNotFoundError:
         raise ConfigError("no such file", file=str(path)) from None
-    except (OSError, UnicodeDecodeError) as exc:
-        words = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
-        raise ConfigError(f"cannot be read: {words}", file=str(path)) from exc
+    except UnicodeDecodeError as exc:
+        raise _not_utf8(content, exc.start, path) from exc
+    except OSError as exc:
+        raise ConfigError(f"cannot be read: {exc.strerror or exc}", file=str(path)) from exc
+    if "\0" in text:
+        raise _not_utf8(content, content.index(b"\0"), path)
     try:
         data = YAML(typ="rt", pure=True).load(StringIO(text))
     except MarkedYAMLError as exc:
@@ -52,9 +57,28 @@ def load_yaml(path: Path) -> CommentedMap:
         raise _not_yaml(str(exc), path) from exc
     except Exception as exc:  # the parser stumbles over some input instead of refusing it
         raise _not_yaml(f"{type(exc).__name__} while reading it", path) from exc
+    if data is None:
+        raise ConfigError("is empty", file=str(path), allowed="a mapping of keys to values")
     if not isinstance(data, CommentedMap):
         raise ConfigError("must be a mapping of keys to values", file=str(path), line=1)
     return data
+
+
+BYTE_ORDER_MARKS = {
+    "UTF-32": (b"\xff\xfe\0\0", b"\0\0\xfe\xff"), "UTF-16": (b"\xff\xfe", b"\xfe\xff"),
+}  # fmt: skip
+"""How files in these encodings begin."""
+
+
+def _not_utf8(content: bytes, at: int, path: Path) -> ConfigError:
+    """The complaint about a file that is not text in UTF-8: its encoding where that shows, else the first such byte."""
+    name = next((name for name, marks in BYTE_ORDER_MARKS.items() if content.startswith(marks)), None)
+    if name is None and b"\0\0" in (content[0:4:2], content[1:4:2]):
+        name = "UTF-16"  # without a mark: one of two bytes of every Latin character is 0
+    if name is not None:
+        return ConfigError(f"is {name} text; save it as UTF-8", file=str(path))
+    line = content.count(b"\n", 0, at) + 1
+    return ConfigError(f"is not UTF-8 text: byte 0x{content[at]:02x}; save it as UTF-8", file=str(path), line=line)
 
 
 def _not_yaml(problem: str, path: Path, line: int | None = None) -> ConfigError:
@@ -146,7 +170,8 @@ def _ordinary(item: Any) -> Any:
 
 
 def validate(model: type[M], data: CommentedMap, path: Path) -> M:
-    """``data`` as ``model``. Raises ConfigError for the first thing that is wrong, with its line."""
+    """``data`` as ``model``. Raises ConfigError for what is wrong, with its line: ``more`` has all but the first."""
+    _refuse_other_kind(model, data, path)
     try:
         unfolded = plain(data)
     except ConfigError as exc:
@@ -157,9 +182,57 @@ def validate(model: type[M], data: CommentedMap, path: Path) -> M:
         raise config_error(exc, data, path) from None
 
 
+FILE_KINDS: dict[str, tuple[str, frozenset[str]]] = {
+    "Inventory": ("a testbed file (hosts.yaml)", frozenset({"testbed", "nodes", "streams"})),
+    "PlanFile": ("a plan", frozenset({"plan"})),
+    "Settings": ("a settings file", frozenset()),
+}
+"""Model -> what its files are called, and the keys that no other kind of file has."""
+
+
+def _refuse_other_kind(model: type[BaseModel], data: CommentedMap, path: Path) -> None:
+    """Raises ConfigError for a file of another kind: one with keys of that kind, and none of its own."""
+    own, own_keys = FILE_KINDS.get(model.__name__, ("", frozenset()))
+    if not own or not own_keys.isdisjoint(data):
+        return
+    for name, (other, keys) in FILE_KINDS.items():
+        if name != model.__name__ and not keys.isdisjoint(data):
+            raise ConfigError(f"is {other}, and {own} is needed here", file=str(path))
+
+
+MOST_SHOWN = 20
+"""Mistakes of one file that are shown."""
+
+
 def config_error(exc: ValidationError, data: CommentedMap, path: Path) -> ConfigError:
-    """The first complaint of pydantic, in our words."""
-    problem = exc.errors(include_url=False)[0]
+    """The complaints of pydantic, in our words and in the order of lines; missing keys come last.
+
+    A key that is missing because it is misspelt is complained about once, and a list with a bad entry is not called
+    short for that.
+    """
+    problems = exc.errors(include_url=False)
+    within = {problem["loc"][:end] for problem in problems for end in range(len(problem["loc"]))}
+    found: dict[str | None, ConfigError] = {}
+    for problem in problems:
+        if problem["type"] != "too_short" or problem["loc"] not in within:
+            each = _complaint_of(exc, problem, data, path)
+            found.setdefault(each.key, each)
+    meant = {name for each in found.values() for name in _NEAR.findall(each.message)}
+    missing = [each for each in found.values() if each.message == MISSING]
+    left = [each for each in found.values() if each.message != MISSING or each.key not in meant]
+    left.sort(key=lambda each: (each in missing, each.line or 0))
+    first, *more = left[:MOST_SHOWN]
+    if len(left) > MOST_SHOWN:
+        more.append(ConfigError(f"{len(left) - MOST_SHOWN} more mistakes are not shown", file=str(path)))
+    first.more = more
+    return first
+
+
+MISSING = "is required"
+_NEAR = re.compile(r"\(did you mean (.*)\?\)$")
+
+
+def _complaint_of(exc: ValidationError, problem: ErrorDetails, data: CommentedMap, path: Path) -> ConfigError:
     location = tuple(p for p in problem["loc"] if not (isinstance(p, str) and p.startswith(("function-", "tagged-"))))
     kind, context = problem["type"], problem.get("ctx", {})
     value: object = problem.get("input")
@@ -171,7 +244,7 @@ def config_error(exc: ValidationError, data: CommentedMap, path: Path) -> Config
         message += f" (did you mean {like[0]}?)" if like else ""
         allowed = ", ".join(known) or None
     elif kind == "missing":
-        message, value = "is required", None
+        message, value = MISSING, None
     elif kind == "value_error" and "error" in context:
         message, _, allowed = str(context["error"]).partition(" | allowed: ")
         if isinstance(value, (dict, list)):

@@ -157,7 +157,7 @@ class ConsoleApp(HasActions, RunsSearches, StartsFirst, KeysInTurn):
         self.session = session
         self.saved = SavedRuns(session.store)
         defaults = session.inventory.defaults
-        self.state.read_only = session.read_only
+        self.state.read_only, self.state.announcer = session.read_only, session.inventory.streams[0].source.node
         self.state.wait_per_trial_s = defaults.drain_s + defaults.settle_s
         self.begin_calling(session.inventory.testbed)
         session.subscribe(self._on_event)

@@ -17,7 +17,10 @@ Rate = Annotated[int, Rule(whole(1, S64 - 1))]
 
 
 class TrialTold(Message):
-    """What a holder tells of its trial. ``target_bps`` None: max; ``block`` of ``set_ups``: of a plan in blocks."""
+    """What a holder tells of its trial. ``target_bps`` None: max; ``block`` of ``set_ups``: of a plan in blocks.
+
+    ``words`` describe a trial of an experiment with guests, which has no load, and no other trial.
+    """
 
     run_id: Name
     platform: Name
@@ -35,6 +38,7 @@ class TrialTold(Message):
     block: Optional[Number]
     set_ups: Optional[Number]
     phase: Name
+    words: Optional[Sentence] = None
 
     def check_fields(self) -> None:
         """A block is one of so many set-ups."""

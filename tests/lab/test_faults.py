@@ -138,7 +138,7 @@ def test_a_testbed_is_taken_over_on_purpose_and_both_records_say_so(testbed, tmp
     assert taker.returncode == 0, taker.stderr
     _, errors = loser.communicate(timeout=20)
     assert loser.returncode == 3, errors
-    assert re.search(r"error: uut: .*@.* took the testbed over for raw", errors), errors
+    assert len(re.findall(r"labconsole: uut: .*@.* took the testbed over for raw", errors)) == 1, errors
     (lost,) = records(labconsole("runs", "--json", store=theirs))
     assert lost["verdict"]["status"] == "invalid"
     reason = lost["verdict"]["reasons"][0]

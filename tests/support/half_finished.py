@@ -42,6 +42,9 @@ class Stopped:
     def nodes_of(self, request: DesignPoint) -> list[str]:
         return ["uut"]
 
+    def announce_guest_trial(self, request: object, words: str, plan: str | None) -> None:
+        return
+
     async def renew_lease(self, left_s: float | None) -> None:
         return
 

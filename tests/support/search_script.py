@@ -110,6 +110,9 @@ class Script:
         self.stopping = True
         self.aborted.set()
 
+    def announce_guest_trial(self, request: object, words: str, plan: str | None) -> None:
+        return
+
     async def renew_lease(self, left_s: float | None) -> None:
         return
 

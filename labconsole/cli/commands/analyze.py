@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from labconsole.cli.commands import About
-from labconsole.cli.options import add_common
+from labconsole.cli.options import add_common, number
 from labconsole.cli.output import answer
 from labconsole.errors import CaptureFormatError, ConfigError
 
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, help="pcap or pcapng")
     parser.add_argument(
         "--flows",
-        type=float,
+        type=number,
         metavar="S",
         help="count UDP flows, too, by source MAC and ports, in bins of S seconds",
     )

@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from labconsole.cli.commands import About
-from labconsole.cli.options import add_common, add_shared, choices_of_generators, hosts_path
+from labconsole.cli.options import (
+    ONE_OR_MORE,
+    add_common,
+    add_shared,
+    choices_of_generators,
+    hosts_path,
+    naming_options,
+    number,
+)
 from labconsole.cli.output import answer
 from labconsole.errors import ConfigError, MeasurementError
 from labconsole.text.harmless import undisguised
@@ -38,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--show", action="store_true", help="print the last calibration and exit")
     parser.add_argument("--wired", action="store_true", help="the UUT is already bypassed; do not rewire or ask")
     parser.add_argument(
-        "--frame-size", type=int, action="append", metavar="BYTES",
+        "--frame-size", type=ONE_OR_MORE, action="append", metavar="BYTES",
         help="frame size; may be repeated (default: the plan's, else 64, 500, 1000 and 1500)",
     )  # fmt: skip
     parser.add_argument("--includes-fcs", action="store_true", help="frame sizes include the FCS, as in RFC 2544")
@@ -46,14 +54,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--plan", type=Path, metavar="FILE", help="calibrate the frame sizes and numbers of sources of this plan"
     )
     parser.add_argument(
-        "--sources", type=int, action="append", metavar="N",
+        "--sources", type=ONE_OR_MORE, action="append", metavar="N",
         help="number of simultaneous sources; may be repeated (default: all; on an emulated testbed 1 and all)",
     )  # fmt: skip
     parser.add_argument(
-        "--duration", type=float, default=0.5, metavar="S", help="duration of each trial (default: 0.5)"
+        "--duration", type=number, default=0.5, metavar="S", help="duration of each trial (default: 0.5)"
     )
     parser.add_argument(
-        "--time-limit", type=float, default=120.0, metavar="S",
+        "--time-limit", type=number, default=120.0, metavar="S",
         help="stop narrowing the bounds after this time (default: 120)",
     )  # fmt: skip
     parser.add_argument(
@@ -91,7 +99,8 @@ def run(args: argparse.Namespace) -> int:
         streams = inventory.streams[: max(wanted.source_counts)]
         needed = [inventory.uut, *(s.source.node for s in streams), *(s.sink.node for s in streams)]
         needed += [] if inventory.host is None else [inventory.host]
-        return drive(session, list(dict.fromkeys(needed)), work, [], kept="nothing of this calibration is saved")
+        with naming_options() if args.frame_size else contextlib.nullcontext():
+            return drive(session, list(dict.fromkeys(needed)), work, [], kept="nothing of this calibration is saved")
 
 
 def _request(args: argparse.Namespace, inventory: Inventory) -> CalibrationRequest:
@@ -103,6 +112,8 @@ def _request(args: argparse.Namespace, inventory: Inventory) -> CalibrationReque
         raise ConfigError(
             "is too short for a reliable count", key="--duration", value=args.duration, allowed="0.1 or more"
         )
+    if args.time_limit <= 0:
+        raise ConfigError("must be more than 0", key="--time-limit", value=args.time_limit)
     return calibration_request(
         inventory,
         sizes_bytes=args.frame_size or (),

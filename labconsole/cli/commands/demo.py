@@ -12,7 +12,7 @@ from typing import Any
 
 from labconsole.cli.commands import About
 from labconsole.cli.console import open_console, require_terminal
-from labconsole.cli.options import add_common
+from labconsole.cli.options import ONE_OR_MORE, add_common
 
 about = About(20, "start a local lab, open the console on it, and remove the lab on leaving", draws=True)
 
@@ -20,7 +20,9 @@ about = About(20, "start a local lab, open the console on it, and remove the lab
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Its options."""
     add_common(parser, "--store")
-    parser.add_argument("--sources", type=int, default=3, metavar="N", help="number of sources in the lab (default: 3)")
+    parser.add_argument(
+        "--sources", type=ONE_OR_MORE, default=3, metavar="N", help="number of sources in the lab (default: 3)"
+    )
     parser.add_argument(
         "--plain", action="store_true", help="one line an event and typed commands, for a screen reader"
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from labconsole.cli.commands import About
-from labconsole.cli.options import add_common
+from labconsole.cli.options import add_common, whole_number
 from labconsole.cli.output import complain, json_line, plain_lines
 from labconsole.errors import ConfigError
 
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="largest change for the worse that does not matter, such as 2%% (default: the plan's)",
     )  # fmt: skip
     parser.add_argument(
-        "--undecided", type=int, default=1, metavar="N",
+        "--undecided", type=whole_number, default=1, metavar="N",
         help="exit status where a point is shown neither to be worse nor not to be: 0 lets it pass, 125 makes `git "
         "bisect run` skip (default: 1)",
     )  # fmt: skip

@@ -32,6 +32,6 @@ def run(args: argparse.Namespace) -> int:
     from labconsole.engine.discovery.blank_hosts import blank_hosts, next_words
     from labconsole.engine.discovery.hosts_file import write_new
 
-    write_new(args.path, blank_hosts(), key="PATH")
+    write_new(args.path, blank_hosts())
     plain_lines(*next_words(args.path))
     return 0

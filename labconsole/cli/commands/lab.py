@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labconsole.cli.commands import About
-from labconsole.cli.options import add_common, comma_separated
+from labconsole.cli.options import ONE_OR_MORE, add_common, comma_separated
 from labconsole.cli.output import answer, plain_lines
 from labconsole.errors import ConfigError
 
@@ -23,7 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     up = actions.add_parser("up", help="build the lab and leave it running")
     add_common(up, "--json")
     up.add_argument("--name", default="local", help="name of the lab; several can run at once (default: local)")
-    up.add_argument("--sources", type=int, default=3, metavar="N", help="number of sources, and of sinks (default: 3)")
+    up.add_argument(
+        "--sources", type=ONE_OR_MORE, default=3, metavar="N", help="number of sources, and of sinks (default: 3)"
+    )
     up.add_argument(
         "--link-speed", default="1Gbit", metavar="RATE", help="speed of every link, or none (default: 1Gbit)"
     )
@@ -132,8 +137,25 @@ def _up(args: argparse.Namespace) -> int:
     if spec.generator == "pktgen" or spec.uut == "machine":
         sys.stderr.write("booting an emulated machine with Debian's kernel; this takes 15 seconds or more\n")
     status = lab.up(spec, install=args.install).to_json()
-    answer(status, _lines(status), as_json=args.json)
+    answer(status, [*_lines(status), *_next_lines(Path(status["hosts_file"]))], as_json=args.json)
     return 0
+
+
+def _next_lines(hosts_file: Path) -> list[str]:
+    """The next command to type, and whether the hosts.yaml of this directory has to be copied for it."""
+    from labconsole.model.inventory import DEFAULT_INVENTORY
+
+    with suppress(OSError):
+        if DEFAULT_INVENTORY.samefile(hosts_file):
+            return ["next: labconsole check"]
+    hosts = shlex.quote(str(hosts_file))
+    lines = [f"next: labconsole check --hosts {hosts}"]
+    if not DEFAULT_INVENTORY.exists():
+        lines.append(f"  or, for commands without --hosts: cp {hosts} .")
+    elif "Made by `labconsole lab up`" in DEFAULT_INVENTORY.read_text(encoding="utf-8", errors="replace"):
+        same = DEFAULT_INVENTORY.read_bytes() == hosts_file.read_bytes()
+        lines = ["next: labconsole check"] if same else [*lines, f"  {DEFAULT_INVENTORY} here is not of this lab"]
+    return lines
 
 
 def _down(args: argparse.Namespace) -> int:

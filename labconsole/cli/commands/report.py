@@ -161,13 +161,14 @@ def _request(args: argparse.Namespace) -> ReportRequest:
 
 def _bundle(args: argparse.Namespace, request: ReportRequest, made: Report) -> None:
     """``report --bundle FILE``: the report and all that it rests on, for `labconsole verify FILE` elsewhere."""
-    from labconsole.bundle.pack import write_bundle
+    from labconsole.bundle.pack import PLANS_SOUGHT, write_bundle
     from labconsole.store.open import open_store
 
     with open_store(args.store, write=False) as store:
         missing = write_bundle(args.bundle, request, made, store, hosts=args.hosts)
     for what in missing:
-        complain(f"not found, so the bundle does not contain it: {what}")
+        hint = f" ({PLANS_SOUGHT})" if what.startswith("plan ") else ""
+        complain(f"not found, so the bundle does not contain it: {what}{hint}")
     if not args.json:
         plain_lines(str(args.bundle))
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 import argparse
 
 from labconsole.cli.commands import About
-from labconsole.cli.options import add_common, add_configuration, add_shared, hosts_path, request_from
+from labconsole.cli.options import (
+    add_common,
+    add_configuration,
+    add_shared,
+    hosts_path,
+    naming_options,
+    number,
+    request_from,
+    whole_number,
+)
 from labconsole.cli.output import json_line, plain_lines
 from labconsole.errors import Aborted, ConfigError
 
@@ -24,8 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--background", default="none", metavar="KIND",
         help="load on a second guest: idle, light, heavy, forwarding-50, forwarding-95 (default: none)",
     )  # fmt: skip
-    parser.add_argument("--duration", type=float, default=10.0, metavar="S", help="seconds of traffic (default: 10)")
-    parser.add_argument("--repetitions", type=int, default=1, metavar="N", help="number of repetitions (default: 1)")
+    parser.add_argument("--duration", type=number, default=10.0, metavar="S", help="seconds of traffic (default: 10)")
+    parser.add_argument(
+        "--repetitions", type=whole_number, default=1, metavar="N", help="number of repetitions (default: 1)"
+    )
     add_shared(parser, "--generator", "--observe", "--drop-reasons", "--packet-times")
     parser.add_argument(
         "--telemetry", action="store_true",
@@ -76,4 +87,5 @@ def run(args: argparse.Namespace) -> int:
 
     session = open_session(inventory, store)
     session.check_background(request)
-    return drive(session, session.nodes_of(request), work, [show, narrator(args)])
+    with naming_options():
+        return drive(session, session.nodes_of(request), work, [show, narrator(args)])

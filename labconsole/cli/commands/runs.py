@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from labconsole.api.file_kinds import is_bundle, is_store
 from labconsole.cli.commands import About
-from labconsole.cli.options import add_common
+from labconsole.cli.options import ONE_OR_MORE, add_common
 from labconsole.cli.output import answer, complain, json_line, plain_lines
 from labconsole.errors import ConfigError, StoreError
 from labconsole.store import exporters
@@ -39,7 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         help='note: the text to attach to the run ("" removes the note); without it the note is shown',
     )
-    parser.add_argument("--limit", type=int, default=20, metavar="N", help="list: show the newest N runs (default: 20)")
+    parser.add_argument(
+        "--limit", type=ONE_OR_MORE, default=20, metavar="N", help="list: show the newest N runs (default: 20)"
+    )
     parser.add_argument(
         "--where",
         metavar="FILTER",

@@ -7,7 +7,16 @@ import sys
 from typing import TYPE_CHECKING
 
 from labconsole.cli.commands import About
-from labconsole.cli.options import add_common, add_configuration, add_shared, comma_separated, hosts_path, request_from
+from labconsole.cli.options import (
+    add_common,
+    add_configuration,
+    add_shared,
+    comma_separated,
+    hosts_path,
+    number,
+    request_from,
+    whole_number,
+)
 from labconsole.cli.output import answer, json_line, plain_lines
 from labconsole.errors import Aborted, ConfigError, MeasurementError
 
@@ -48,24 +57,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "latency (default: ndr)",
     )  # fmt: skip
     parser.add_argument(
-        "--trial-duration", type=float, metavar="S",
+        "--trial-duration", type=number, metavar="S",
         help="duration of one trial and of the longest burst (default: the goal's; frame loss 60 s, a burst 2 s, "
         "latency 120 s)",
     )  # fmt: skip
     parser.add_argument(
         "--duration-sum",
-        type=float,
+        type=number,
         metavar="S",
         help="total trial time that decides about one load (default: the goal's)",
     )
     parser.add_argument(
-        "--width", type=float, metavar="RATIO", help="relative width of the final bounds (default: the goal's)"
+        "--width", type=number, metavar="RATIO", help="relative width of the final bounds (default: the goal's)"
     )
     parser.add_argument(
-        "--repetitions", type=int, dest="times", metavar="N",
+        "--repetitions", type=whole_number, dest="times", metavar="N",
         help="repetitions of back-to-back and latency (default: RFC 2544's 50 and 20)",
     )  # fmt: skip
-    parser.add_argument("--max-trials", type=int, metavar="N", help="maximum number of trials (default: 2000)")
+    parser.add_argument("--max-trials", type=whole_number, metavar="N", help="maximum number of trials (default: 2000)")
     add_shared(parser, "--generator", "--observe", "--take-over")
     parser.add_argument("--list", action="store_true", help="list the stored searches and exit")
     parser.add_argument("--show", metavar="ID", help="print one stored search with its trials and exit")

@@ -7,7 +7,7 @@ import shutil
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from labconsole.engine.check.result import CheckResult, CheckStatus
@@ -41,7 +41,12 @@ def report_lines(
     ascii_only: bool = False,
     width: int | None = None,
 ) -> list[str]:
-    """The results for people: node by node, aligned, each with its evidence and, below, what to do."""
+    """The results for people: node by node, aligned, each with its evidence and, below, what to do.
+
+    What did not pass alike on several nodes is shown once for all of them. ``brief``: only warnings and failures.
+    """
+    results = list(results)
+    alike = _alike(results)
     groups: dict[str, list[CheckResult]] = {name: [] for name in [*nodes, WHOLE]}
     for result in results:
         groups.setdefault(result.node or WHOLE, []).append(result)
@@ -49,7 +54,8 @@ def report_lines(
     title_width = max((len(r.title) for group in groups.values() for r in group), default=0)
     lines: list[str] = []
     for name, group in groups.items():
-        shown = [r for r in group if not brief or r.status is not CheckStatus.PASS or r.fixed]
+        shown = [r for r in group if not brief or r.status in (CheckStatus.WARN, CheckStatus.FAIL) or r.fixed]
+        shown = [r for r in shown if _said(r) not in alike]
         if not shown:
             continue
         counts = Counter(r.status for r in group)
@@ -57,7 +63,28 @@ def report_lines(
         lines += ["", f"{name}: {words}"] if lines else [f"{name}: {words}"]
         for result in shown:
             lines += _result_lines(result, glyphs, title_width, colour=colour, width=width)
+    for (_, status, _), same in alike.items():
+        if not brief or status is not CheckStatus.SKIPPED:
+            names = ", ".join(str(r.node) for r in same)
+            lines += ["", f"{names}: alike"] if lines else [f"{names}: alike"]
+            lines += _result_lines(same[0], glyphs, title_width, colour=colour, width=width)
     return lines
+
+
+Said = tuple[str, CheckStatus, str]
+
+
+def _said(result: CheckResult) -> Said:
+    return result.id, result.status, result.evidence
+
+
+def _alike(results: Sequence[CheckResult]) -> dict[Said, list[CheckResult]]:
+    """What at least two nodes say alike, and did not pass: the nodes of a lab are one machine."""
+    found: dict[Said, list[CheckResult]] = {}
+    for result in results:
+        if result.status is not CheckStatus.PASS and result.node is not None:
+            found.setdefault(_said(result), []).append(result)
+    return {said: same for said, same in found.items() if len(same) > 1}
 
 
 def _result_lines(
@@ -88,10 +115,11 @@ def status_counts(results: list[CheckResult]) -> dict[str, int]:
     return {str(status): counts[status] for status in CheckStatus}
 
 
-def closing_line(results: list[CheckResult], took_s: float, *, stopped: bool) -> str:
-    """One line to end with."""
+def closing_line(results: list[CheckResult], took_s: float, connect_s: float, *, stopped: bool) -> str:
+    """One line to end with. ``took_s`` is the time of the checks, ``connect_s`` that of connecting before them."""
     words = ", ".join(f"{count} {word}" for word, count in status_counts(results).items() if count)
-    text = f"{'stopped; ' if stopped else ''}{len(results)} checks in {took_s:.1f} s: {words}"
+    times = f"{took_s:.1f} s, connecting took {connect_s:.1f} s"
+    text = f"{'stopped; ' if stopped else ''}{len(results)} checks in {times}: {words}"
     fixed, fixable = sum(r.fixed for r in results), sum(r.fixable and not r.fixed for r in results)
     if fixed:
         text += f"; {fixed} fixed, and undone now unless marked permanent"

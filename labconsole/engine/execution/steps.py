@@ -353,6 +353,10 @@ class StepBench:
         await execution.hold()
         steps.refuse_when_over()
         await steps.session.renew_lease(execution.left_s)
+        step = self._seen.step
+        steps.session.announce_guest_trial(
+            step.request, step.describe(), None if execution.salt else execution.plan.name
+        )
 
     async def over(self, status: Status, *, again: str = "") -> None:
         steps, execution = self._steps, self._steps.execution

@@ -34,6 +34,8 @@ class Phase(StrEnum):
     COUNTING = "counting"
     SAVED = "saved"
     SETTLING = "settling"
+    MEASURING = "measuring"
+    """Guests do what is measured: a trial of an experiment with guests has no further phases."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,19 @@ class TrialStarted:
     repetition: int
     repetitions: int
     plan: PlanRef | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestTrialStarted:
+    """A trial of an experiment with guests begins. ``words`` describe it; ``plan`` is the plan's name, if it has one.
+
+    ``request`` is the testbed that it needs, as a design point at no particular load.
+    """
+
+    run_id: str
+    request: DesignPoint
+    words: str
+    plan: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,12 +95,16 @@ class TrialFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """Something an operator should read. ``severity``: information, warning or error."""
+    """Something an operator should read. ``severity``: information, warning or error.
+
+    ``is_raised``: the same sentence is raised as an error when the batch ends.
+    """
 
     severity: str
     message: str
     node: str | None = None
+    is_raised: bool = False
 
 
-Event = NodeChanged | TrialStarted | PhaseChanged | TrialFinished | Notice
+Event = NodeChanged | TrialStarted | GuestTrialStarted | PhaseChanged | TrialFinished | Notice
 Listener = Callable[[Event], None]

@@ -51,6 +51,8 @@ class ObservedTrial:
     phase_until: datetime | None
     since: datetime | None
     until: datetime | None
+    guest_words: str | None = None
+    """Description of a trial of an experiment with guests, which sends no streams; None for every other trial."""
 
 
 class ObservedStreams:
@@ -72,7 +74,7 @@ class ObservedStreams:
 
     def follow(self, trial: ObservedTrial | None) -> None:
         """Another trial begins fresh streams; without one, those of the last stay as they were."""
-        if trial is None:
+        if trial is None or trial.guest_words is not None:
             self._run_id = None
         elif trial.run_id != self._run_id:
             self._begin(trial)

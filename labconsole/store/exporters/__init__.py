@@ -37,12 +37,15 @@ def names() -> list[str]:
 
 
 def export(runs: ChosenRuns, wanted: str | None, out: Path | None) -> None:
-    """Write runs to a file or to stdout: in the wanted format, else by the file's name, else in the default one.
+    """Write runs to a file or to stdout: in the wanted format, else by the file's name; to stdout in the default one.
 
     The file is there with all of it or as it was before; a device or a pipe is written to. Raises ConfigError.
     """
-    suffix = out.suffix.removeprefix(".") if out is not None else ""
-    name = wanted or (suffix if suffix in names() else DEFAULT)
+    suffix = out.suffix.removeprefix(".").lower() if out is not None else ""
+    if wanted is None and suffix not in ("", *names()) and not out_is_special(out):
+        allowed = f"{', '.join(f'.{name}' for name in names())}, or --format"
+        raise ConfigError("does not end in the name of a format", key="--out", value=str(out), allowed=allowed)
+    name = wanted or suffix or DEFAULT
     exporter = load(name)
     if out is not None:
         _write(out, exporter.parts(runs))
@@ -53,6 +56,11 @@ def export(runs: ChosenRuns, wanted: str | None, out: Path | None) -> None:
         )
     for part in exporter.parts(runs):
         sys.stdout.write(cast("str", part))
+
+
+def out_is_special(out: Path | None) -> bool:
+    """Whether this is a device or a pipe, whose name says nothing of a format."""
+    return out is None or (out.exists() and not out.is_file())
 
 
 def load(name: str) -> Exporter:
@@ -69,7 +77,7 @@ def load(name: str) -> Exporter:
 def _write(out: Path, parts: Iterator[str] | Iterator[bytes]) -> None:
     data = (part.encode() if isinstance(part, str) else part for part in parts)
     try:
-        if out.exists() and not out.is_file():
+        if out_is_special(out):
             with out.open("wb") as stream:
                 stream.writelines(data)
             return

@@ -89,8 +89,9 @@ def _observed(trial: ObservedTrial, wall_s: float) -> MeasuredNow:
         time = time_left(left_s)
     block = block_words(trial.block, trial.set_ups) if trial.block is not None else ""
     until_s = trial.until.timestamp() if trial.until is not None else 0.0
+    guests = trial.guest_words
     return MeasuredNow(
-        what=point_words(trial.request),
+        what=point_words(trial.request) if guests is None else (guests, guests.partition(",")[0]),
         place=_place(trial.repetition, trial.repetitions, block),
         plan=_observed_plan(trial),
         step=(words + time, words.split()[0] + time, words.split()[0]),
@@ -134,7 +135,8 @@ def _trial(state: ConsoleState, execution: PlanExecution | None) -> tuple[Wordin
         return (words, words.partition(",")[0]), ("",)
     trial = state.trial
     if trial is None:
-        return ("",), ("",)
+        waits = state.asked and state.connecting and not state.stopping
+        return ("about to start" if waits else "",), ("",)
     number, of, block = trial.repetition, trial.repetitions, ""
     if execution is not None and execution.current is not None:
         at, number = execution.plan.place_of(execution.current)

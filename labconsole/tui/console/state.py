@@ -43,9 +43,13 @@ PHASE_WORDS = {
     Phase.COUNTING: "counting packets in captures",
     Phase.SAVED: "saved",
     Phase.SETTLING: "settling",
+    Phase.MEASURING: "measuring",
 }
 NOTES = 200
 """Notes kept for the event line: bounded, so that memory stays flat over hours."""
+
+LISTED_BY_ID = 20
+"""Runs in a command to list them; of more, the command names the time."""
 
 VERDICT_GLYPHS = {"valid": "✓", "suspect": "?", "invalid": "✗"}
 VERDICT_TONE = {"valid": "good", "suspect": "warn", "invalid": "bad"}
@@ -116,6 +120,10 @@ class ConsoleState:
     connecting: set[str] = field(default_factory=set)
     """Nodes that are waited for."""
 
+    connected: set[str] = field(default_factory=set)
+    announcer: str = ""
+    """The node at which other operators' trials are announced: the source of the first stream."""
+
     read_only: bool = False
     """This console only watches."""
 
@@ -141,7 +149,9 @@ class ConsoleState:
     wanted_run: str | None = None
     """The run that another screen wants shown; whoever shows it sets this to None."""
 
-    saved_run_ids: list[str] = field(default_factory=list)
+    saved_runs: list[tuple[str, str]] = field(default_factory=list)
+    """Id and start (UTC) of each run that this console saved."""
+
     trial_took_s: float | None = None
     repetitions: RepetitionFigures = field(default_factory=RepetitionFigures)
 
@@ -169,6 +179,7 @@ class ConsoleState:
             self._finish(event, wall_s)
         elif isinstance(event, NodeChanged):
             (self.connecting.add if event.state is NodeState.CONNECTING else self.connecting.discard)(event.node)
+            (self.connected.add if event.state is NodeState.CONNECTED else self.connected.discard)(event.node)
             bad = event.state in (NodeState.LOST, NodeState.FAILED)
             text = event.state.value + (f": {event.message}" if event.message else "")
             self.note(wall_s, text, "error" if bad else "information", event.node, " ")
@@ -200,7 +211,7 @@ class ConsoleState:
             self.done[point] = self.done.get(point, 0) + (verdict.status != "invalid")
         first = next(iter(verdict.reasons), None)
         if event.saved:
-            self.saved_run_ids.append(record.run_id)
+            self.saved_runs.append((record.run_id, record.started_at))
         word = "saved" if event.saved else "NOT SAVED"
         severity = "error" if not event.saved else "information" if verdict.status == "valid" else "warning"
         head = f"{word} {record.run_id}, {verdict.status}"
@@ -216,13 +227,19 @@ class ConsoleState:
 
     def parting_words(self, location: str | None) -> list[str]:
         """What the console says when it is left: what it saved, in a line, and how to list it if that is much."""
-        saved, where = self.saved_run_ids, f" in {location}" if location else ""
-        if len(saved) < 2:
-            return [f"1 run saved{where}: {run_id}" for run_id in saved]
+        ids, where = [run_id for run_id, _ in self.saved_runs], f" in {location}" if location else ""
+        if len(ids) < 2:
+            return [f"1 run saved{where}: {run_id}" for run_id in ids]
         store = f" --store {shlex.quote(location)}" if location else ""
+        if len(ids) <= LISTED_BY_ID:
+            wanted, words = f"run={','.join(ids)}", "to list them"
+        else:
+            first, last = (at[:19] for at in (self.saved_runs[0][1], self.saved_runs[-1][1]))
+            wanted, words = f"started>={first} started<={last}", "to list all runs of this time, of whatever console"
         return [
-            f"{len(saved)} runs saved{where}: {saved[0]} to {saved[-1]}",
-            f"to list them: labconsole runs list --limit {len(saved)}{store}",
+            f"{len(ids)} runs saved{where}: {ids[0]} to {ids[-1]}",
+            f"{words}: labconsole runs list --limit {10_000 if len(ids) > LISTED_BY_ID else len(ids)} "
+            f"--where {shlex.quote(wanted)}{store}",
         ]
 
     @property
@@ -246,10 +263,17 @@ class ConsoleState:
 
     @property
     def request_seen(self) -> DesignPoint | None:
-        """What is measured now: by this console, else by the one that is watched."""
+        """The design point under way, of this console or the one that it watches; None if guests are measured."""
         if self.trial is not None:
             return self.trial.request
-        return self.observed.request if self.observed is not None and not self.asked else None
+        if self.observed is None or self.asked or self.observed.guest_words is not None:
+            return None
+        return self.observed.request
+
+    @property
+    def measures(self) -> bool:
+        """Whether this console, or the one that it watches, measures now."""
+        return self.asked or self.trial is not None or self.observed is not None
 
     def run_ended(self) -> None:
         """The engine's run() has returned, well or badly."""
@@ -282,6 +306,8 @@ class ConsoleState:
             return ("under way",)
         if trial is None and execution is not None and execution.running and ending_guests(execution):
             return ("ending the guests",)
+        if trial is None and self.asked and self.connecting and not self.stopping:
+            return f"waiting for {', '.join(sorted(self.connecting))} to connect", "waiting for nodes", "waiting"
         if trial is None:
             return ("stopping" if self.stopping else "starting" if self.asked else "ready",)
         words = "stopping traffic" if self.stopping else PHASE_WORDS[trial.phase] if trial.phase else "starting"

@@ -50,6 +50,9 @@ class Action:
     priority: bool = False
     """Before whatever has the focus."""
 
+    changes: bool = False
+    """A console that only watches refuses it, so that its key bar leaves it out."""
+
     common: bool = False
     """The same in every table, field or dialog of its kind: help tells of it once, and the palette does not."""
 

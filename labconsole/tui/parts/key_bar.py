@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from textual import events
 from textual.screen import Screen
 
-from labconsole.tui.parts.action import key_word
+from labconsole.tui.parts.action import HasActions, key_word
 from labconsole.tui.parts.lines import Lines, Span
 
 LEAVE_FIRST = ("copy", "pause")
@@ -76,8 +76,11 @@ class KeyBar(Lines):
     def hints(self) -> list[KeyHint]:
         """Every key that is shown, each action once."""
         found: dict[str, KeyHint] = {}
+        screen: Any = self.screen
+        only_watches = isinstance(screen, HasActions) and getattr(getattr(screen, "session", None), "read_only", False)
+        refused = {each.id for each in screen.declared_actions() if each.changes} if only_watches else set()
         for _, binding, enabled, _tooltip in self.screen.active_bindings.values():
-            if binding.show and binding.action not in found:
+            if binding.show and binding.action not in found and binding.id not in refused:
                 key = key_word(binding.key)
                 found[binding.action] = KeyHint(binding.id or "", key, binding.description, binding.key, enabled)
         return list(found.values())

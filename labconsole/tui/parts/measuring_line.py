@@ -63,7 +63,10 @@ class MeasuringLine(Lines):
             first: list[Span] = [(f" {glyph} ", tone), (at, "muted"), (safe(over.words, width - 10), tone)]
             return [first, self._last_run(width)] if self.size.height > 1 and last is not None else [first]
         if self._state.read_only:
-            words = safe("   nobody tells of a trial; this console only watches: --read-only", width - 12)
+            announcer = self._state.announcer
+            blind = announcer and announcer not in self._state.connected
+            words = f"{announcer} is not connected, so no trial can be seen" if blind else "no trial is announced"
+            words = safe(f"   {words}; this console only watches: --read-only", width - 12)
             return [[(" ◇ ", "accent"), ("watching", "strong"), (words, "muted")]]
         if last is not None:
             return [self._last_run(width)]

@@ -1,10 +1,11 @@
-"""The plan files that the console offers: those in ``plans/`` beneath the directory it was started in.
+"""The plan files that the console offers: those in the directory that it was started in, and in ``plans/`` there.
 
 Reading is blocking and remembers what it read: a file is parsed again only when it changed.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,11 @@ from labconsole.model.plan.loader import AlsoCheck, load_plan
 from labconsole.model.plan.plan import Plan
 
 DIRECTORY = Path("plans")
+HERE = Path()
+SUFFIXES = (".yaml", ".yml")
+_PLAN_KEY = re.compile(rb"^(\xef\xbb\xbf)?plan[ \t]*:", re.MULTILINE)
+HEAD_BYTES = 64 * 1024
+"""How much of a file is read to tell whether it is a plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +40,12 @@ class PlanEntry:
 
 
 def scan(inventory: Inventory, known: Mapping[Path, PlanEntry], also: AlsoCheck | None = None) -> list[PlanEntry]:
-    """Every plan file, by name. Raises ConfigError when the directory cannot be read; absent, it is empty."""
-    try:
-        paths = sorted(p for p in DIRECTORY.iterdir() if p.suffix in (".yaml", ".yml") and not p.name.startswith("."))
-    except FileNotFoundError:
-        return []
-    except OSError as exc:
-        raise ConfigError(f"could not be read: {exc.strerror or exc}", file=str(DIRECTORY)) from exc
+    """Every plan file, by name: all YAML files in ``plans/``, and those here that have the key ``plan``.
+
+    Raises ConfigError if a directory cannot be read. A directory that does not exist is empty.
+    """
     found = []
-    for path in paths:
+    for path in (*_yaml_files(DIRECTORY), *filter(_has_plan_key, _yaml_files(HERE))):
         try:
             status = path.stat()
         except OSError:
@@ -53,6 +56,25 @@ def scan(inventory: Inventory, known: Mapping[Path, PlanEntry], also: AlsoCheck 
     return found
 
 
+def _yaml_files(directory: Path) -> list[Path]:
+    try:
+        return sorted(p for p in directory.iterdir() if p.suffix in SUFFIXES and not p.name.startswith("."))
+    except FileNotFoundError:
+        return []
+    except OSError as exc:
+        raise ConfigError(f"could not be read: {exc.strerror or exc}", file=str(directory)) from exc
+
+
+def _has_plan_key(path: Path) -> bool:
+    try:
+        if not path.is_file():  # opening a pipe would wait for its other end
+            return False
+        with path.open("rb") as stream:
+            return _PLAN_KEY.search(stream.read(HEAD_BYTES)) is not None
+    except OSError:
+        return False
+
+
 def read(path: Path, stamp: tuple[int, int], inventory: Inventory, also: AlsoCheck | None = None) -> PlanEntry:
     """One file."""
     try:
@@ -60,4 +82,4 @@ def read(path: Path, stamp: tuple[int, int], inventory: Inventory, also: AlsoChe
     except OtherTestbed as exc:
         return PlanEntry(path, stamp, None, str(exc), exc.needs)
     except ConfigError as exc:
-        return PlanEntry(path, stamp, None, str(exc))
+        return PlanEntry(path, stamp, None, "\n".join(exc.sentences))

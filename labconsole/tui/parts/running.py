@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from textual import work
 
 from labconsole.engine.protocol import SessionLike
-from labconsole.errors import LabError, LeaseHeld, OnlyWatches
+from labconsole.errors import Aborted, LabError, LeaseHeld, LeaseTaken, OnlyWatches
 from labconsole.model.design_point import DesignPoint
 from labconsole.tui.console import clock
 from labconsole.tui.parts.confirm import Confirm, take_over_question
@@ -41,8 +41,11 @@ class RunsTrials(ReachesOperator):
             await session.run(request, repetitions, take_over=take_over)
         except LeaseHeld as exc:
             held = exc
+        except Aborted as exc:
+            self.tell(str(exc), "warning")
         except LabError as exc:
-            self.tell(str(exc), "error")
+            if not isinstance(exc, LeaseTaken):  # the session's notice said so when it happened
+                self.tell(str(exc), "error")
             self.failed(str(exc))
         finally:
             self.state.run_ended()

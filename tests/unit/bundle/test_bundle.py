@@ -576,3 +576,14 @@ def test_a_bundle_tells_when_every_set_up_of_its_plans_began(tmp_path: Path) -> 
         made = SimpleNamespace(material=SimpleNamespace(kept=SimpleNamespace(run_ids=meant)))
         needed = _needed(made, store)  # type: ignore[arg-type]
     assert needed == meant | {runs[2]["run_id"], runs[6]["run_id"]}
+
+
+def test_a_plan_in_this_directory_is_found_and_one_elsewhere_is_asked_for(lab, capsys):
+    (lab / "plans" / "small plan.yaml").rename(lab / "small.yaml")
+    assert any(name.startswith("plans/small") for name in members(pack(lab)))
+    assert capsys.readouterr().err == ""
+    (lab / "small.yaml").rename(lab / "small.txt")
+    pack(lab, "c.tar.gz")
+    said = capsys.readouterr().err
+    assert "plan small" in said
+    assert "plan files in plans/ and in this directory were looked at; name the file of another by --plan FILE" in said

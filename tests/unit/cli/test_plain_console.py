@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 import pytest
 
 from labconsole.cli import plain_console
+from labconsole.cli.drive import typed_lines
 from labconsole.cli.plain_console import INTERRUPT, PlainConsole, converse
 from labconsole.engine.live.events import NodeChanged, NodeState, Notice, Phase
 from labconsole.engine.live.observed import ObservedTrial
@@ -155,7 +156,7 @@ async def test_a_byte_that_is_no_text_is_one_unknown_command(monkeypatch) -> Non
     session = FakeSession()
     typed = io.TextIOWrapper(io.BytesIO(b"st\xffatus\nset sources 2\nquit\n"), encoding="utf-8")
     monkeypatch.setattr(sys, "stdin", typed)
-    assert await converse(session, plain_console._typed(), said.append) == 0
+    assert await converse(session, typed_lines(INTERRUPT), said.append) == 0
     assert any(line.startswith("unknown command 'st") for line in said)
     assert "sources 2" in said
 
@@ -179,3 +180,16 @@ async def test_every_trial_of_a_search_is_a_line_with_its_bounds(tmp_path) -> No
     assert told[0].startswith("trial 1, load at 122 070 packets/s per source, 10 s; missing 75.424 %")
     assert "ndr (adjusted) failed, bounds – to 122 070 packets/s" in told[0]
     assert "ndr (adjusted) passed, bounds 25 656 to 122 070 packets/s, 78.98 % apart" in told[1]
+
+
+async def test_words_that_a_command_does_not_take_are_refused_and_runs_takes_a_filter() -> None:
+    session = FakeSession()
+    said = await talk(
+        session, "run", "runs platform=container", "runs 0", "runs -1", "runs colour=red", "runs 1 platform=raw",
+        "nodes src1", "show x", "quit",
+    )  # fmt: skip
+    assert "no saved run matches" in said
+    assert "runs takes a number of 1 or more, got 0" in said and "runs takes a number of 1 or more, got -1" in said
+    assert any(line.startswith("runs: there is no field 'colour'") for line in said)
+    assert sum(line.startswith("20260302T091500-raw: raw") for line in said) == 1
+    assert "nodes takes no further words, got 'src1'" in said and "show takes no further words, got 'x'" in said

@@ -10,7 +10,8 @@ import pytest
 
 from labconsole.engine.links import LinkPool
 from labconsole.engine.live.telemetry import NodeLive, Telemetry
-from labconsole.errors import NodeLost, NodeUnreachable
+from labconsole.engine.session import Session
+from labconsole.errors import Aborted, NodeLost, NodeUnreachable
 from labconsole.wire.session import Hello
 
 
@@ -85,6 +86,48 @@ def test_a_pool_awaits_an_answer_while_a_node_is_connected_and_while_one_of_its_
         assert not pool.awaits_answer
         standing.awaits_answer = True
         assert pool.awaits_answer
+        await pool.close()
+
+    asyncio.run(check())
+
+
+def test_who_connects_waits_for_an_attempt_under_way_and_a_batch_can_be_stopped_meanwhile():
+    async def check() -> None:
+        answers: list[asyncio.Event] = []
+
+        async def dial(name: str, inventory: Any, on_event: Any) -> Any:
+            answers.append(asyncio.Event())
+            await answers[-1].wait()
+            raise NodeUnreachable(name, "no route", operation="connect")
+
+        async def until(count: int) -> None:
+            while len(answers) < count:
+                await asyncio.sleep(0)
+
+        nothing: Any = lambda *_: None  # noqa: E731
+        inventory: Any = SimpleNamespace(nodes={"src1": SimpleNamespace(address="192.0.2.1")})
+        telemetry = Telemetry()
+        telemetry.nodes = {"src1": NodeLive("src1", ("source",))}
+        pool = LinkPool(inventory, telemetry, connect=dial, emit=nothing, on_event=nothing, on_lost=nothing)
+        first = asyncio.create_task(pool.connect(["src1"]))
+        await until(1)
+        answers[0].set()
+        await first
+        while not pool.reconnect("src1"):
+            await asyncio.sleep(0)
+        await until(2)
+        session: Any = SimpleNamespace(_pool=pool, _stop=asyncio.Event())
+        waiting = asyncio.create_task(Session._wait_connected(session, ["src1"]))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        session._stop.set()
+        with pytest.raises(Aborted, match="while nodes were being connected"):
+            await waiting
+        session._stop.clear()
+        waiting = asyncio.create_task(Session._wait_connected(session, ["src1"]))
+        answers[1].set()
+        await waiting
         await pool.close()
 
     asyncio.run(check())

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from labconsole.engine.leases import Leases, newest_trial
-from labconsole.engine.live.events import Phase, PhaseChanged, TrialStarted
+from labconsole.engine.live.events import GuestTrialStarted, Phase, PhaseChanged, TrialStarted
 from labconsole.engine.live.observed import ObservedStreams, ObservedTrial
 from labconsole.engine.live.telemetry import Telemetry
 from labconsole.engine.telling import TrialTelling, told_of
@@ -230,3 +230,42 @@ def test_a_watcher_sees_the_true_loss_although_the_nodes_clocks_differ(loss_rati
     assert max(live.offered_pps) < 55_000
     missing = zip(live.seconds, list(live.missing_packets)[1:], strict=True)
     assert all(packets >= -1 for seconds, packets in missing if 0.2 < seconds < 9.8)
+
+
+def test_a_trial_of_guests_is_announced_in_its_own_words_and_has_no_streams():
+    started = GuestTrialStarted(run_id="g1", request=REQUEST, words="container: 2 guests offer 10Mbit", plan=None)
+
+    async def work() -> list[Any]:
+        link = Link()
+        link.let.set()
+        telling = TrialTelling({"src1": link}, "src1")  # type: ignore[dict-item]
+        telling.hear(started)
+        await asyncio.sleep(0)
+        telling.hear(PhaseChanged(run_id="", phase=Phase.MEASURING))
+        await asyncio.sleep(0)
+        await telling.end()
+        return [request.trial for request in link.asked]
+
+    told = asyncio.run(work())
+    assert [(each.phase, each.words) for each in told] == [
+        ("preparing", "container: 2 guests offer 10Mbit"), ("measuring", "container: 2 guests offer 10Mbit"),
+    ]  # fmt: skip
+    at = {"since_wall_ns": 1, "phase_since_wall_ns": 1, "phase_until_wall_ns": None}
+    holder = {
+        "owner": "ben@b", "purpose": "flows out of guests", "observe": "", "quiet": False, "since_wall_ns": 1,
+        "until_wall_ns": None, "trial": {**told[1].to_wire(), **at},
+    }  # fmt: skip
+    leases = Leases("anna@a")
+    leases.seen("src1", LeaseChanged(holder=StatedHolder.parse(holder), quiet=False), 0)
+    trial = newest_trial(leases.holders)
+    assert trial is not None
+    assert (trial.guest_words, trial.phase) == ("container: 2 guests offer 10Mbit", Phase.MEASURING)
+    telemetry = Telemetry()
+    ObservedStreams(telemetry, make_inventory(), {}).follow(trial)
+    assert not telemetry.streams
+
+
+def test_a_run_is_announced_as_agents_of_earlier_versions_read_it():
+    """They refuse a key that they do not know."""
+    told = told_of(STARTED, PhaseChanged(run_id="r1", phase=Phase.SENDING))
+    assert "words" not in told.to_wire()

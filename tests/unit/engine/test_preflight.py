@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labconsole.cli.text.check import report_lines
+from labconsole.cli.text.check import closing_line, report_lines
 from labconsole.engine.check import access, clocks, cpu, feasibility, flows, nics, quiet, tools, uut
 from labconsole.engine.check.context import alike
 from labconsole.engine.check.cpu import cpu_list
@@ -436,3 +436,23 @@ def test_a_plan_that_needs_other_platforms_is_for_another_testbed():
         "the plan is for another testbed: it needs platforms xen, kvm; "
         "this one (hosts.yaml) has platforms raw, lxc and 1 stream of at most 1 Gbit/s"
     )
+
+
+def test_what_several_nodes_say_alike_is_shown_once_and_brief_shows_warnings_and_failures() -> None:
+    load = {"id": "cpu.load", "title": "load", "status": CheckStatus.WARN, "evidence": "12.1 on 2 CPUs"}
+    results = [
+        *(result(node=node, **load, hint=f"look at {node}") for node in ("src1", "snk1")),
+        result(node="uut", **{**load, "evidence": "0.5 on 2 CPUs"}),
+        *(
+            result(node=node, title="stated", status=CheckStatus.SKIPPED, evidence="nothing is")
+            for node in ("src1", "uut")
+        ),
+    ]
+    lines = report_lines(results, ["src1", "snk1", "uut"])
+    assert [line for line in lines if "12.1 on" in line] == ["  ! warn    load    12.1 on 2 CPUs"]
+    assert "src1, snk1: alike" in lines and "src1, uut: alike" in lines and "  ! warn    load    0.5 on 2 CPUs" in lines
+    assert not any("skipped stated" in line for line in report_lines(results, ["src1", "snk1", "uut"], brief=True))
+
+
+def test_the_last_line_has_the_time_of_the_checks_and_that_of_connecting() -> None:
+    assert closing_line([result()], 4.4, 8.0, stopped=False) == "1 checks in 4.4 s, connecting took 8.0 s: 1 pass"

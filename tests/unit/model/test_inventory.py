@@ -145,7 +145,7 @@ def test_binary_and_missing_files_are_errors(tmp_path: Path):
         load_inventory(tmp_path / "none.yaml")
     path = tmp_path / "hosts.yaml"
     path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with pytest.raises(ConfigError, match="is UTF-16 text; save it as UTF-8"):
         load_inventory(path)
 
 

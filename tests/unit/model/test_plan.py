@@ -11,6 +11,7 @@ import pytest
 
 from labconsole.engine.trial.setup import TrialSettings
 from labconsole.errors import ConfigError, LackingHere, OtherTestbed
+from labconsole.model.inventory import load_inventory
 from labconsole.model.plan.estimate import TRIAL_OVERHEAD_S, estimate
 from labconsole.model.plan.loader import MAX_TRIALS, check_plan, load_plan
 from labconsole.model.plan.plan import Plan
@@ -312,3 +313,70 @@ def test_the_sanity_plan_takes_less_than_two_minutes():
 
 
 FIRST_PASS = [10, 2, 11, 8, 5, 3, 6, 1, 0, 9, 7, 4]
+
+
+MISTAKEN = """\
+plan: quick
+platfroms: [raw]
+frame_sizes: [64, x]
+targets: [50]
+duration_s: -1
+search: {goals: [ndr], foo: 1}
+repetitons: 2
+"""
+
+
+def test_every_mistake_is_said_at_once_in_the_order_of_lines(tmp_path: Path) -> None:
+    path = tmp_path / "p.yaml"
+    path.write_text(MISTAKEN)
+    with pytest.raises(ConfigError) as caught:
+        load_plan(path)
+    places = [sentence.removeprefix(f"{path}:").split(": ")[:2] for sentence in caught.value.sentences]
+    assert places == [
+        ["2", "platfroms"], ["3", "frame_sizes[1]"], ["4", "targets[0]"], ["5", "duration_s"], ["6", "search.foo"],
+        ["7", "repetitons"],
+    ]  # fmt: skip
+    assert "did you mean platforms?" in caught.value.sentences[0]
+
+
+def test_so_many_mistakes_are_counted_and_not_all_shown(tmp_path: Path) -> None:
+    path = tmp_path / "p.yaml"
+    path.write_text("plan: q\n" + "".join(f"key{number}: 1\n" for number in range(30)))
+    with pytest.raises(ConfigError) as caught:
+        load_plan(path)
+    assert len(caught.value.sentences) == 21
+    assert caught.value.sentences[-1] == f"{path}: 10 more mistakes are not shown"
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"", "is empty; allowed: a mapping of keys to values"),
+        (b"# a remark\n", "is empty; allowed: a mapping of keys to values"),
+        ("plan: q\n".encode("utf-16"), "is UTF-16 text; save it as UTF-8"),
+        ("plan: q\n".encode("utf-16-be"), "is UTF-16 text; save it as UTF-8"),
+        ("plan: q\n".encode("utf-32"), "is UTF-32 text; save it as UTF-8"),
+        (b"plan: q\nsd: \xe4\n", ":2: is not UTF-8 text: byte 0xe4; save it as UTF-8"),
+        (b"a\0b: 1\n", ":1: is not UTF-8 text: byte 0x00; save it as UTF-8"),
+        (b"testbed: t\nnodes: {}\n", "is a testbed file (hosts.yaml), and a plan is needed here"),
+    ],
+)
+def test_a_file_that_is_no_plan_says_what_it_is(tmp_path: Path, content: bytes, sentence: str) -> None:
+    path = tmp_path / "p.yaml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError) as caught:
+        load_plan(path)
+    assert str(caught.value).removeprefix(str(path)).removeprefix(": ") == sentence
+
+
+def test_a_byte_order_mark_of_utf_8_is_none_of_the_first_key(tmp_path: Path) -> None:
+    path = tmp_path / "p.yaml"
+    path.write_text("\ufeffplan: q\nplatforms: [raw]\nframe_sizes: [64]\ntargets: [5Mbit]\nduration_s: 1\n")
+    assert load_plan(path).name == "q"
+
+
+def test_a_plan_in_the_place_of_a_testbed_file_is_called_a_plan(tmp_path: Path) -> None:
+    path = tmp_path / "p.yaml"
+    path.write_text("plan: q\n")
+    with pytest.raises(ConfigError, match=r"is a plan, and a testbed file \(hosts.yaml\) is needed here"):
+        load_inventory(path)

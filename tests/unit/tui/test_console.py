@@ -149,7 +149,7 @@ async def test_quitting_in_mid_trial_asks_once_stops_traffic_and_saves() -> None
         await pilot.press("y")
         await until(pilot, lambda: session.closed)
         assert session.aborted
-        assert app.state.saved_run_ids == [session.store.records[0].run_id]
+        assert [run_id for run_id, _ in app.state.saved_runs] == [session.store.records[0].run_id]
 
 
 async def test_quitting_without_a_trial_asks_nothing() -> None:

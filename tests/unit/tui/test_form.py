@@ -111,7 +111,7 @@ def test_saved_runs_and_runs_the_store_refused_are_told_apart() -> None:
     state = ConsoleState()
     state.apply(TrialFinished(record=make_record(REQUEST, "a"), saved=True), now_s=0, wall_s=0)
     state.apply(TrialFinished(record=make_record(REQUEST, "b"), saved=False), now_s=0, wall_s=0)
-    assert state.saved_run_ids == ["a"]
+    assert [run_id for run_id, _ in state.saved_runs] == ["a"]
     assert [n.severity for n in state.notes] == ["information", "error"]
 
 

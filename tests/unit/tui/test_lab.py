@@ -488,7 +488,7 @@ async def test_a_console_that_only_watches_writes_no_note_on_a_plan():
 async def test_without_plans_the_screen_says_what_to_do(plans):
     (plans / "pair.yaml").unlink()
     async with console(screen="4") as (app, _, pilot):
-        await shown(app, pilot, "No plan files in plans/", "No grid to show.")
+        await shown(app, pilot, "No plan files;", "No grid to show.")
         await pilot.press("r", "f", "enter", "p")
         await shown(app, pilot, "There is no plan to run.", "No plan is running.")
 

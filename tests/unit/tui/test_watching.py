@@ -13,9 +13,10 @@ from labconsole.engine.live.observed import ObservedTrial
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.tui.app import ConsoleApp
 from labconsole.tui.console import clock
+from labconsole.tui.console.measured_now import MeasuredNow, measured_now
 from labconsole.tui.console.state import ConsoleState
 from labconsole.tui.parts.ask_text import AskText
-from labconsole.tui.parts.measuring_line import MeasuringLine
+from labconsole.tui.parts.measuring_line import MeasuringLine, _two_lines
 from support.driven_console import SIZES, console, picture, settle, text, until
 from support.fake_lab_session import LabSession
 from support.fake_session import FakeSession, make_record
@@ -33,6 +34,12 @@ def observed(**changes: object) -> ObservedTrial:
         "phase_started": at, "phase_until": None, "since": at, "until": None,
     }  # fmt: skip
     return ObservedTrial(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def measured(state: ConsoleState) -> MeasuredNow:
+    now = measured_now(state, 0.0, clock.wall_s())
+    assert now is not None
+    return now
 
 
 def watching() -> FakeSession:
@@ -140,3 +147,34 @@ async def test_a_node_that_is_away_has_neither_round_trip_nor_clock():
 
 def shown(app: ConsoleApp, words: str) -> bool:
     return words in text(app)
+
+
+async def test_a_trial_of_guests_is_shown_by_its_words() -> None:
+    trial = observed(
+        guest_words="container: 2 guests offer 10Mbit", phase=Phase.MEASURING, plan=None, block=None, repetitions=1
+    )
+    state = ConsoleState(observed=trial)
+    first, second = ("".join(words for words, _ in spans) for spans in _two_lines(measured(state), 120))
+    assert first.startswith(" ◇ eva@desk measures · container: 2 guests offer 10Mbit ")
+    assert "measuring" in second
+    assert state.request_seen is None and state.measures
+
+
+async def test_a_console_that_only_watches_says_where_trials_are_announced_and_offers_nothing_it_refuses() -> None:
+    state = ConsoleState(read_only=True, announcer="src1")
+    line = MeasuringLine(state)
+    assert "src1 is not connected, so no trial can be seen" in line.lines(120)[0][2][0]
+    state.apply(NodeChanged(node="src1", state=NodeState.CONNECTED), now_s=0, wall_s=0)
+    assert "no trial is announced" in line.lines(120)[0][2][0]
+    async with console(watching) as (app, _, pilot):
+        await settle(app, pilot)
+        assert not app.screen.query_one("#run").display and not app.screen.query_one("#abort").display
+        keys = picture(app)[-1]
+        assert "r Run" not in keys and "a Abort" not in keys and "q Quit" in keys
+
+
+async def test_a_run_that_waits_for_nodes_says_for_which() -> None:
+    state = ConsoleState(asked=True, connecting={"src2", "src1"})
+    assert state.step_wordings(0)[0] == "waiting for src1, src2 to connect"
+    state.stopping = True
+    assert state.step_wordings(0) == ("stopping",)

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from labconsole.cli.commands import About
-from labconsole.cli.options import add_common, add_configuration, add_shared
+from labconsole.cli.options import add_common, add_configuration, add_shared, number, whole_number
 from labconsole.errors import ConfigError
 
 OBSERVER_DEFAULTS = {"frame_size": 64, "sources": 1, "target": "100Mbit", "duration": 1.0}
@@ -35,11 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fix", action="store_true", help="fix what can be fixed safely; fixes are undone at the end unless noted"
     )
-    parser.add_argument("--brief", action="store_true", help="print only checks that did not pass")
+    parser.add_argument("--brief", action="store_true", help="print only warnings and failures")
     # No defaults here: what is given without --observer-effect would do nothing, and is refused there.
     group = parser.add_argument_group("measuring the observer effect instead of running the checks")
     group.add_argument(
-        "--observer-effect", type=int, nargs="?", const=5, metavar="PAIRS",
+        "--observer-effect", type=whole_number, nargs="?", const=5, metavar="PAIRS",
         help="measure runs with the UUT observed quietly and live, in PAIRS pairs (default: 5), and compare them; "
         "none is saved",
     )  # fmt: skip
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--target", metavar="RATE",
         help="bandwidth on the wire per source, such as 100Mbit, max, or 1ns: a delay of 1 ns (default: 100Mbit)",
     )  # fmt: skip
-    group.add_argument("--duration", type=float, metavar="S", help="seconds of traffic per run (default: 1)")
+    group.add_argument("--duration", type=number, metavar="S", help="seconds of traffic per run (default: 1)")
     add_shared(group, "--take-over")
 
 

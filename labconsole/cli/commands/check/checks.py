@@ -23,18 +23,19 @@ from labconsole.text.harmless import undisguised
 
 def check(args: argparse.Namespace) -> int:
     """Run every check and say what came out. 0: none failed; 1: some did; 3: no node could be reached."""
+    begun_s = time.monotonic()
     inventory, store = load_testbed(hosts_path(args.hosts), args.store)
     # Not held against the testbed yet: what does not fit is a check's finding, and all of it is told at once.
     plan = load_plan(args.plan) if args.plan is not None else None
     session = open_session(inventory, store)
 
     async def work(session: Testbed[RunStore]) -> int:
-        return await _check(session, args, plan)
+        return await _check(session, args, plan, connect_s=time.monotonic() - begun_s)
 
     return drive(session, [], work, [])
 
 
-async def _check(session: Testbed[RunStore], args: argparse.Namespace, plan: Plan | None) -> int:
+async def _check(session: Testbed[RunStore], args: argparse.Namespace, plan: Plan | None, *, connect_s: float) -> int:
     begun = time.monotonic()
 
     def tell(result: CheckResult) -> None:
@@ -58,12 +59,12 @@ async def _check(session: Testbed[RunStore], args: argparse.Namespace, plan: Pla
     if session.stopping:
         status = Aborted.exit_code
     if args.json:
-        json_line(_summary(session, results, took_s, status))
+        json_line({**_summary(session, results, took_s, status), "connect_s": connect_s})
     else:
         lines = report_lines(results, list(session.inventory.nodes), brief=args.brief, **terminal_style())
         # Colours are ours; what nodes say in it has been made printable by the engine.
         undisguised(sys.stdout).write(
-            "\n".join([*lines, "", closing_line(results, took_s, stopped=session.stopping)]) + "\n"
+            "\n".join([*lines, "", closing_line(results, took_s, connect_s, stopped=session.stopping)]) + "\n"
         )
     return status
 

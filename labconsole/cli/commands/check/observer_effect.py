@@ -8,7 +8,7 @@ import sys
 from labconsole.api.testbed import load_testbed, open_session
 from labconsole.cli.commands.check import OBSERVER_DEFAULTS
 from labconsole.cli.drive import drive
-from labconsole.cli.options import hosts_path, request_from
+from labconsole.cli.options import hosts_path, naming_options, request_from
 from labconsole.cli.output import answer
 from labconsole.engine.calibration.observer import ObserverEffect, ObserverProgress, ObserverRun, observer_effect
 from labconsole.engine.testbed import Testbed
@@ -38,7 +38,8 @@ def observe(args: argparse.Namespace) -> int:
         answer(effect.to_json(), effect_lines(effect), as_json=args.json)
         return 0 if effect.loss_ratio is not None and effect.loss_ratio.detectable is not None else 1
 
-    return drive(session, session.nodes_of(request), work, [], kept="nothing of this comparison is saved")
+    with naming_options():
+        return drive(session, session.nodes_of(request), work, [], kept="nothing of this comparison is saved")
 
 
 def _run_text(run: ObserverRun) -> str:

@@ -14,7 +14,7 @@ from labconsole.cli.commands.experiment.of_guests import (
     show_stored,
     take,
 )
-from labconsole.cli.options import add_common, comma_separated
+from labconsole.cli.options import add_common, comma_separated, number, whole_number
 from labconsole.errors import ConfigError
 
 BIN_RATIO = 0.2
@@ -63,23 +63,25 @@ def add_kind(kinds: Any) -> None:
         "--weights", type=comma_separated, metavar="A,B",
         help="by which the guests share the link, such as 30:1,1:1,1:30: one after the other, the last to the end",
     )  # fmt: skip
-    flow.add_argument("--weights-every", type=float, metavar="S", help="how long weights hold (default: 1)")
+    flow.add_argument("--weights-every", type=number, metavar="S", help="how long weights hold (default: 1)")
     flow.add_argument(
         "--disk",
         metavar="JOB",
         help="what the last guest does on its disk instead of sending: disk-mixed, disk-read, disk-zero",
     )
-    flow.add_argument("--disk-from", type=float, metavar="S", help="when it begins (default: 10)")
-    flow.add_argument("--disk-to", type=float, metavar="S", help="when it ends (default: 20)")
+    flow.add_argument("--disk-from", type=number, metavar="S", help="when it begins (default: 10)")
+    flow.add_argument("--disk-to", type=number, metavar="S", help="when it ends (default: 20)")
     flow.add_argument("--greedy", type=counts, metavar="N,M", help="flows of the first guest (default: 1)")
-    flow.add_argument("--second-after", type=float, metavar="S", help="how much later all but the first begin")
+    flow.add_argument("--second-after", type=number, metavar="S", help="how much later all but the first begin")
     flow.add_argument("--payload-bytes", type=counts, metavar="N,M", help="payload of a datagram (default: 1472)")
-    flow.add_argument("--duration", type=float, metavar="S", help="how long is sent (default: 10, with --disk 30)")
+    flow.add_argument("--duration", type=number, metavar="S", help="how long is sent (default: 10, with --disk 30)")
     flow.add_argument(
-        "--bin", type=float, metavar="S",
+        "--bin", type=number, metavar="S",
         help="over which a rate is a mean (default: 1, or a fifth of the time that weights hold where that is less)",
     )  # fmt: skip
-    flow.add_argument("--memory-mib", type=int, metavar="MIB", help="memory of each guest (default: the platform's)")
+    flow.add_argument(
+        "--memory-mib", type=whole_number, metavar="MIB", help="memory of each guest (default: the platform's)"
+    )
     add_taking(flow, set_ups="how often the guests are set up", repetitions="trials in each set-up")
     add_stored(flow, summary="rates with intervals, shares, isolation")
 

@@ -14,7 +14,7 @@ from labconsole.cli.commands.experiment.of_guests import (
     show_stored,
     take,
 )
-from labconsole.cli.options import add_common, comma_separated
+from labconsole.cli.options import add_common, comma_separated, number, whole_number
 from labconsole.model.jobs import JOBS
 
 DESCRIPTION = (
@@ -37,20 +37,22 @@ def add_kind(kinds: Any) -> None:
         "--platforms", type=comma_separated, metavar="A,B", help="platforms of hosts.yaml; raw is the bare host"
     )
     job.add_argument("--jobs", type=comma_separated, metavar="A,B", help="the jobs, from the list below")
-    job.add_argument("--size", type=int, metavar="N", help="the size of each job (default: the usual one)")
+    job.add_argument("--size", type=whole_number, metavar="N", help="the size of each job (default: the usual one)")
     job.add_argument("--guests", type=counts, metavar="N,M", help="how many guests stand side by side (default: 1)")
     job.add_argument("--working", type=comma_separated, metavar="A,B", help="one, all, one-two (default: one)")
     job.add_argument("--cpu", type=comma_separated, metavar="A,B", help="same, own, any (default: any)")
     job.add_argument("--cpu-shares", type=counts, metavar="A,B", help="the guests' weights on a CPU, in turn")
-    job.add_argument("--cpu-quota", type=float, metavar="RATIO", help="share of one CPU that a guest has at most")
-    job.add_argument("--memory-mib", type=int, metavar="MIB", help="memory of each guest (default: the platform's)")
+    job.add_argument("--cpu-quota", type=number, metavar="RATIO", help="share of one CPU that a guest has at most")
+    job.add_argument(
+        "--memory-mib", type=whole_number, metavar="MIB", help="memory of each guest (default: the platform's)"
+    )
     job.add_argument(
         "--disk-mib",
-        type=int,
+        type=whole_number,
         metavar="MIB",
         help="disk of each guest, where a job works on it (default: what it needs)",
     )
-    job.add_argument("--limit", type=float, metavar="S", help="a job that takes longer has failed (default: 600)")
+    job.add_argument("--limit", type=number, metavar="S", help="a job that takes longer has failed (default: 600)")
     add_taking(job, set_ups="how often the guests are set up", repetitions="trials in each set-up")
     add_stored(job, summary="times with intervals, overhead, isolation")
 

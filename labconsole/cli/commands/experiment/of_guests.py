@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from labconsole.cli.options import add_shared, hosts_path
+from labconsole.cli.options import add_shared, hosts_path, whole_number
 from labconsole.cli.output import answer, complain, json_line, plain_lines
 from labconsole.errors import Aborted, ConfigError, MeasurementError
 
@@ -44,8 +44,8 @@ def counts(text: str) -> list[int]:
 
 def add_taking(parser: argparse.ArgumentParser, *, set_ups: str, repetitions: str) -> None:
     """How often, and whom to take over."""
-    parser.add_argument("--set-ups", type=int, default=1, metavar="N", help=f"{set_ups} (default: 1)")
-    parser.add_argument("--repetitions", type=int, default=1, metavar="N", help=f"{repetitions} (default: 1)")
+    parser.add_argument("--set-ups", type=whole_number, default=1, metavar="N", help=f"{set_ups} (default: 1)")
+    parser.add_argument("--repetitions", type=whole_number, default=1, metavar="N", help=f"{repetitions} (default: 1)")
     parser.add_argument("--dry-run", action="store_true", help="list the trials and how long they take; touch nothing")
     add_shared(parser, "--take-over")
 

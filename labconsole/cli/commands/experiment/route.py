@@ -14,7 +14,7 @@ from labconsole.cli.commands.experiment.of_guests import (
     show_stored,
     take,
 )
-from labconsole.cli.options import add_common, comma_separated
+from labconsole.cli.options import add_common, comma_separated, number, whole_number
 
 DESCRIPTION = (
     "Have any number of guests forward side by side between two NICs of the unit under test, each with routes of "
@@ -48,8 +48,10 @@ def add_kind(kinds: Any) -> None:
         help="what is sent to all routers together, such as 130kpps; max: as much as the source can (default: max)",
     )  # fmt: skip
     route.add_argument("--frame-sizes", type=counts, metavar="N,M", help="bytes with check sequence (default: 64)")
-    route.add_argument("--duration", type=float, metavar="S", help="how long is sent (default: 10)")
-    route.add_argument("--memory-mib", type=int, metavar="MIB", help="memory of each router (default: the platform's)")
+    route.add_argument("--duration", type=number, metavar="S", help="how long is sent (default: 10)")
+    route.add_argument(
+        "--memory-mib", type=whole_number, metavar="MIB", help="memory of each router (default: the platform's)"
+    )
     add_taking(route, set_ups="how often the routers are set up", repetitions="trials in each set-up")
     add_stored(route, summary="rates with intervals, what routes and further routers change")
 

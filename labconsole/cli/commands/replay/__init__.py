@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from labconsole.cli.commands import About
-from labconsole.cli.options import add_common, add_shared, comma_separated
+from labconsole.cli.options import add_common, add_shared, comma_separated, whole_number
 
 about = About(
     60,
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--points", metavar="N,N-M", help="of one plan only these points, by number")
     parser.add_argument(
-        "--set-ups", type=int, metavar="N",
+        "--set-ups", type=whole_number, metavar="N",
         help="of plans in blocks only the first N blocks, as if they said `set_ups: N`: for one block in each boot",
     )  # fmt: skip
     parser.add_argument(

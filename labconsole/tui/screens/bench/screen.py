@@ -54,11 +54,13 @@ class BenchScreen(Searching):
 
     CSS_PATH = "screen.tcss"
     ACTIONS = (
-        Action("r", "run", "Run", "Measure the design point in the set-up panel, with all its repetitions.", id="run"),
-        Action("a", "abort", "Abort", "Abort the trial, after asking. What was measured is kept.", id="abort"),
+        Action("r", "run", "Run", "Measure the design point in the set-up panel, with all its repetitions.",
+               id="run", changes=True),
+        Action("a", "abort", "Abort", "Abort the trial, after asking. What was measured is kept.",
+               id="abort", changes=True),
         Action("f", "search", "Find load",
                "Find the highest load of the set-up (NDR, PDR, RFC 2544), or show the search that runs.",
-               id="search", title="Search for the highest load", shown=False),
+               id="search", changes=True, title="Search for the highest load", shown=False),
         Action("F", "earlier", "Searches", "Show the searches that are stored of this testbed, the newest first.",
                id="earlier-searches", title="Show stored searches", shown=False),
         Action("escape", "leave_field", "Leave", "Leave the field, or the interfaces. Aborts nothing.",
@@ -202,7 +204,7 @@ class BenchScreen(Searching):
 
     @property
     def _measuring(self) -> bool:
-        return self.state.asked or self.state.request_seen is not None
+        return self.state.measures
 
     def engine_event(self, event: Event) -> None:
         if isinstance(event, TrialStarted):

@@ -154,6 +154,7 @@ class SetupPanel(Vertical):
         with Horizontal(id="setup-run"):
             for id, label in (("run", f"Run  {self._run_key}"), ("abort", f"Abort  {self._abort_key}")):
                 button = Button(Text(label), id=id, compact=True)
+                button.display = self._may_run
                 button.can_focus = False  # their keys reach them from anywhere; two tab stops fewer
                 yield button
             yield SetupWords(id="setup-words")
@@ -220,7 +221,7 @@ class SetupPanel(Vertical):
         first = next(iter(self.reading.problems.values()), None)
         words.text, words.tone_name = (first.allowed, "bad") if first else ("", "muted")
         words.paint()
-        self.query_one("#abort", Button).display = first is None  # its room is wanted for the words
+        self.query_one("#abort", Button).display = first is None and self._may_run  # its room is wanted for the words
         self.query_one("#run", Button).disabled = first is not None or not self._may_run
 
     @on(Input.Submitted)

@@ -210,7 +210,7 @@ class StreamsTable(LineTable):
         scale = f" · sparklines 0 to {count(self._top)} pps" if self.size.width >= 70 and any(live) else ""
         if trial is not None:
             words = " · of the trial before" if final and trial.phase in BEFORE_SENDING else " · live"
-        elif watched is not None:
+        elif watched is not None and watched.guest_words is None:
             words = f" · live, of {safe(watched.operator, 32)}"
         else:
             words = " · as saved" if final else ""

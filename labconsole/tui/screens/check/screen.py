@@ -53,15 +53,15 @@ class CheckScreen(ConsoleScreen):
 
     CSS_PATH = "screen.tcss"
     ACTIONS = (
-        Action("r", "run", "Check", "Check the testbed.", id="check-run", title="Check the testbed"),
+        Action("r", "run", "Check", "Check the testbed.", id="check-run", changes=True, title="Check the testbed"),
         Action("a", "abort", "Abort", "Abort the check and keep its results, or abort what runs.",
-               id="check-abort", title="Abort the check"),
+               id="check-abort", changes=True, title="Abort the check"),
         Action("x", "fix", "Fix", "Fix what can be fixed from here, after asking.",
-               id="check-fix", title="Fix what the check found"),
+               id="check-fix", changes=True, title="Fix what the check found"),
         Action("c", "calibrate", "Calibrate", "Measure what sources and sinks can do without the UUT, after asking.",
-               id="check-calibrate", title="Calibrate…"),
-        Action("p", "plan(1)", "Plan", "Choose the plan to check for: none, or one of the files in plans/.",
-               id="check-plan", title="Check for another plan"),
+               id="check-calibrate", changes=True, title="Calibrate…"),
+        Action("p", "plan(1)", "Plan", "Choose the plan to check for: none, or one of the files that Plans lists.",
+               id="check-plan", changes=True, title="Check for another plan"),
         Action("w", "problems", "Problems", "Show only checks that did not pass, or all of them.",
                id="check-problems", title="Show only problems"),
         Action("f", "next", "Next", "Go to the next check that did not pass.",

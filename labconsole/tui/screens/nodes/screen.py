@@ -42,7 +42,7 @@ class NodesScreen(ConsoleScreen):
         Action("c", "reconnect", "Connect", "Try to reconnect a lost node now instead of waiting.",
                id="node-connect", title="Reconnect the node now"),
         Action("o", "shell", "Shell", "Open a shell on the node with ssh, by the console's own route.",
-               id="node-shell", title="Open a shell on the node"),
+               id="node-shell", changes=True, title="Open a shell on the node"),
         Action("v", "part", "View", "On a small terminal: switch between the node and its commands.",
                id="node-view", title="Change the view"),
         Action("escape", "app.mode('bench')", "Bench", "Go back to the bench.", id="node-back", shown=False),

@@ -62,9 +62,9 @@ class PlanDetails(Lines):
         entry = self._entry
         if entry is None:
             words = (
-                "A plan is a matrix of design points in a YAML file (docs/plans.md). The files in plans/ of the "
-                "directory in which the console was started are listed here. Press {plan-save} to save this session as "
-                "a plan."
+                "A plan is a matrix of design points in a YAML file (docs/plans.md). Plans in the directory "
+                "in which the console was started, and in plans/ there, are listed here. Press "
+                "{plan-save} to save this session as a plan."
             )
             return [[(" " + line, "muted")] for line in textwrap.wrap(with_keys(self, words), max(20, width - 2))]
         if entry.needs:
@@ -77,7 +77,11 @@ class PlanDetails(Lines):
         if entry.plan is None:
             return [
                 *field("file", str(entry.path), width, "strong"),
-                *field("error", entry.problem, width, "bad", rows=8),
+                *(
+                    line
+                    for number, words in enumerate(entry.problem.splitlines())
+                    for line in field("" if number else "error", words, width, "bad", rows=8)
+                ),
                 *field("", "Correct the file; the console reads it again.", width, "muted"),
             ]
         execution = self._execution

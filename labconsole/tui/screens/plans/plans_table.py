@@ -12,7 +12,7 @@ from labconsole.engine.execution.progress import ExecutionStatus
 from labconsole.engine.execution.step_seen import StepState
 from labconsole.text.cells import UNKNOWN, count, safe, span
 from labconsole.tui.parts.lines import Span
-from labconsole.tui.parts.plan_files import PlanEntry
+from labconsole.tui.parts.plan_files import DIRECTORY, PlanEntry
 from labconsole.tui.parts.screen import with_keys
 from labconsole.tui.parts.table import Column, LineTable
 
@@ -45,7 +45,7 @@ def asked_for(execution: PlanExecution) -> int:
 class PlansTable(LineTable):
     """One row per file; the cursor stays on its file. A search counts as one trial."""
 
-    EMPTY = "No plan files in plans/. Press {plan-save} to save this session as one."
+    EMPTY = "No plan files; {plan-save} saves this session."
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("name", "file", 20, right=False, grow_to=40),
         Column("state", "state", 10, right=False, grow_to=12),
@@ -82,7 +82,8 @@ class PlansTable(LineTable):
         return list(self._entries)
 
     def cell_name(self, key: Path, width: int) -> Span:
-        return safe(key.name.removesuffix(".yaml"), width), ""
+        name = key.name.removesuffix(".yaml")
+        return safe(name if key.parent == DIRECTORY else f"./{name}", width), ""
 
     def cell_state(self, key: Path, width: int) -> Span:
         if self._entries[key].plan is None:

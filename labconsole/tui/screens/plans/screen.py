@@ -57,17 +57,17 @@ class PlansScreen(ConsoleScreen):
     CSS_PATH = "screen.tcss"
     ACTIONS = (
         Action("r", "run", "Run", "Run the plan: measure what is not in the store yet.",
-               id="plan-run", title="Run the plan"),
+               id="plan-run", changes=True, title="Run the plan"),
         Action("p", "hold", "Pause plan", "Pause the plan after the current trial, or resume it. The lease is kept.",
-               id="plan-pause", title="Pause or resume the plan"),
+               id="plan-pause", changes=True, title="Pause or resume the plan"),
         Action("a", "abort", "Abort", "Abort the plan, after asking. Run it again to resume.",
-               id="plan-abort", title="Abort the plan"),
+               id="plan-abort", changes=True, title="Abort the plan"),
         Action("f", "failing", "Next doubtful", "Go to the next trial that is not simply valid, or was repeated.",
                id="plan-failing", title="Next doubtful trial"),
         Action("s", "save", "Save session", "Save what was measured in this session as a plan file.",
                id="plan-save", title="Save this session as a plan"),
         Action("n", "note", "Note", "Write a note on the plan, as it is on this testbed; leave it empty to remove it.",
-               id="plan-note", title="Write a note on the plan"),
+               id="plan-note", changes=True, title="Write a note on the plan"),
         Action("t", "telemetry", "Telemetry",
                "Show the plan's trials for telemetry, or its own again: each point once more, in a trial that enters "
                "no mean and tells what packets cost the processors of the unit under test, and why some were dropped.",

@@ -54,7 +54,7 @@ class RunsScreen(Taking):
         Action("u", "unmark", "Unmark all", "Remove all marks.", id="runs-unmark", shown=False),
         Action("c,equals_sign", "compare", "Compare", id="runs-compare", title="Compare runs",
                sentence="Show two runs side by side: two marked ones, or a marked one and the one under the cursor."),
-        Action("n", "note", "Note", "Write a note on the run.", id="runs-note", title="Write a note"),
+        Action("n", "note", "Note", "Write a note on the run.", id="runs-note", changes=True, title="Write a note"),
         Action("x", "export", "Export", "Write the marked runs, or all in the list, to a new JSON Lines or CSV file.",
                id="runs-export", title="Export runs"),
         Action("s", "sort", "Sort", "Choose the column to sort by (or click its title).",

@@ -1,0 +1,76 @@
+"""A hosts.yaml of a local lab as it was built before is refused (operator's list 3: F1)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from labconsole.api.testbed import refuse_former_lab
+from labconsole.errors import ConfigError
+from labconsole.lab import commands
+from labconsole.model.inventory import Inventory, load_inventory
+
+HOSTS = Path(__file__).parents[3] / "hosts.yaml"
+DIGEST = "injected: 0123456789abcdef\n"
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file that a lab of the clone's nodes wrote, which is up."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(commands, "of_inventory", lambda addresses: "local")
+    own = tmp_path / "labconsole" / "labs" / "local" / "hosts.yaml"
+    own.parent.mkdir(parents=True)
+    own.write_text(HOSTS.read_text())
+    return own
+
+
+def read(path: Path, text: str) -> Inventory:
+    path.write_text(text)
+    return load_inventory(path)
+
+
+@pytest.mark.parametrize(
+    ("own", "copied", "words"),
+    [
+        (DIGEST, "", "injected: the lab local that is up now loses packets on purpose, so"),
+        ("", DIGEST, ":1: injected: the lab local that is up now loses no packets on purpose, so"),
+        (DIGEST, DIGEST.replace("0", "f"), ":1: injected: .* loses packets on purpose, as another lab did, so"),
+    ],
+)
+def test_loss_that_the_file_does_not_know_is_refused(lab: Path, tmp_path: Path, own: str, copied: str, words: str):
+    text = HOSTS.read_text()
+    lab.write_text(own + text)
+    with pytest.raises(ConfigError, match=words) as caught:
+        refuse_former_lab(read(tmp_path / "h.yaml", copied + text))
+    assert str(caught.value).endswith(f"use or copy {lab}")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("link_speed: 1Gbit", "link_speed: 2Gbit", r"streams\[0\].link_speed: .* has links of 1 Gbit/s, so"),
+        ("emulated: true", "emulated: false", "emulated: .* is emulated, so"),
+    ],
+)
+def test_other_facts_of_the_lab_are_refused(lab: Path, tmp_path: Path, old: str, new: str, words: str):
+    with pytest.raises(ConfigError, match=words):
+        refuse_former_lab(read(tmp_path / "h.yaml", HOSTS.read_text().replace(old, new)))
+
+
+def test_the_machine_that_the_uut_runs_on_has_to_be_a_node(lab: Path, tmp_path: Path):
+    text = HOSTS.read_text()
+    host = "nodes:\n  host1: {address: h, roles: [host], carries: {eth1: [v1], eth5: [v2]}}\n"
+    lab.write_text(text.replace("\nnodes:\n", f"\n{host}"))
+    with pytest.raises(ConfigError, match="nodes: .* has the UUT in a machine, whose host is the node host1"):
+        refuse_former_lab(read(tmp_path / "h.yaml", text))
+
+
+def test_the_same_lab_another_name_and_fewer_streams_are_no_other_lab(lab: Path, tmp_path: Path):
+    text = HOSTS.read_text()
+    refuse_former_lab(read(tmp_path / "h.yaml", text))
+    fewer = text[: text.index("  - {name: s3")] + text[text.index("# What the UUT can be") :]
+    refuse_former_lab(read(tmp_path / "h.yaml", fewer.replace("testbed: local", "testbed: mine")))
+    lab.unlink()
+    refuse_former_lab(read(tmp_path / "h.yaml", DIGEST + text))
