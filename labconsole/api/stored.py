@@ -134,7 +134,7 @@ class MadeReport:
         return list(write(self.made, Path(directory), chosen))
 
 
-class Comparison:
+class ComparedSides:
     """What two sides differ by. ``changes``, ``quantities``: each design point of runs and of other trials on both
     sides. As text (``print``) it is what `labconsole compare --markdown` prints.
     """
@@ -172,12 +172,12 @@ def make_report(store: str | Path | None = None, where: str = "", **options: Any
 
 def compare(
     before: str, after: str, *, store: str | Path | None = None, where: str = "", margin: str | None = None
-) -> Comparison:
+) -> ComparedSides:
     """What `labconsole compare` says of two sides (docs/compare.md). Raises ConfigError and StoreError."""
     from labconsole.api.sides import compared
 
     place = None if store is None else str(store)
-    return Comparison(compared(before, after, place, where.split(), margin, on_unreadable=_warn))
+    return ComparedSides(compared(before, after, place, where.split(), margin, on_unreadable=_warn))
 
 
 def _warn(problem: StoreError) -> None:

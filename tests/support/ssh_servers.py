@@ -237,8 +237,7 @@ class Sshd(Server):
             f"AuthorizedKeysFile {directory}/authorized_keys\nPasswordAuthentication no\nPidFile none\n"
             f"KbdInteractiveAuthentication no\nPermitRootLogin yes\nMaxStartups 100\nLogLevel VERBOSE\n"
             # The operator's own ~/.bashrc is none of the test's business.
-            f"SetEnv HOME={directory}/home\n"
-            + (f"HostCertificate {certificate}\n" if certificate.exists() else "")
+            f"SetEnv HOME={directory}/home\n" + (f"HostCertificate {certificate}\n" if certificate.exists() else "")
         )
         sshd = require("sshd")
         self._process = await asyncio.create_subprocess_exec(

@@ -52,7 +52,7 @@ def read(pids: Sequence[int]) -> List[Dict[str, Any]]:
     if not pids:
         raise WireError("bad_request", "pids must have at least one process id")
     seen = processes()
-    found = []
+    found: List[Dict[str, Any]] = []
     for pid in pids:
         descendants = with_descendants([pid] if pid in seen else [], seen)
         members = sorted(descendants, key=lambda each: (seen[each].started, each))
@@ -104,7 +104,7 @@ def _group_bytes(pids: Sequence[int]) -> Tuple[Optional[int], Optional[str]]:
         for first_version, path in _paths(pid):
             own = _own(path, around)
             if own is None:
-                reasons.append("process %d is in %s, which is no guest's own group" % (pid, path))
+                reasons.append("process %d is in %s, which belongs to no guest" % (pid, path))
                 continue
             file = _file(own, mounts, first_version)
             if file is None:

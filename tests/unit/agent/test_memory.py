@@ -211,7 +211,7 @@ ODD_PLACE = r"35 31 0:32 / /mnt/control\040groups rw - cgroup none rw,memory,cpu
         ([SECOND], "0::/../../machine/a.libvirt-qemu", "the agent's mounts do not reach control group"),
         ([], "0::/lxc/g1", "the agent's mounts do not reach control group"),
         ([SECOND], "7:cpu,cpuacct:/lxc/g1", "no process of it says which control group it is in"),
-        ([SECOND], "0::/user.slice", "process 1 is in /user.slice, which is no guest's own group"),
+        ([SECOND], "0::/user.slice", "process 1 is in /user.slice, which belongs to no guest"),
         ([SECOND], "no such line", "no process of it says which control group it is in"),
     ],
 )
@@ -223,7 +223,7 @@ def test_what_a_group_holds_is_read_where_its_hierarchy_is_mounted_or_the_reason
     monkeypatch.setattr(memory, "text_of", lambda path, most=0: {**texts, file: "4096"}.get(path))
     monkeypatch.setattr(os.path, "exists", lambda path: path == file)
     held, reason = memory._group_bytes([1])
-    assert (held, reason) == (4096, None) if file.startswith("/") else (held is None and file in reason)
+    assert (held, reason) == (4096, None) if file.startswith("/") else (held is None and file in (reason or ""))
 
 
 def test_processes_in_groups_of_several_guests_are_no_one_guests(monkeypatch: pytest.MonkeyPatch) -> None:

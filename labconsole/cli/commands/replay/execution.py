@@ -192,11 +192,10 @@ def _tell(screen: ReplayScreen, execution: PlanExecution, outcome: Outcome, *, a
     if outcome.to_retake:
         plain_lines(f"  of a set-up that broke off: {outcome.to_retake} of the trials taken, which will be taken again")
     if outcome.broken_before:
-        many = outcome.broken_before > 1
-        trials, own = (
-            ("trials stored before do", "their set-ups") if many else ("trial stored before does", "its set-up")
+        plain_lines(
+            f"  not counted: {outcome.broken_before} of the trials stored before, whose set-up broke off: "
+            "it is measured again as a whole"
         )
-        plain_lines(f"  {outcome.broken_before} {trials} not count: {own} broke off, and all of it is measured again")
     if outcome.invalid_before:
         plain_lines(
             f"  {outcome.invalid_before} stored trials stayed invalid, and their set-ups are gone: raise set_ups"
