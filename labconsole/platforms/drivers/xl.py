@@ -8,7 +8,8 @@ Known formats, from Xen's source (tools/libxl/xl_cmdimpl.c of 4.0 to 4.8, tools/
   shut down (``S`` since 4.7, ``?``: a reason that xl does not know).
 - ``xl vcpu-list``: one column ``CPU Affinity`` before 4.5, then ``Affinity (Hard / Soft)``. All CPUs are ``any cpu`` up
   to 4.3 and ``all`` since. A vCPU that is offline has ``-`` as its CPU, and the state ``--p``.
-- ``xl network-list``: column ``BE`` is the domain that has a NIC's other end.
+- ``xl network-list``: columns ``BE`` and ``BE-path`` name the domain that has a NIC's other end. Before 4.7 they are
+  entries that the guest itself can change. A row in which they differ is not read.
 - ``xl sched-credit2``: no column ``Cap`` before 4.10. ``xl info``: no ``xen_version`` before 4.4.
 
 A word of digits only is a domain's ID to xl, never its name.
@@ -62,7 +63,10 @@ _ROW = re.compile(
     r"(.*\S)\s+([0-9]{1,6})\s+([0-9]{1,9})\s+([0-9]{1,6})\s+([r-][b-][p-][s-][rscwS?-][d-])\s+[0-9]+\.[0-9]\s*"
 )
 _NIC_HEADER = re.compile(r"Idx\s+BE\s+Mac Addr\.\s.*")
-_NIC = re.compile(r"([0-9]{1,5})\s+([0-9]{1,6})\s+((?:[0-9a-f]{2}:){5}[0-9a-f]{2})\s.*", re.IGNORECASE)
+_NIC = re.compile(
+    r"([0-9]{1,5})\s+([0-9]{1,6})\s+((?:[0-9a-f]{2}:){5}[0-9a-f]{2})\s.*\s/local/domain/\2/backend/\S+\s*",
+    re.IGNORECASE,
+)
 _VCPU_HEADER = re.compile(
     r"Name\s+ID\s+VCPU\s+CPU\s+State\s+Time\(s\)\s+(?:CPU Affinity|(?P<two>Affinity \(Hard / Soft\)))\s*"
 )

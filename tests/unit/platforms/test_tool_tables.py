@@ -421,7 +421,15 @@ def test_a_nic_whose_other_end_is_in_a_driver_domain_has_none_on_this_node() -> 
     ]
 
 
-@pytest.mark.parametrize("row", ["0   0  -  0 4 -1 520/521 /local\n", "fw 1\n", "0 0 00:16:3e:00:00:01 0 4\n" * 2])
+OF_TWO_DOMAINS = "0   0  00:16:3e:00:00:01     0     4     -1    -1/-1          /local/domain/5/backend/vif/16/0\n"
+"""As in a public listing of Qubes OS 4.0: BE is the host, BE-path another domain."""
+OF_THE_HOST = OF_TWO_DOMAINS.replace("domain/5", "domain/0")
+
+
+@pytest.mark.parametrize(
+    "row", ["0   0  -  0 4 -1 520/521 /local\n", "fw 1\n", OF_THE_HOST * 2, OF_TWO_DOMAINS],
+    ids=["no address", "no NIC", "twice", "of two domains"],
+)  # fmt: skip
 def test_nics_of_xen_that_are_not_known_are_refused(row: str) -> None:
     with pytest.raises(NodeError, match="`xl network-list fw` printed a line that is not known"):
         asyncio.run(on_xen().nics(Said({"network-list": NICS + row}), "fw"))
