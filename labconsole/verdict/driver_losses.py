@@ -54,8 +54,9 @@ _IGB = DriverTable(
     tx=_E1000.tx,
 )
 _MLX5 = DriverTable(
+    # Not rx_steer_missed_packets: those match no rule of the NIC, as frames for other addresses do.
     rx="rx_out_of_buffer = rx_missed_errors rx_dropped; rx_discards_phy; rx_prio#_buf_discard; rx_prio#_cong_discard;"
-    "outbound_pci_buffer_overflow; dev_internal_queue_oob; rx_steer_missed_packets; rx_if_down_packets;"
+    "outbound_pci_buffer_overflow; dev_internal_queue_oob; rx_if_down_packets;"
     "rx_crc_errors_phy = rx_crc_errors rx_errors; rx_symbol_err_phy; rx_undersize_pkts_phy; rx_fragments_phy;"
     "rx_jabbers_phy; rx_in_range_len_errors_phy = rx_length_errors rx_errors;"
     "rx_out_of_range_len_phy = rx_length_errors rx_errors; rx_oversize_pkts_phy = rx_length_errors rx_errors;"
@@ -83,15 +84,17 @@ DRIVERS: dict[str, DriverTable] = {
     "igbvf": DriverTable(),
     "ixgbe": DriverTable(rx="rx_no_dma_resources; rx_long_length_errors; rx_short_length_errors"),
     "ixgbevf": DriverTable(),
+    # rx_dropped of i40e and ice is the NIC's own register: no packet in it has reached the host.
     "i40e": DriverTable(
-        rx="port.rx_dropped; port.rx_discards; veb.rx_discards;"
+        rx="rx_dropped = rx_dropped; port.rx_dropped; port.rx_discards; veb.rx_discards;"
         "port.rx_crc_errors = rx_crc_errors rx_errors; port.rx_length_errors = rx_length_errors; port.rx_undersize;"
         "port.rx_fragments; port.rx_oversize; port.rx_jabber",
         tx="port.tx_dropped_link_down; port.tx_errors = tx_errors; veb.tx_discards; veb.tx_errors",
     ),
     "iavf": DriverTable(rx="rx_discards = rx_dropped", tx="tx_discards = tx_dropped"),
     "ice": DriverTable(
-        rx="rx_dropped.nic = rx_missed_errors; rx_crc_errors.nic = rx_crc_errors rx_errors; rx_length_errors.nic;"
+        rx="rx_dropped = rx_dropped; rx_dropped.nic = rx_missed_errors; rx_crc_errors.nic = rx_crc_errors rx_errors;"
+        "rx_length_errors.nic;"
         "rx_undersize.nic = rx_errors; rx_oversize.nic = rx_errors; rx_fragments.nic = rx_errors;"
         "rx_jabber.nic = rx_errors",
         tx="tx_dropped_link_down.nic; tx_errors.nic = tx_errors",
@@ -183,13 +186,14 @@ DRIVERS: dict[str, DriverTable] = {
         tx="tx_err_drop_pkts = tx_errors; #: tx_mem_alloc_err",
     ),
     "sfc sfc_siena sfc_falcon": DriverTable(
+        # Not port_rx_dp_di_dropped_packets: those match no filter of the NIC, as frames for other addresses do.
         rx="port_rx_nodesc_drops = rx_dropped; rx_nodesc_trunc = rx_dropped; rx_noskb_drops = rx_dropped;"
         "port_rx_overflow = rx_fifo_errors; rx_overflow = rx_fifo_errors; port_rx_bad = rx_crc_errors rx_errors;"
         "rx_bad = rx_crc_errors rx_errors; port_rx_align_error = rx_frame_errors rx_errors;"
         "port_rx_length_error = rx_length_errors rx_errors; port_rx_gtjumbo = rx_length_errors rx_errors;"
         "port_rx_pm_discard_bb_overflow; port_rx_pm_discard_vfifo_full; port_rx_pm_discard_qbb;"
         "port_rx_pm_discard_mapping; port_rx_pm_trunc_bb_overflow; port_rx_pm_trunc_vfifo_full; port_rx_pm_trunc_qbb;"
-        "port_rx_dp_di_dropped_packets; port_rx_dp_q_disabled_packets; rx_frm_trunc; rx_xdp_drops; rx_xdp_bad_drops",
+        "port_rx_dp_q_disabled_packets; rx_frm_trunc; rx_xdp_drops; rx_xdp_bad_drops",
         tx="tx_bad = tx_errors; tx_overflow",
     ),
     "nfp nfp_netvf": DriverTable(

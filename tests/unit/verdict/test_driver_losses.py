@@ -24,11 +24,11 @@ LOST_AND_NOT: list[tuple[str, str, str, str]] = [
     ("ixgbe", "rx_no_dma_resources", "", "fdir_miss, fdir_overflow, rx_csum_offload_errors, alloc_rx_page_failed,"
      "tx_queue_3_bp_misses, rx_queue_3_bp_misses, rx_no_buffer_count, tx_flow_control_xoff, rx_fcoe_dropped"),
     ("ixgbevf", "", "", "rx_csum_offload_errors, alloc_rx_buff_failed, rx_queue_0_bp_misses"),
-    ("i40e", "port.rx_dropped, port.rx_discards, veb.rx_discards, port.rx_crc_errors",
+    ("i40e", "rx_dropped, port.rx_dropped, port.rx_discards, veb.rx_discards, port.rx_crc_errors",
      "port.tx_dropped_link_down, veb.tx_discards",
      "port.rx_csum_bad, port.arq_overflows, rx_alloc_fail, port.link_xoff_rx, rx_unknown_protocol, tx_busy"),
     ("iavf", "rx_discards", "tx_discards", "rx_unknown_protocol"),
-    ("ice", "rx_dropped.nic, rx_crc_errors.nic, rx_undersize.nic", "tx_dropped_link_down.nic",
+    ("ice", "rx_dropped, rx_dropped.nic, rx_crc_errors.nic, rx_undersize.nic", "tx_dropped_link_down.nic",
      "rx_csum_bad.nic, rx_eipe_error.nic, rx_alloc_fail, link_xoff_rx.nic"),
     ("e1000e", "rx_long_length_errors, rx_align_errors", "tx_abort_late_coll",
      "rx_no_buffer_count, rx_csum_offload_errors, uncorr_ecc_errors, alloc_rx_buff_failed, dropped_smbus, tx_deferred_ok,"
@@ -40,7 +40,8 @@ LOST_AND_NOT: list[tuple[str, str, str, str]] = [
      "outbound_pci_buffer_overflow, rx_oversize_pkts_sw_drop",
      "tx_queue_dropped, tx_discards_phy, tx_errors_phy",
      "tx3_dropped, rx3_xdp_drop, rx3_wqe_err, rx_pcs_symbol_err_phy, rx_cache_busy, rx_cache_full, rx_buff_alloc_err,"
-     "rx_prio3_discards, tx_queue_stopped, rx_pause_ctrl_phy, rx_arfs_err, rx_err_lane_0_phy, module_bad_shorted"),
+     "rx_prio3_discards, tx_queue_stopped, rx_pause_ctrl_phy, rx_arfs_err, rx_err_lane_0_phy, module_bad_shorted,"
+     "rx_steer_missed_packets"),
     ("bnxt_en", "[11]: rx_discards, rx_stat_discard, rx_fcs_err_frames, rx_total_oom_discards",
      "[0]: tx_errors, [0]: tx_discards, tx_fifo_underruns",
      "rx_total_ring_discards, tx_total_ring_discards, rx_discard_bytes_cos0, total_missed_irqs, [0]: missed_irqs,"
@@ -65,8 +66,9 @@ LOST_AND_NOT: list[tuple[str, str, str, str]] = [
     ("vif", "", "", "rx_gso_checksum_fixup"),
     ("qede", "no_buff_discards, brb_discards, 0: rx_alloc_errors", "tx_err_drop_pkts",
      "mac_filter_discards, mftag_filter_discards, 0: rx_hw_errors"),
-    ("sfc", "port_rx_nodesc_drops, port_rx_dp_di_dropped_packets, rx_noskb_drops, rx_overflow", "tx_bad",
-     "rfs_failed, rx_tcp_udp_chksum_err, port_rx_bad_bytes, rx_mcast_mismatch, port_rx_dp_hlb_wait"),
+    ("sfc", "port_rx_nodesc_drops, rx_noskb_drops, rx_overflow", "tx_bad",
+     "rfs_failed, rx_tcp_udp_chksum_err, port_rx_bad_bytes, rx_mcast_mismatch, port_rx_dp_hlb_wait,"
+     "port_rx_dp_di_dropped_packets"),
     ("nfp", "dev_rx_discards, mac.rx_mac_head_drop", "dev_tx_discards", "hw_rx_csum_err, hw_tls_no_space"),
     ("cxgb4", "rx_bg0_frames_dropped, rx_bg3_frames_trunc", "tx_frames_dropped", "bg0_frames_dropped, db_drop, db_full"),
     ("be2net", "rx_drops_no_pbuf, rxq3: rx_drops_no_frags, rx_dropped_runt", "txq3: tx_drv_drops",
@@ -196,6 +198,17 @@ def test_what_a_driver_drops_after_its_interface_counted_it_lies_before_the_next
         },
         "capture": {"eth1.driver.rx_queue_1_xdp_drops": 4},
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("driver", ["i40e", "ice"])
+def test_what_the_nic_had_no_descriptor_for_was_lost_before_it_was_received(inventory, driver):
+    """i40e_update_vsi_stats before Linux 6.8, ice_update_vsi_stats: the queues' discards are in rx_dropped.
+
+    What the kernel drops of received packets is in the interface's rx_dropped too, and not in the driver's.
+    """
+    seen = growing(inventory, driver, {"rx_dropped": 7}, node="uut")
+    bump(seen, "uut", rx_dropped=9)
+    assert ledger(inventory, seen) == {"uut_in": {"driver.rx_dropped": 7}, "uut_out": {"eth1.rx_dropped": 2}}
 
 
 def test_igb_counts_what_it_missed_twice_and_the_queues_drops_too(inventory):
