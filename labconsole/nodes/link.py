@@ -256,7 +256,9 @@ async def connect(name: str, inventory: Inventory, on_event: OnAgentEvent) -> No
                 await link.measure_clock()
                 await link.keep_alive()
             except NodeLost as exc:
-                raise NodeUnreachable(name, f"the agent started, then: {exc.message}", operation="connect") from exc
+                text = f"the agent started, then: {exc.message}"
+                lacking = lacks_library(name, inventory.nodes[name].python, bytes(session.stderr))
+                raise lacking or NodeUnreachable(name, text, operation="connect") from exc
     except BaseException:
         dialled.abort()
         raise

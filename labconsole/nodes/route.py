@@ -21,6 +21,7 @@ from labconsole.nodes.ssh_config import (
     ConfigRefused,
     Settings,
     expand,
+    expand_home,
     expand_path,
     has_openssh_home,
     read_settings,
@@ -240,7 +241,7 @@ def _agent(value: str) -> str | None:
         return None
     if value == "SSH_AUTH_SOCK" or value.startswith("$"):
         return os.environ.get(value.lstrip("$").strip("{}")) or None
-    return str(Path(value).expanduser())
+    return expand_home("identityagent", value)
 
 
 def _known_hosts_files(settings: Settings, given: str | None) -> tuple[str, ...]:

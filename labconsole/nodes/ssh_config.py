@@ -139,7 +139,15 @@ def expand(keyword: str, value: str, values: Mapping[str, str], *, variables: bo
 
 def expand_path(keyword: str, value: str, values: Mapping[str, str]) -> str:
     """As expand, with a leading ``~`` replaced."""
-    return str(Path(expand(keyword, str(Path(value).expanduser()), values)))
+    return str(Path(expand(keyword, expand_home(keyword, value), values)))
+
+
+def expand_home(keyword: str, value: str) -> str:
+    """``value`` with a leading ``~`` or ``~user`` replaced. Raises ConfigRefused for an unknown user."""
+    try:
+        return str(Path(value).expanduser())
+    except RuntimeError:
+        raise ConfigRefused(f"{keyword} {value}: there is no such user; allowed: ~/ and known users", value) from None
 
 
 @functools.cache
@@ -163,7 +171,7 @@ def _print_settings(
             told = f"`ssh -G {clean(host)}` took more than {LIMIT_S:g} s: a command of Match exec, or a name server"
             raise ConfigRefused(told) from None
         finally:
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # of another user's
                 os.killpg(process.pid, signal.SIGKILL)  # what Match exec left, too
             process.wait()
         output.seek(0)

@@ -164,7 +164,8 @@ def test_ports_that_need_not_or_cannot_be_held_are_said(net: Net, agent: AgentPr
     told = agent.ok("sink_ports.hold", ports=wanted)["ports"]
     assert [each["state"] for each in told] == ["in_use", "not_local", "held", "held"]
     program.communicate()
-    assert agent.error("sink_ports.hold", ports=[{**SINK, "sink_ip": "x"}])["code"] == "bad_request"
+    assert agent.error("sink_ports.hold", ports=[SINK, {**SINK, "sink_ip": "x"}])["code"] == "bad_request"
+    assert len(net.run("cat", "/proc/net/udp").splitlines()) == 1
     assert [each["state"] for each in agent.ok("sink_ports.hold", ports=[SINK])["ports"]] == ["held"]
 
 

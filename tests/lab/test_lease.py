@@ -91,6 +91,7 @@ def test_a_console_that_does_not_give_back_loses_all_the_same(net: Net, start: S
         ("exec", {"argv": ["true"], "timeout_s": 5}),
         ("net.apply", {"token": "t", "changes": []}),
         ("marks.start", {"marks": "m", "interface": "a0", "address": "198.18.127.1"}),
+        ("sink_ports.hold", {"ports": []}),
     ):
         assert first.error(op, **args)["code"] == "lease_lost"
     first.ok("lease.release")  # seen: from here on it may look around again

@@ -593,6 +593,16 @@ async def test_an_agent_that_does_not_start_is_told_with_its_words(
     assert told in await refused(world, at(server))
 
 
+async def test_a_library_that_is_found_to_be_missing_after_the_hello_is_named_with_what_to_install(
+    world: World, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent's hello comes before its imports. OpenWrt has asyncio in a package of its own, python3-asyncio."""
+    world.trust(server)
+    start_with(world, monkeypatch, "no asyncio")
+    with pytest.raises(CapabilityMissing, match="lacks asyncio of the standard library: install Debian's python3"):
+        await log_in(world, at(server))
+
+
 async def test_an_agent_that_never_speaks_is_given_up(
     world: World, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

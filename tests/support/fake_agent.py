@@ -75,6 +75,8 @@ def main() -> None:
     hello = dict(event="hello", protocol=1, version="0", python="3", pid=os.getpid(), euid=os.geteuid(), **clocks())
     sys.stdout.buffer.write(json.dumps(hello, separators=(",", ":")).encode() + b"\n")
     sys.stdout.buffer.flush()
+    if MODE == "no asyncio":
+        raise ModuleNotFoundError("No module named 'asyncio'")
     for line in sys.stdin.buffer:
         request = json.loads(line)
         answer(request["id"], request["op"], request["args"])

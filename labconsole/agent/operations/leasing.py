@@ -24,7 +24,7 @@ from labconsole.wire.message import Done
 
 CHANGING = (
     "generator.prepare", "generator.start", "net.apply", "capture.start", "kernel_drops.start", "packet_times.start",
-    "packet_count.start", "marks.start", "guest.start", "guest.promise_stop", "exec",
+    "packet_count.start", "marks.start", "guest.start", "guest.promise_stop", "exec", "sink_ports.hold",
 )  # fmt: skip
 """What a session may not do any more once its lease was taken over."""
 

@@ -219,13 +219,17 @@ class SinkPorts:
         self._sockets: List[socket.socket] = []
 
     def hold(self, ports: Sequence[SinkPort]) -> List[SinkPortState]:
-        """A socket for each address and port that is the node's own, and what became of each."""
+        """A socket for each address and port that is the node's own, and what became of each. Raises with none held."""
         self.close()
         found: Dict[Tuple[str, int], SinkPortState] = {}
-        for port in ports:
-            key = (port.sink_ip, port.udp_sink_port)
-            if key not in found:
-                found[key] = self._hold(*key)
+        try:
+            for port in ports:
+                key = (port.sink_ip, port.udp_sink_port)
+                if key not in found:
+                    found[key] = self._hold(*key)
+        except BaseException:
+            self.close()
+            raise
         return [found[port.sink_ip, port.udp_sink_port] for port in ports]
 
     def _hold(self, address: str, port: int) -> SinkPortState:

@@ -57,6 +57,8 @@ async def answers(bench: CheckContext, node: str) -> CheckFinding:
     mine = {(s.sink_ip, sink_port(i)): s for i, s in enumerate(bench.inventory.streams) if s.sink.node == node}
     if not mine:
         return skipped("no stream ends at this node")
+    if node not in bench.leased:
+        return skipped("this console does not hold its lease; another console may be using the streams' UDP ports")
     wanted, link = [SinkPort(sink_ip=ip, udp_sink_port=port) for ip, port in mine], bench.link(node)
     try:
         states = (await link.ask(HoldSinkPorts(ports=wanted), timeout_s=8)).ports

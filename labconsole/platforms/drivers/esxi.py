@@ -47,8 +47,8 @@ _HEADER = re.compile(r"Vmid\s+Name\s+File\s+Guest OS\s+Version\s+Annotation\s*")
 _VMID = re.compile(r"([0-9]{1,9})\s+(?=\S)")
 _BRACKET = re.compile(r"(?<=\s)\[")
 _FILE = re.compile(r"\[([^\[\]]*)\] (\S.*?\.vmx)(?:\s+\S+)?\s+vmx-[0-9]{1,3}(?=\s|$)")
-_SUMMARY = re.compile(
-    r"^\s*vm = 'vim\.VirtualMachine:([0-9]{1,9})',?\s*$(?s:.*?)"
+_SUMMARY_VM = re.compile(r"^\s*vm = 'vim\.VirtualMachine:([0-9]{1,9})',?\s*$", re.MULTILINE)
+_SUMMARY_NAME = re.compile(
     r"^\s*config = \(vim\.vm\.Summary\.ConfigSummary\) \{\s*$(?:\s*dynamic\w+ = .*$)*\s*name = \"(.*)\",?\s*$",
     re.MULTILINE,
 )
@@ -137,6 +137,14 @@ def _column(rows: Sequence[tuple[str, Sequence[re.Match[str]]]]) -> Callable[[st
             (place,) = places
             return lambda line, file: measure(line, file) == place
     return None
+
+
+def summary(text: str) -> tuple[str, str] | None:
+    """``vmsvc/get.summary``: Vmid and name that a machine has by itself, or None if the text does not say both."""
+    vm = _SUMMARY_VM.search(text)
+    # One pattern for both would search the rest of the text again at each line like the first.
+    own = _SUMMARY_NAME.search(text, vm.end()) if vm is not None else None
+    return (vm[1], own[1]) if vm is not None and own is not None else None
 
 
 def machines(text: str) -> dict[str, tuple[str, str]]:
@@ -271,9 +279,9 @@ class EsxiDriver(ManagedDriver):
         vmid = machine.ident
         if machine in self._confirmed:
             return vmid
-        summary = _SUMMARY.search(await self._must(shell, "vim-cmd", "vmsvc/get.summary", vmid))
-        if summary is None or summary.groups() != (vmid, name):
-            said = "no machine" if summary is None else f"Vmid {summary[1]}, name {shown(summary[2])}"
+        own = summary(await self._must(shell, "vim-cmd", "vmsvc/get.summary", vmid))
+        if own != (vmid, name):
+            said = "no machine" if own is None else f"Vmid {own[0]}, name {shown(own[1])}"
             raise shell.error(
                 f"`vim-cmd vmsvc/get.summary {vmid}` reports {said}; expected: Vmid {vmid}, name {name!r}"
             )

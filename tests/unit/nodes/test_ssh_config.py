@@ -219,6 +219,7 @@ REFUSED = {
     "Host *\n UserKnownHostsFile ~/%Z\n": "config line 2: ",
     "IdentityFile ~/%Z\n": "config line 1: identityfile",
     "User x\nIdentityFile ~/${NO_SUCH_VARIABLE}\n": "config line 2: identityfile",
+    "User x\nIdentityFile ~no-such-user/id\n": "config line 2: identityfile ~no-such-user/id: there is no such user",
     "UserKnownHostsFile relative\n": "userknownhostsfile relative: a relative path; allowed: paths that start with / or ~",
 }  # fmt: skip
 
@@ -244,6 +245,19 @@ def test_an_address_is_never_an_option_and_a_command_that_hangs_is_ended(
         ssh_config.read_settings("-oPort=5", None, None, None)
     monkeypatch.setattr(ssh_config, "LIMIT_S", 0.3)
     assert "took more than 0.3 s: a command of Match exec" in refusal(home, 'Match exec "sleep 60"\n Port 5\n')
+
+
+def test_a_process_of_another_user_that_match_exec_leaves_is_no_obstacle(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Linux, kill(2): EPERM if no process of the group may be signalled, such as one that sudo left."""
+    require("ssh")
+
+    def killpg(group: int, number: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "killpg", killpg)
+    assert find_hop(home, "Port 5\n").port == 5
 
 
 @pytest.mark.parametrize("script,expected", [("exit 0", "printed no hostname"), ("echo no -G >&2; exit 1", "no -G")])

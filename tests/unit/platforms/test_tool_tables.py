@@ -183,6 +183,14 @@ def test_a_table_that_is_not_known_is_refused() -> None:
         asyncio.run(on_esxi().state(shell, "fw"))
 
 
+def test_a_summary_of_esxi_that_begins_over_and_over_is_read_in_one_pass() -> None:
+    """A node may send a megabyte of it; searched again from each line, that takes minutes."""
+    vm = "   vm = 'vim.VirtualMachine:40', \n"
+    assert esxi.summary(vm * 30_000) is None
+    config = '   config = (vim.vm.Summary.ConfigSummary) {\n      name = "fw", \n'
+    assert esxi.summary(vm * 30_000 + config) == ("40", "fw")
+
+
 @pytest.mark.parametrize(
     ("said", "state"),
     [("Powered on", State.RUNNING), ("Powered off", State.STOPPED), ("Suspended", State.PAUSED), ("Unknown", None)],

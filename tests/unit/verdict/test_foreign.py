@@ -279,13 +279,17 @@ def test_a_sink_that_would_answer_is_foreseen_and_noted(answer: Any, status: str
     async def read(node: str) -> Any:
         return settings
 
-    bench: Any = SimpleNamespace(inventory=inventory, link=lambda node: link, settings=read)
+    leased = [stream.sink.node]
+    bench: Any = SimpleNamespace(inventory=inventory, link=lambda node: link, settings=read, leased=leased)
     check: Any = quiet.answers
     finding = asyncio.run(check(bench, stream.sink.node))
     assert (finding.status.value, said in finding.evidence) == (status, True), finding
     if answer == "not_local":
         settings.interfaces["eth1"].sysctls["forwarding"] = "1"
         assert "eth1 forwards" in asyncio.run(check(bench, stream.sink.node)).evidence
+    leased.clear()
+    link.asked.clear()
+    assert (asyncio.run(check(bench, stream.sink.node)).status.value, link.asked) == ("skipped", [])
 
 
 @pytest.mark.parametrize(
