@@ -26,6 +26,7 @@ from labconsole.contracts.report import (
     ReportUnit,
     Table,
 )
+from labconsole.experiments.forwarding.units import spread_by_load
 from labconsole.experiments.units import report_units
 from labconsole.report import draw, panels
 from labconsole.report.assembly import checked_part
@@ -148,6 +149,14 @@ def test_parts_of_other_types_are_checked_too(part: Any, words: str):
     with pytest.raises(Undrawable) as raised:
         checked_part(part)
     assert words in str(raised.value)
+
+
+def test_trials_that_are_all_alike_are_drawn_around_their_mean():
+    """0.1 + 0.1 + 0.1 is not three times 0.1: the mean of these is above each of them."""
+    point = SimpleNamespace(trial_values_bps=[0.1] * 3, offered_bps=SimpleNamespace(mean=1e6), n=3, set_ups=1)
+    mark = spread_by_load._mark(untyped(point))
+    assert max(mark.dots) < 0 == mark.high
+    checked_figure(figure(mark))
 
 
 WORDS = ("cost in $, of $5", "$\\frac{$", "a\x1bb\ud800", "_raw", "50 % & <b>")
