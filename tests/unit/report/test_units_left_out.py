@@ -29,7 +29,7 @@ from labconsole.contracts.report import (
 from labconsole.experiments.forwarding.units import spread_by_load
 from labconsole.experiments.units import report_units
 from labconsole.report import draw, panels
-from labconsole.report.assembly import checked_part
+from labconsole.report.assembly import checked_part, figures_of
 from labconsole.report.gathering import gather
 from labconsole.report.panels import checked_figure
 from labconsole.report.request import ReportRequest
@@ -262,6 +262,14 @@ def test_a_fault_of_labconsoles_own_is_none_of_a_plug_in():
         claimed([unit], {})
     assert claimed([replace(unit, plugin="toy")], {})[2] == [
         "unit own of plug-in toy is left out: its claims failed: KeyError: 'a fault'"
+    ]
+
+
+def test_the_console_logs_which_figures_are_left_out(caplog: pytest.LogCaptureFixture):
+    unit: ReportUnit[Any] = ReportUnit(name="own", place=1, make=lambda material: figure(replace(GOOD, x=-1)))
+    assert figures_of("jobs", (), [unit]) == []
+    assert caplog.messages == [
+        f"unit own is left out: figure 'f': {FIRST}x is -1; allowed: 0 or more, where the axis begins"
     ]
 
 
