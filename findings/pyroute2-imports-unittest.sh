@@ -3,8 +3,7 @@
 # Behaviour: its module of route sockets (pyroute2/netlink/rtnl/iprsocket.py) imports `mock` from unittest at its top, and its
 #   processes import multiprocessing: whoever opens one netlink socket loads unittest with argparse, difflib and pprint,
 #   dataclasses, pickle and multiprocessing. The classes that stand for sockets in tests are in a module that production code
-#   imports, too. Of the time to import pyroute2.iproute.linux from compiled files, about a fourth is spent on these. On a
-#   Python whose distribution leaves unittest out, the library cannot be imported at all.
+#   imports, too. On a Python whose distribution leaves unittest out, the library cannot be imported at all.
 # Output seen (pyroute2 0.9.7, Python 3.11, 2026-11-29):
 #   loaded by IPRoute: argparse difflib multiprocessing pickle unittest.mock
 #   without unittest: ModuleNotFoundError: import of unittest halted; None in sys.modules

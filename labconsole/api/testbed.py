@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 from labconsole.contracts.ports import AgentLink, Connect, OnAgentEvent
 from labconsole.engine.calibration.offer import CalibrationMeans
 from labconsole.engine.testbed import Testbed
-from labconsole.errors import StoreError
+from labconsole.errors import ConfigError, LabSetupError, StoreError
 from labconsole.experiments.kinds import kinds
 from labconsole.model.inventory import DropReasons, Inventory, PacketTiming, load_inventory
 from labconsole.model.record.envelope import Envelope, parse_envelope
@@ -85,19 +85,24 @@ def open_session(
 def refuse_former_lab(inventory: Inventory) -> None:
     """Raise ConfigError if these are the nodes of a local lab that is up, built otherwise than the file says.
 
-    Its runs would have the fingerprint of the former lab: those with and without loss would be averaged.
+    Its runs would have the fingerprint of the former lab: those with and without loss would be averaged. Files of labs
+    that cannot be read refuse nothing: they may be of a lab that has nothing to do with these nodes.
     """
     from labconsole.lab.state import lab_directory, labs_directory
 
-    if not labs_directory().is_dir():  # what follows takes a tenth of a second to import
-        return
-    from labconsole.lab import commands as lab
+    try:
+        if not labs_directory().is_dir():  # what follows takes a tenth of a second to import
+            return
+        from labconsole.lab import commands as lab
 
-    name = lab.of_inventory({node: each.address for node, each in inventory.nodes.items()})
-    own_file = lab_directory(name) / "hosts.yaml" if name is not None else None
-    if own_file is None or not own_file.exists():
+        name = lab.of_inventory({node: each.address for node, each in inventory.nodes.items()})
+        if name is None:
+            return
+        own_file = lab_directory(name) / "hosts.yaml"
+        own = load_inventory(own_file)
+    except (ConfigError, LabSetupError, OSError) as exc:
+        log.info("not compared with the labs that are up: %s", exc)
         return
-    own = load_inventory(own_file)
     speeds_bps = {stream.source: stream.link_speed_bps for stream in own.streams}
     found: tuple[tuple[str | int, ...], str] | None = None
     hosts = [node for node, each in own.nodes.items() if "host" in each.roles]

@@ -309,6 +309,11 @@ def _report(found: Unpacked, scratch: Path, tell: Tell) -> int:
             tell(f"report/{path.name}: is missing")
         elif packed.read_bytes() != path.read_bytes():
             tell(f"report/{path.name}: {_first_difference(packed, path)}")
+    if made.failures:
+        made_again = {path.name for path in written}
+        for packed in sorted((found.directory / "report").glob("*")):
+            if packed.suffix[1:] in formats and packed.name not in made_again:
+                tell(f"report/{packed.name}: cannot be made again: {'; '.join(made.failures)}")
     return len(written)
 
 

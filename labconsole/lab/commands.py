@@ -244,9 +244,17 @@ def bypassed(name: str) -> Iterator[None]:
 
 
 def of_inventory(addresses: Mapping[str, str]) -> str | None:
-    """The running lab whose nodes these are (node to address as in hosts.yaml), None when it is none of this user's."""
+    """The running lab whose nodes these are (node to address as in hosts.yaml), None when it is none of this user's.
+
+    Raises LabSetupError if it is none of those that can be read, and there are others.
+    """
+    unreadable: LabSetupError | None = None
     for name in names():
-        known = LabFile.read(lab_directory(name))
+        try:
+            known = LabFile.read(lab_directory(name))
+        except LabSetupError as exc:
+            unreadable = exc
+            continue
         if known is None or not known.supervisor.alive:
             continue
         mine = {
@@ -254,6 +262,8 @@ def of_inventory(addresses: Mapping[str, str]) -> str | None:
         }
         if addresses and all(address in mine.get(node, ()) for node, address in addresses.items()):
             return name
+    if unreadable is not None:
+        raise unreadable
     return None
 
 

@@ -217,7 +217,10 @@ def config_error(exc: ValidationError, data: CommentedMap, path: Path) -> Config
         if problem["type"] != "too_short" or problem["loc"] not in within:
             each = _complaint_of(exc, problem, data, path)
             found.setdefault(each.key, each)
-    meant = {name for each in found.values() for name in _NEAR.findall(each.message)}
+    meant = {
+        ".".join(filter(None, [each.key.rpartition(".")[0], name]))
+        for each in found.values() if each.key is not None for name in _NEAR.findall(each.message)
+    }  # fmt: skip
     missing = [each for each in found.values() if each.message == MISSING]
     left = [each for each in found.values() if each.message != MISSING or each.key not in meant]
     left.sort(key=lambda each: (each in missing, each.line or 0))

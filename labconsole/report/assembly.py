@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,6 +30,8 @@ from labconsole.report.sample import Coverage, KeptRuns, missing_words, sample
 from labconsole.report.selection import Selection
 from labconsole.report.tables import check_table
 from labconsole.text.axis import MOST_CHARACTERS, MOST_POINTS, Undrawable, checked_count, checked_number, checked_words
+
+log = logging.getLogger("labconsole.report")
 
 EMULATED = "Emulated testbed: it shows the method, not the speed of hardware."
 """What every caption says of runs that were taken on machines made of software."""
@@ -134,13 +137,16 @@ def assemble(
 
 
 def figures_of(kind: str, records: Sequence[ExperimentRecord], units: Sequence[Unit]) -> list[Figure]:
-    """The figures that units make of one kind's records alone, without any run."""
+    """The figures that units make of one kind's records alone, without any run. Which are left out is logged."""
     admission = admit((), set())
     kept = sample((), admission)
     material = Material(
         kept=kept, digest=Digest(set(), {}), evaluation=evaluate((), admission=admission), experiments={kind: records}
     )
-    return [part for part in _parts(units, material, ())[0] if isinstance(part, Figure)]
+    parts, failures = _parts(units, material, ())
+    for failure in failures:
+        log.warning("%s", failure)
+    return [part for part in parts if isinstance(part, Figure)]
 
 
 def _title(platforms: Sequence[str], others: Sequence[str], *, of_runs: bool) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -145,16 +144,18 @@ def _next_lines(hosts_file: Path) -> list[str]:
     """The next command to type, and whether the hosts.yaml of this directory has to be copied for it."""
     from labconsole.model.inventory import DEFAULT_INVENTORY
 
-    with suppress(OSError):
-        if DEFAULT_INVENTORY.samefile(hosts_file):
-            return ["next: labconsole check"]
     hosts = shlex.quote(str(hosts_file))
     lines = [f"next: labconsole check --hosts {hosts}"]
-    if not DEFAULT_INVENTORY.exists():
-        lines.append(f"  or, for commands without --hosts: cp {hosts} .")
-    elif "Made by `labconsole lab up`" in DEFAULT_INVENTORY.read_text(encoding="utf-8", errors="replace"):
-        same = DEFAULT_INVENTORY.read_bytes() == hosts_file.read_bytes()
-        lines = ["next: labconsole check"] if same else [*lines, f"  {DEFAULT_INVENTORY} here is not of this lab"]
+    try:
+        here = DEFAULT_INVENTORY.read_bytes()
+        if here == hosts_file.read_bytes():
+            return ["next: labconsole check"]
+    except FileNotFoundError:
+        return [*lines, f"  or, for commands without --hosts: cp {hosts} ."]
+    except OSError:  # the lab is up, whatever is here
+        return lines
+    if b"Made by `labconsole lab up`" in here:
+        lines.append(f"  {DEFAULT_INVENTORY} here is not of this lab")
     return lines
 
 

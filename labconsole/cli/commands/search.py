@@ -13,6 +13,7 @@ from labconsole.cli.options import (
     add_shared,
     comma_separated,
     hosts_path,
+    naming_options,
     number,
     request_from,
     whole_number,
@@ -114,6 +115,7 @@ def run(args: argparse.Namespace) -> int:
                 json_line(progress.last.to_json())
 
     async def work(session: Testbed[RunStore]) -> int:
+        session.check_now(request)
         # A new search at every call, which nothing resumes: what is to be resumed stands in a plan.
         execution = PlanExecution(plan, session, on_step=on_step, salt=utc_now())
         (outcome,) = await PlanRunner(
@@ -127,7 +129,8 @@ def run(args: argparse.Namespace) -> int:
         answer({"search": record.to_json()}, search_lines(record), as_json=args.json)
         return 1 if record.status == "failed" or any(found.lower_bound_pps is None for found in record.goals) else 0
 
-    return drive(session, session.nodes_of(request), work, [])
+    with naming_options():
+        return drive(session, session.nodes_of(request), work, [])
 
 
 def _of_option(exc: ConfigError) -> ConfigError:

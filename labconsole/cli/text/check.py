@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from labconsole.engine.check.result import CheckResult, CheckStatus
 
@@ -63,19 +65,34 @@ def report_lines(
         lines += ["", f"{name}: {words}"] if lines else [f"{name}: {words}"]
         for result in shown:
             lines += _result_lines(result, glyphs, title_width, colour=colour, width=width)
-    for (_, status, _), same in alike.items():
-        if not brief or status is not CheckStatus.SKIPPED:
+    for said, same in alike.items():
+        if not brief or said.status is not CheckStatus.SKIPPED:
             names = ", ".join(str(r.node) for r in same)
             lines += ["", f"{names}: alike"] if lines else [f"{names}: alike"]
-            lines += _result_lines(same[0], glyphs, title_width, colour=colour, width=width)
+            of_all = replace(same[0], hint=said.hint and said.hint.replace(NODE, names))
+            lines += _result_lines(of_all, glyphs, title_width, colour=colour, width=width)
     return lines
 
 
-Said = tuple[str, CheckStatus, str]
+NODE = "\0"
+"""In the place of the node's name in a hint."""
+
+
+class Said(NamedTuple):
+    """What several nodes may say alike, whatever their names are."""
+
+    id: str
+    status: CheckStatus
+    evidence: str
+    fixed: bool
+    hint: str | None
 
 
 def _said(result: CheckResult) -> Said:
-    return result.id, result.status, result.evidence
+    hint, node = result.hint, result.node
+    if hint is not None and node is not None:
+        hint = re.sub(rf"(?<![\w.-]){re.escape(node)}(?![\w-])", NODE, hint)
+    return Said(result.id, result.status, result.evidence, result.fixed, hint)
 
 
 def _alike(results: Sequence[CheckResult]) -> dict[Said, list[CheckResult]]:

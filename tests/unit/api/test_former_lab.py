@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from labconsole.api.testbed import refuse_former_lab
-from labconsole.errors import ConfigError
+from labconsole.cli.commands.lab import _next_lines
+from labconsole.errors import ConfigError, LabSetupError
 from labconsole.lab import commands
 from labconsole.model.inventory import Inventory, load_inventory
 
@@ -74,3 +75,36 @@ def test_the_same_lab_another_name_and_fewer_streams_are_no_other_lab(lab: Path,
     refuse_former_lab(read(tmp_path / "h.yaml", fewer.replace("testbed: local", "testbed: mine")))
     lab.unlink()
     refuse_former_lab(read(tmp_path / "h.yaml", DIGEST + text))
+
+
+def test_files_of_labs_that_cannot_be_read_refuse_nothing(lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """One was cut short when the disk was full, another was written by a version with other keys."""
+    inventory = read(tmp_path / "h.yaml", DIGEST + HOSTS.read_text())
+    lab.write_text("of_another_version: 1\n" + HOSTS.read_text())
+    refuse_former_lab(inventory)
+    monkeypatch.undo()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    (lab.parent / "lab.json").write_text("{")
+    with pytest.raises(LabSetupError, match=r"lab\.json is not valid"):
+        commands.of_inventory({"uut": "192.0.2.1"})
+    refuse_former_lab(inventory)
+
+
+def test_what_lies_here_as_hosts_yaml_does_not_make_a_lab_that_is_up_a_failure(tmp_path, monkeypatch):
+    own = tmp_path / "lab" / "hosts.yaml"
+    own.parent.mkdir()
+    own.write_bytes(HOSTS.read_bytes())
+    monkeypatch.chdir(tmp_path)
+    command = f"next: labconsole check --hosts {own}"
+    assert _next_lines(own) == [command, f"  or, for commands without --hosts: cp {own} ."]
+    here = tmp_path / "hosts.yaml"
+    here.mkdir()
+    assert _next_lines(own) == [command]
+    here.rmdir()
+    here.write_text("# The lab local. Made by `labconsole lab up`, removed by `labconsole lab down`.\n" + DIGEST)
+    assert _next_lines(own) == [command, "  hosts.yaml here is not of this lab"]
+    here.write_text("testbed: mine\n")
+    assert _next_lines(own) == [command]
+    here.unlink()
+    here.symlink_to(own)
+    assert _next_lines(own) == ["next: labconsole check"]

@@ -10,6 +10,7 @@ import re
 import shutil
 import tarfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,11 +21,13 @@ from labconsole.bundle import archive
 from labconsole.bundle.pack import _needed, anonymous
 from labconsole.cli.main import main
 from labconsole.errors import StoreError
+from labconsole.experiments.units import report_units
 from labconsole.model.inventory import load_inventory
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.record.run import PlanRef
 from labconsole.store.exchange.importing import import_records
 from labconsole.store.open import open_store
+from labconsole.text.axis import Undrawable
 from support.report_runs import measured
 from support.store_places import ServerPlace
 from support.store_samples import sample_record, sample_series, sample_stream
@@ -146,6 +149,21 @@ def test_a_report_of_a_plans_file_is_made_again_with_the_plan_from_the_bundle(
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
     status = main(["verify", str(bundle)])
     assert (status, capsys.readouterr().out.count("otherwise")) == (0, 0)
+
+
+def test_what_a_bundle_has_and_a_unit_fails_to_make_again_is_told(lab, capsys, monkeypatch):
+    bundle = pack(lab)
+    capsys.readouterr()
+
+    def fails(material):
+        raise Undrawable("too wide")
+
+    ours = [replace(unit, make=fails) if unit.name == "results" else unit for unit in report_units(outside=False)]
+    monkeypatch.setattr("labconsole.bundle.verify.report_units", lambda outside: ours)
+    assert _told(bundle, capsys)[1:] == [  # the first is the page, which names the unit
+        f"report/results.{suffix}: cannot be made again: unit results is left out: too wide"
+        for suffix in ("csv", "md", "tex")
+    ]
 
 
 def test_plans_that_a_bundle_could_not_tell_apart_are_refused(lab, tmp_path, capsys, monkeypatch):

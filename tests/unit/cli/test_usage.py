@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from labconsole.cli.main import main
+from labconsole.errors import ConfigError
 
 HOSTS = str(Path(__file__).parents[3] / "hosts.yaml")
 
@@ -99,3 +102,24 @@ def test_an_export_whose_name_ends_in_no_format_is_refused(capsys: pytest.Captur
     assert main(["runs", "export", "--out", str(out), "--format", "csv", *store]) == 0
     assert main(["runs", "export", "--out", str(tmp_path / "x.CSV"), *store]) == 0
     assert out.read_bytes() == (tmp_path / "x.CSV").read_bytes()
+
+
+@pytest.mark.parametrize("words", ["run", "search", "calibrate --wired", "check --observer-effect"])
+def test_a_frame_that_an_interface_does_not_carry_is_refused_by_its_option(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: str
+):
+    """The interfaces are known once the nodes are connected. A search asks before it takes the testbed."""
+
+    def refuse(request: Any) -> None:
+        raise ConfigError("is above what src1/eth1 carries (MTU 1500)", key="frame_size", value=9001)
+
+    def connected(session: Any, nodes: Any, work: Any, *more: Any, **how: Any) -> int:
+        if words != "search":
+            refuse(None)
+        session.check_now = refuse
+        return asyncio.run(work(session))
+
+    for module in ("drive", "commands.check.observer_effect"):
+        monkeypatch.setattr(f"labconsole.cli.{module}.drive", connected)
+    options = ["--hosts", HOSTS, "--store", str(tmp_path / "runs.sqlite"), "--frame-size", "9001"]
+    assert said([*words.split(), *options], capsys).startswith("--frame-size: is above what src1/eth1 carries")

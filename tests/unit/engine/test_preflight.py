@@ -450,8 +450,18 @@ def test_what_several_nodes_say_alike_is_shown_once_and_brief_shows_warnings_and
     ]
     lines = report_lines(results, ["src1", "snk1", "uut"])
     assert [line for line in lines if "12.1 on" in line] == ["  ! warn    load    12.1 on 2 CPUs"]
+    assert [line.strip() for line in lines if "look at" in line] == ["→ look at src1, snk1"]
     assert "src1, snk1: alike" in lines and "src1, uut: alike" in lines and "  ! warn    load    0.5 on 2 CPUs" in lines
     assert not any("skipped stated" in line for line in report_lines(results, ["src1", "snk1", "uut"], brief=True))
+
+
+def test_nodes_to_be_put_right_in_different_ways_are_not_alike() -> None:
+    full = {"id": "x", "status": CheckStatus.WARN, "evidence": "nearly full"}
+    results = [
+        result(node=node, **full, hint=f"on {node}: rm /{what}") for node, what in (("src1", "a"), ("src10", "b"))
+    ]
+    lines = report_lines(results, ["src1", "src10"])
+    assert [line.strip() for line in lines if "rm" in line] == ["→ on src1: rm /a", "→ on src10: rm /b"]
 
 
 def test_the_last_line_has_the_time_of_the_checks_and_that_of_connecting() -> None:

@@ -339,6 +339,22 @@ def test_every_mistake_is_said_at_once_in_the_order_of_lines(tmp_path: Path) -> 
     assert "did you mean platforms?" in caught.value.sentences[0]
 
 
+def test_a_misspelt_key_within_a_list_is_said_once_and_hides_no_missing_key_elsewhere(tmp_path: Path) -> None:
+    path = tmp_path / "h.yaml"
+    text = (Path(__file__).parents[3] / "hosts.yaml").read_text()
+    path.write_text(text.replace("uut_in: eth1", "uut_inn: eth1", 1).replace("\ntestbed: ", "\n# "))
+    with pytest.raises(ConfigError) as caught:
+        load_inventory(path)
+    words = [sentence.removeprefix(str(path)).lstrip(":0123456789 ") for sentence in caught.value.sentences]
+    assert [each.partition(";")[0] for each in words] == [
+        "streams[0].uut_inn: unknown key (did you mean uut_in?)", "testbed: is required"
+    ]  # fmt: skip
+    path.write_text(text.replace("{name: s1,", "{testbet: s1,").replace("\ntestbed: ", "\n# "))
+    with pytest.raises(ConfigError, match="testbet: unknown key") as caught:
+        load_inventory(path)
+    assert any("testbed: is required" in sentence for sentence in caught.value.sentences)
+
+
 def test_so_many_mistakes_are_counted_and_not_all_shown(tmp_path: Path) -> None:
     path = tmp_path / "p.yaml"
     path.write_text("plan: q\n" + "".join(f"key{number}: 1\n" for number in range(30)))

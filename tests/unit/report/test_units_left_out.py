@@ -26,9 +26,10 @@ from labconsole.contracts.report import (
     ReportUnit,
     Table,
 )
+from labconsole.experiments.forwarding.units import spread_by_load
 from labconsole.experiments.units import report_units
 from labconsole.report import draw, panels
-from labconsole.report.assembly import checked_part
+from labconsole.report.assembly import checked_part, figures_of
 from labconsole.report.gathering import gather
 from labconsole.report.panels import checked_figure
 from labconsole.report.request import ReportRequest
@@ -150,6 +151,14 @@ def test_parts_of_other_types_are_checked_too(part: Any, words: str):
     assert words in str(raised.value)
 
 
+def test_trials_that_are_all_alike_are_drawn_around_their_mean():
+    """0.1 + 0.1 + 0.1 is not three times 0.1: the mean of these is above each of them."""
+    point = SimpleNamespace(trial_values_bps=[0.1] * 3, offered_bps=SimpleNamespace(mean=1e6), n=3, set_ups=1)
+    mark = spread_by_load._mark(untyped(point))
+    assert max(mark.dots) < 0 == mark.high
+    checked_figure(figure(mark))
+
+
 WORDS = ("cost in $, of $5", "$\\frac{$", "a\x1bb\ud800", "_raw", "50 % & <b>")
 
 
@@ -253,6 +262,14 @@ def test_a_fault_of_labconsoles_own_is_none_of_a_plug_in():
         claimed([unit], {})
     assert claimed([replace(unit, plugin="toy")], {})[2] == [
         "unit own of plug-in toy is left out: its claims failed: KeyError: 'a fault'"
+    ]
+
+
+def test_the_console_logs_which_figures_are_left_out(caplog: pytest.LogCaptureFixture):
+    unit: ReportUnit[Any] = ReportUnit(name="own", place=1, make=lambda material: figure(replace(GOOD, x=-1)))
+    assert figures_of("jobs", (), [unit]) == []
+    assert caplog.messages == [
+        f"unit own is left out: figure 'f': {FIRST}x is -1; allowed: 0 or more, where the axis begins"
     ]
 
 

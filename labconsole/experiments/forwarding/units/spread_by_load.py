@@ -38,7 +38,8 @@ def _mark(point: PointSummary) -> Mark:
     values = point.trial_values_bps
     mean = sum(values) / len(values)
     dots = tuple(PERCENT * (value / mean - 1) for value in values)
-    return Mark(point.offered_bps.mean / MEGA, 0.0, min(dots), max(dots), point.n, point.set_ups, dots)
+    low, high = min(0.0, *dots), max(0.0, *dots)  # trials that are all alike miss their own mean by rounding
+    return Mark(point.offered_bps.mean / MEGA, 0.0, low, high, point.n, point.set_ups, dots)
 
 
 def _figure(sources: int, panels: tuple[Panel, ...], points: list[PointSummary]) -> Figure:
