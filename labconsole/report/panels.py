@@ -22,7 +22,7 @@ from labconsole.text.axis import (
 from labconsole.text.harmless import harmless
 
 KINDS = ("curves", "bars")
-MOST_PANELS, MOST_NAME_CHARACTERS = 64, 300
+MOST_PANELS, MOST_NAME_CHARACTERS = 400, 300
 MOST_NUMBERED = 1e9
 """Of x, where it is a number in a row."""
 

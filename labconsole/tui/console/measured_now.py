@@ -62,7 +62,8 @@ def measured_now(state: ConsoleState, now_s: float, wall_s: float) -> MeasuredNo
     calibration = state.calibration if state.calibrating else None
     left_s = state.all_left_s(now_s)
     if execution is not None:
-        left_s = None if execution.left_s is None else max(execution.left_s, left_s or 0.0)
+        spent_s, step_s = state.phase_progress(now_s) or (0.0, 0.0)
+        left_s = None if execution.left_s is None else max(execution.left_s, step_s - spent_s)
     if calibration is not None:
         left_s = calibration.left_s
     if execution is not None and ending_guests(execution):

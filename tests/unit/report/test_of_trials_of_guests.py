@@ -21,7 +21,7 @@ def reported(tmp_path: Path, capsys: pytest.CaptureFixture[str], jobs: list[JobR
         opened.import_experiments(JOB, jobs)
     assert main(["report", "--store", str(store)]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert main(["report", "--store", str(store), "--out", str(out), "--format", "csv,html"]) == 0
+    assert main(["report", "--store", str(store), "--out", str(out), "--formats", "csv,html"]) == 0
     return said, out
 
 

@@ -90,7 +90,7 @@ def test_the_phase_is_told_in_words_with_the_time_left() -> None:
     assert state.step_wordings(14)[0] == "sending, 3 s left"
     assert state.step_wordings(18)[0] == "sending"
     assert state.step_wordings(21)[0] == "sending, 4 s longer than expected"
-    assert state.all_left_s(14) == 12 * 2 + 8
+    assert state.all_left_s(14) == 12 * 2 + 10, "what was spent on setting up is no part of these 12 s"
 
 
 def test_settling_between_trials_is_shown_although_it_belongs_to_no_run() -> None:

@@ -736,7 +736,7 @@ async def test_while_somebody_else_holds_a_node_the_key_says_who_and_the_results
             )
         }
         await pilot.press("r")
-        await shown(app, pilot, "uut is held by eva@desk since 2026-03-02 09:00:00 UTC for plan nigh", "■ checked")
+        await shown(app, pilot, "uut is held by eva@desk since 2026-03-02 09:00:00 UTC for plan", "■ checked")
         assert len(session.checks) == 1
 
 
