@@ -35,6 +35,13 @@ async def connect(name: str, inventory: Inventory, on_event: OnAgentEvent) -> Ag
     return await dial(name, inventory, on_event)
 
 
+async def connect_unless_rebuilt(name: str, inventory: Inventory, on_event: OnAgentEvent) -> AgentLink:
+    """As connect. Raises ConfigError at the UUT of a local lab that was rebuilt otherwise since the file was read."""
+    if name == inventory.uut:
+        await asyncio.to_thread(refuse_former_lab, inventory)
+    return await connect(name, inventory, on_event)
+
+
 def _imported_connect() -> Connect:
     from labconsole.nodes.link import connect
 
@@ -67,7 +74,7 @@ def open_session(
     store = cast("RunStore", store)
     session = Testbed(
         inventory,
-        connect=connect,
+        connect=connect_unless_rebuilt,
         driver_for=driver_for,
         guest_processes=guest_processes,
         store=store,

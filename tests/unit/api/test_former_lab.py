@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from labconsole.api import testbed
 from labconsole.api.testbed import refuse_former_lab
 from labconsole.errors import ConfigError
 from labconsole.lab import commands
@@ -74,3 +75,21 @@ def test_the_same_lab_another_name_and_fewer_streams_are_no_other_lab(lab: Path,
     refuse_former_lab(read(tmp_path / "h.yaml", fewer.replace("testbed: local", "testbed: mine")))
     lab.unlink()
     refuse_former_lab(read(tmp_path / "h.yaml", DIGEST + text))
+
+
+@pytest.mark.asyncio
+async def test_a_lab_that_is_rebuilt_while_a_console_is_open_is_refused_at_its_uut(
+    lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    dialled: list[str] = []
+
+    async def dial(name: str, *_: object) -> None:
+        dialled.append(name)
+
+    monkeypatch.setattr(testbed, "_imported_connect", lambda: dial)
+    inventory = read(tmp_path / "h.yaml", HOSTS.read_text())
+    await testbed.connect_unless_rebuilt("uut", inventory, lambda *_: None)
+    lab.write_text(DIGEST + HOSTS.read_text())
+    with pytest.raises(ConfigError, match="loses packets on purpose"):
+        await testbed.connect_unless_rebuilt("uut", inventory, lambda *_: None)
+    assert dialled == ["uut"]
