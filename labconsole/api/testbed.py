@@ -35,6 +35,13 @@ async def connect(name: str, inventory: Inventory, on_event: OnAgentEvent) -> Ag
     return await dial(name, inventory, on_event)
 
 
+async def connect_unless_rebuilt(name: str, inventory: Inventory, on_event: OnAgentEvent) -> AgentLink:
+    """As connect. Raises ConfigError at the UUT of a local lab that was rebuilt otherwise since the file was read."""
+    if name == inventory.uut:
+        await asyncio.to_thread(refuse_former_lab, inventory)
+    return await connect(name, inventory, on_event)
+
+
 def _imported_connect() -> Connect:
     from labconsole.nodes.link import connect
 
@@ -67,7 +74,7 @@ def open_session(
     store = cast("RunStore", store)
     session = Testbed(
         inventory,
-        connect=connect,
+        connect=connect_unless_rebuilt,
         driver_for=driver_for,
         guest_processes=guest_processes,
         store=store,
@@ -94,6 +101,7 @@ def refuse_former_lab(inventory: Inventory) -> None:
         if not labs_directory().is_dir():  # what follows takes a tenth of a second to import
             return
         from labconsole.lab import commands as lab
+        from labconsole.lab.files import UNSHAPED_BPS
 
         name = lab.of_inventory({node: each.address for node, each in inventory.nodes.items()})
         if name is None:
@@ -115,7 +123,7 @@ def refuse_former_lab(inventory: Inventory) -> None:
         found = ("nodes",), f"has the UUT in a machine, whose host is the node {missing[0]}"
     for index, stream in enumerate(inventory.streams if found is None else ()):
         speed_bps = speeds_bps.get(stream.source, stream.link_speed_bps)
-        if stream.link_speed_bps != speed_bps:
+        if speed_bps not in (stream.link_speed_bps, UNSHAPED_BPS):
             found = ("streams", index, "link_speed"), f"has links of {format_rate_bps(speed_bps)}"
             break
     if found is not None:

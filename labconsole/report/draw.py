@@ -173,12 +173,11 @@ def _errors(marks: tuple[Mark, ...]) -> list[list[float]] | None:
 
 def _hides(panel: Panel, curve: PlottedCurve) -> bool:
     """Whether marks of a curve that is drawn before would not be seen under this one's."""
-    near = COVERED_RATIO * max((abs(mark.y) for each in panel.curves for mark in each.marks), default=0.0)
-    before = panel.curves[: panel.curves.index(curve)]
-    under: dict[float, list[float]] = {}
-    for mark in (mark for each in before for mark in each.marks):
-        under.setdefault(mark.x, []).append(mark.y)
-    return any(abs(mark.y - y) <= near for mark in curve.marks for y in under.get(mark.x, ()))
+    marks = [mark for each in panel.curves for mark in each.marks]
+    near_x = COVERED_RATIO * max((abs(mark.x) for mark in marks), default=0.0)
+    near_y = COVERED_RATIO * max((abs(mark.y) for mark in marks), default=0.0)
+    under = [mark for each in panel.curves[: panel.curves.index(curve)] for mark in each.marks]
+    return any(abs(mark.x - m.x) <= near_x and abs(mark.y - m.y) <= near_y for mark in curve.marks for m in under)
 
 
 def _curves(figure: Figure, panel: Panel, ax: Axes) -> None:

@@ -56,7 +56,7 @@ def field(
     parts = text[:CHARACTERS].splitlines() or [""]
     wrapped = [row for part in parts for row in textwrap.wrap(safe(part, CHARACTERS), room) or [""]]
     if len(wrapped) > rows:
-        wrapped = [*wrapped[: rows - 1], safe(wrapped[rows - 1] + " " + "…" * room, room)]
+        wrapped = [*wrapped[: rows - 1], safe(wrapped[rows - 1] + " …", room)]
     return [
         [(f"{margin}{label if i == 0 else '':<{label_cells}}", "head"), (row, tone)] for i, row in enumerate(wrapped)
     ]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from labconsole.api import testbed
 from labconsole.api.testbed import refuse_former_lab
 from labconsole.cli.commands.lab import _next_lines
 from labconsole.errors import ConfigError, LabSetupError
@@ -108,3 +109,27 @@ def test_what_lies_here_as_hosts_yaml_does_not_make_a_lab_that_is_up_a_failure(t
     here.unlink()
     here.symlink_to(own)
     assert _next_lines(own) == ["next: labconsole check"]
+
+
+@pytest.mark.asyncio
+async def test_a_lab_that_is_rebuilt_while_a_console_is_open_is_refused_at_its_uut(
+    lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    dialled: list[str] = []
+
+    async def dial(name: str, *_: object) -> None:
+        dialled.append(name)
+
+    monkeypatch.setattr(testbed, "_imported_connect", lambda: dial)
+    inventory = read(tmp_path / "h.yaml", HOSTS.read_text())
+    await testbed.connect_unless_rebuilt("uut", inventory, lambda *_: None)
+    lab.write_text(DIGEST + HOSTS.read_text())
+    with pytest.raises(ConfigError, match="loses packets on purpose"):
+        await testbed.connect_unless_rebuilt("uut", inventory, lambda *_: None)
+    assert dialled == ["uut"]
+
+
+def test_links_of_a_lab_that_does_not_shape_them_may_be_said_to_have_any_speed(lab: Path, tmp_path: Path):
+    text = HOSTS.read_text()
+    lab.write_text(text.replace("link_speed: 1Gbit", "link_speed: 100Gbit"))
+    refuse_former_lab(read(tmp_path / "h.yaml", text))

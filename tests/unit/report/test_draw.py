@@ -120,9 +120,9 @@ def test_a_long_legend_takes_no_room_from_the_panels():
     assert height(12) > 0.9 * height(4)
 
 
-def test_of_curves_that_agree_the_one_beneath_is_seen():
-    places = (1, 2)
-    (ax,) = axes_of(figure((Panel("p", (curve("raw", *places), curve("lxc", *places))),)))
+@pytest.mark.parametrize("places", [(1, 2), (1.001, 1.999)], ids=["one load", "loads as offered"])
+def test_of_curves_that_agree_the_one_beneath_is_seen(places: tuple[float, float]):
+    (ax,) = axes_of(figure((Panel("p", (curve("raw", 1, 2), curve("lxc", *places))),)))
     below, above = (bars.lines[0] for bars in ax.containers)
     assert (below.get_linestyle(), above.get_linestyle()) == ("-", "--")
     assert (below.get_markerfacecolor(), above.get_markerfacecolor()) == ("#000000", "none")

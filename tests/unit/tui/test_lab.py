@@ -491,6 +491,8 @@ async def test_without_plans_the_screen_says_what_to_do(plans):
         await shown(app, pilot, "No plan files;", "No grid to show.")
         await pilot.press("r", "f", "enter", "p")
         await shown(app, pilot, "There is no plan to run.", "No plan is running.")
+    async with console(screen="4", size=(80, 24)) as (app, _, pilot):
+        await shown(app, pilot, "No plan files; s makes one.")
 
 
 async def test_a_store_that_cannot_be_read_is_told_once_and_tried_again():

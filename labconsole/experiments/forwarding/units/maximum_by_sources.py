@@ -49,7 +49,7 @@ def make(material: Material) -> Figure | None:
 
 def _maximum_words(readings: Sequence[MaximumReading]) -> str:
     said = {
-        "pilot's load": "Rate at the load that the pilot chose",
+        "pilot's load": "rate at the load that the pilot chose",
         "chosen on block 1, read from the others": "rate at the load that block 1 chose, read from the other blocks",
         "one load: a rate, no maximum": "rate at the one load that was measured",
         "the pilot's load was not measured": "highest mean over the loads, too high on average, as no run entered at "

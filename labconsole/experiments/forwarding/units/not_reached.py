@@ -21,7 +21,8 @@ def _sentences(maxima: Iterable[MaximumReading]) -> Iterator[Finding]:
     ids: dict[str, list[str]] = {}
     for reading in maxima:
         if reading.at_least:
-            words = f"{where(reading.setting).partition(', ')[2]} (at least {with_interval(reading.rate)} Mbit/s)"
+            place = where(reading.setting).removeprefix(f"{reading.setting.platform}, ")
+            words = f"{place} (at least {with_interval(reading.rate)} Mbit/s)"
             held.setdefault(reading.setting.platform, []).append(words)
             ids.setdefault(reading.setting.platform, []).extend(reading.point.run_ids)
     for platform, words_of in held.items():

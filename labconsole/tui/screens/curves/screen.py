@@ -382,7 +382,7 @@ def _found(made: Curves, saved: SavedRuns) -> str:
     if made.unknown:
         out.append(f"{made.unknown} not measured")
     words += f", {count(made.suspect)} suspect" if made.suspect else ""
-    return words + (f", left out: {', '.join(out)}" if out else "")
+    return words + (f"; left out: {', '.join(out)}" if out else "")
 
 
 def _pooled(made: Curves) -> str:

@@ -45,7 +45,7 @@ def asked_for(execution: PlanExecution) -> int:
 class PlansTable(LineTable):
     """One row per file; the cursor stays on its file. A search counts as one trial."""
 
-    EMPTY = "No plan files; {plan-save} saves this session."
+    EMPTY = "No plan files; {plan-save} makes one."
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("name", "file", 20, right=False, grow_to=40),
         Column("state", "state", 10, right=False, grow_to=12),
