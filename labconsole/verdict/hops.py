@@ -194,7 +194,7 @@ def _loss(name: str, known: Mapping[str, Loss] | None) -> Loss | None:
     if name in STAT_NAMES or not DROP.search(name):
         return None
     receiving = _direction(name)
-    # By the kernel's definition (linux/if_link.h) tx_dropped includes what a driver drops on its way out, and no errors.
+    # By the kernel's definition (linux/if_link.h) tx_dropped includes what a driver drops on its way out, not errors.
     same = [statistic for statistic in STAT_NAMES if _kind(statistic) == _kind(name)]
     return Loss(receiving, (*same, "tx_dropped") if receiving is False and "err" not in name.lower() else tuple(same))
 
