@@ -176,7 +176,8 @@ class RunningCapture:
         assert self.process is not None
         await self._settle()
         self._stopping = True
-        self._said = ""  # what comes from here on are its last words
+        if not self._ended:
+            self._said = ""  # what comes from here on are its last words
         self.process.send_signal(signal.SIGINT)
         try:
             await asyncio.wait_for(self._until(lambda: self._ended), STOP_TIMEOUT_S)

@@ -6,7 +6,7 @@ import asyncio
 
 from labconsole.engine.check.context import CheckContext, Wave, alike, check
 from labconsole.engine.check.result import CheckFinding, Values, failed, mended, passed, skipped, warned
-from labconsole.engine.trial.foreign_taps import not_held, unheld
+from labconsole.engine.trial.foreign_taps import unheld
 from labconsole.engine.trial.setup import sink_port
 from labconsole.errors import AgentError
 from labconsole.verdict.observed import parse_snapshot
@@ -64,7 +64,8 @@ async def answers(bench: CheckContext, node: str) -> CheckFinding:
         states = (await link.ask(HoldSinkPorts(ports=wanted), timeout_s=8)).ports
         await link.ask(ReleaseSinkPorts(), timeout_s=8)
     except AgentError as exc:
-        return warned(not_held(exc), "update labconsole, or remove sink_ip from the sink's interface (ip address del)")
+        words = f"the streams' UDP ports are not held: {exc.message}"
+        return warned(words, "if the sink has its sink_ip, remove that from its interface (ip address del)")
     problems = [each for each in map(unheld, wanted, states) if each is not None]
     values: Values = {f"{each.sink_ip}:{each.udp_sink_port}": s.state for each, s in zip(wanted, states, strict=True)}
     if problems:

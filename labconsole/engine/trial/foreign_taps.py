@@ -15,7 +15,7 @@ from typing import Any
 from labconsole.contracts.ports import AgentLink
 from labconsole.engine.gather import together
 from labconsole.engine.trial.setup import Flow, sink_port
-from labconsole.errors import AgentError, NodeError, NodeLost, NodeUnreachable
+from labconsole.errors import NodeError, NodeLost, NodeUnreachable
 from labconsole.model.record.run import Figures
 from labconsole.verdict.observed import Tapped, TrialObservations
 from labconsole.wire.foreign import (
@@ -106,7 +106,7 @@ class SinkPortHolder:
         except (NodeLost, NodeUnreachable):
             return  # the trial hears of that by itself
         except NodeError as exc:
-            self._note(node, not_held(exc))
+            self._note(node, f"the streams' UDP ports are not held: {exc.message}")
             return
         for port, state in zip(ports, told.ports, strict=True):
             if problem := unheld(port, state):
@@ -119,16 +119,6 @@ class SinkPortHolder:
     def _note(self, node: str, detail: str, **figures: Any) -> None:
         note: Figures = {"node": node, "kind": "sink_port_not_held", "detail": detail, **figures}
         self._seen.notes.append(note)
-
-
-def not_held(exc: NodeError) -> str:
-    """Why a node holds none of its ports."""
-    if isinstance(exc, AgentError) and exc.code == "no_such_op":
-        return (
-            "its agent is older than this console and cannot hold the streams' UDP ports: a sink that has its sink_ip "
-            "answers test frames with ICMP port unreachable"
-        )
-    return f"the streams' UDP ports are not held: {exc.message}"
 
 
 def unheld(port: SinkPort, state: SinkPortState) -> tuple[str, str] | None:

@@ -241,9 +241,6 @@ class SinkLink:
         return SinkPortStates(ports=[SinkPortState(state=self.answer, message="Permission denied")])
 
 
-NO_OP = AgentError("snk1", "'sink_ports.hold' is not an operation of this agent", code="no_such_op")
-
-
 @pytest.mark.parametrize(
     ("answer", "status", "said"),
     [
@@ -251,7 +248,6 @@ NO_OP = AgentError("snk1", "'sink_ports.hold' is not an operation of this agent"
         ("not_local", "pass", "does not have the streams' sink_ip"),
         ("in_use", "warn", "UDP port 9 of 198.19.1.1 is in use by another program"),
         ("refused", "warn", "UDP port 9 of 198.19.1.1 cannot be held: Permission denied; the kernel answers"),
-        (NO_OP, "warn", "its agent is older than this console"),
         (AgentError("snk1", "too many files", code="internal"), "warn", "are not held: too many files"),
     ],
 )
