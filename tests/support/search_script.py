@@ -110,6 +110,9 @@ class Script:
         self.stopping = True
         self.aborted.set()
 
+    def check_now(self, request: DesignPoint) -> None:
+        pass
+
     def announce_guest_trial(self, request: object, words: str, plan: str | None) -> None:
         return
 
