@@ -1,17 +1,20 @@
 """Widgets made of plain spans of text: no markup is ever parsed, and only lines that changed are painted again.
 
-A span is (text, tone); tones are component classes coloured by the style sheet, so a theme decides and no colour is
-written in code. Every segment carries its background (Textual 6 and later leave that to line widgets).
+A span is (text, tone); tones are classes coloured by the style sheet, so a theme decides and no colour is written in
+code. Every segment carries its background (Textual 6 and later leave that to line widgets).
 """
 
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual.content import Content
+from textual.dom import DOMNode
 from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
@@ -25,10 +28,9 @@ LABEL_CELLS = 10
 CHARACTERS = 4000
 """Of one text: nodes and records from elsewhere may say anything."""
 
-TONES: set[str] = {
-    f"lc--{tone}"
-    for tone in ("muted", "good", "warn", "bad", "accent", "second", "head", "cursor", "strong", "tab", "key")
-}
+TONES = frozenset(
+    ("muted", "good", "warn", "bad", "accent", "second", "head", "cursor", "strong", "tab", "key"),
+)
 
 
 def cells_of(spans: list[Span]) -> int:
@@ -71,18 +73,23 @@ def entitle(widget: Widget, title: str | None, subtitle: str | None = None) -> N
 
 
 class Tones(Widget):
-    """Turns spans into strips with component styles (``.lc--*`` in the style sheet).
+    """Turns spans into strips with the styles of tones (``.lc--*`` in the style sheet).
 
-    Textual collects component classes along the first base only: a class with another first base names TONES itself.
+    They are looked up when first painted with. As component classes, Textual would look up all of them whenever it
+    styles a widget, painted or not: four fifths of its work at a start.
     """
 
-    COMPONENT_CLASSES = TONES
     _own_style: Style | None = None
+    _tones: Mapping[str, Style] = MappingProxyType({})
+    _toned_by: Mapping[str, str] | None = None  # the theme's variables they were last looked up with
 
     def notify_style_update(self) -> None:
         """The theme, the focus or an ancestor changed: look styles up again."""
         super().notify_style_update()
         self._own_style = None
+        self._tones = {}
+        if self._toned_by is not None and self._toned_by is not self.app.theme_variables:
+            self.refresh()  # maybe only tones are other ones, which Textual does not see
 
     def own_style(self) -> Style:
         """``rich_style``, kept: computing it for every line was a tenth of the console's time."""
@@ -91,12 +98,24 @@ class Tones(Widget):
         return self._own_style
 
     def tone(self, name: str) -> Style:
-        """The style of a tone; "" is the widget's own. Textual caches these until the theme changes."""
-        return self.get_component_rich_style(f"lc--{name}") if name else self.own_style()
+        """The style of a tone; "" is the widget's own."""
+        if not name:
+            return self.own_style()
+        if name not in self._tones:
+            self._tones, self._toned_by = {**self._tones, name: self._look_up(name)}, self.app.theme_variables
+        return self._tones[name]
+
+    def _look_up(self, name: str) -> Style:
+        if name not in TONES:
+            raise KeyError(name)
+        inside = DOMNode(classes=f"lc--{name}")
+        inside._attach(self)
+        self.app.stylesheet.apply(inside)
+        return inside.rich_style
 
     def cursor_style(self) -> Style:
         """The background of what has the focus; the text keeps its own colour."""
-        return Style(bgcolor=self.get_component_rich_style("lc--cursor").bgcolor)
+        return Style(bgcolor=self.tone("cursor").bgcolor)
 
     def strip_of(self, spans: list[Span], width: int, *, under: Style | None = None) -> Strip:
         """Spans as one strip of exactly ``width`` cells, over an optional style (the cursor's background)."""

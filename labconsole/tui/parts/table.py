@@ -21,7 +21,7 @@ from textual.strip import Strip
 
 from labconsole.text.cells import safe
 from labconsole.tui.parts.action import Action, HasActions
-from labconsole.tui.parts.lines import TONES, Span, Tones
+from labconsole.tui.parts.lines import Span, Tones
 
 GUTTER = 2
 """Cells left of the first column; the cursor's mark stands there, so the cursor does not depend on colour."""
@@ -66,7 +66,6 @@ def fit_columns(columns: Sequence[Column], width: int) -> list[tuple[Column, int
 class LineTable(HasActions, ScrollView, Tones, can_focus=True):
     """A table of keys. Subclasses give COLUMNS, ``keys()`` and one ``cell_`` method per column."""
 
-    COMPONENT_CLASSES = TONES
     COLUMNS: ClassVar[tuple[Column, ...]] = ()
     EMPTY: ClassVar[str] = ""
     ACTIONS: ClassVar[Sequence[Action]] = (

@@ -8,7 +8,7 @@ from textual import events
 from textual.message import Message
 
 from labconsole.tui.parts.action import Action, HasActions
-from labconsole.tui.parts.lines import TONES, Lines, Span, field
+from labconsole.tui.parts.lines import Lines, Span, field
 
 WORDS = (
     ("machines", "Machines of my own", "They are reached over SSH, and joined by cables. labconsole finds out how they "
@@ -22,7 +22,6 @@ WORDS = (
 class Ways(HasActions, Lines, can_focus=True):
     """Up and down, enter."""
 
-    COMPONENT_CLASSES = TONES
     ACTIONS = (
         Action("up,k", "go(-1)", "Up", "Go to the choice above.", id="row-up", shown=False, common=True),
         Action("down,j", "go(1)", "Down", "Go to the choice below.", id="row-down", shown=False, common=True),
