@@ -40,6 +40,7 @@ from labconsole.tui.console.resting_selector import RestingSelector
 from labconsole.tui.console.saved_runs import SavedRuns
 from labconsole.tui.console.settings import Settings, load_settings, memory_path, theme_path
 from labconsole.tui.console.state import ConsoleState
+from labconsole.tui.console.style_sheet import StyleSheet
 from labconsole.tui.console.terminal import HangUpDriver, detach, terminal_is_gone
 from labconsole.tui.console.trail import Trail
 from labconsole.tui.keymap import Places, check_settings, places_with, themes
@@ -94,6 +95,7 @@ class ConsoleApp(HasActions, RunsSearches, StartsFirst, KeysInTurn):
         read_trends: ReadTrends | None = None,
     ) -> None:
         super().__init__(driver_class=HangUpDriver)
+        self.stylesheet = StyleSheet(variables=self.get_css_variables())
         self.tabs = SCREENS
         self._alone = alone
         self.crew_kinds = crew_kinds
@@ -108,10 +110,8 @@ class ConsoleApp(HasActions, RunsSearches, StartsFirst, KeysInTurn):
         self.saved: SavedRuns | None = None
         self.trail = Trail(self)
         self.failure: LabError | None = None
-        self._leaving = False
-        self._connecting = False
+        self._leaving = self._connecting = self.hung_up = False
         self._first = first
-        self.hung_up = False
         for each in theme.THEMES:
             self.register_theme(each)
         self.theme = self._first_theme()
