@@ -74,8 +74,13 @@ async def still(app: ConsoleApp, pilot: Pilot[int]) -> None:
 
 async def shown(app: ConsoleApp, pilot: Pilot[int], *words: str) -> str:
     """The picture, once it holds all of these words."""
+
+    def holds_all() -> bool:
+        seen = text(app)
+        return all(word in seen for word in words)
+
     try:
-        await until(pilot, lambda: all(word in text(app) for word in words))
+        await until(pilot, holds_all)
     except TimeoutError:
         missing = [word for word in words if word not in text(app)]
         raise AssertionError(f"not on the screen: {missing}\n{text(app)}") from None

@@ -65,8 +65,7 @@ async def test_esc_never_asks_to_abort_it_leaves_the_field() -> None:
         assert isinstance(app.screen, BenchScreen) and session.running
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("by_mouse", [False, True])
+@pytest.mark.parametrize(("size", "by_mouse"), [((120, 40), False), *((size, True) for size in SIZES)])
 async def test_what_is_typed_after_run_does_not_change_what_was_asked_for(
     size: tuple[int, int], by_mouse: bool
 ) -> None:
