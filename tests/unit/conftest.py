@@ -2,17 +2,23 @@
 
 Textual's own wait for idleness reads the process's CPU time in steps of 20 ms, twice a key: half of these tests' time,
 and on a loaded machine a process that gets no CPU looks idle. Here idle means that the event loop has nothing left to
-call and no thread works for it. What it parsed of a style sheet depends on nothing but the sheet and the theme's variables,
-and is not changed afterwards: the next of a thousand consoles takes it from the one before.
+call, now or in a moment, and no thread works for it; with none of these there is nothing to sleep for.
+
+What Textual parsed of a style sheet depends on nothing but the sheet and the theme's variables, and is not changed
+afterwards: the next of a thousand consoles takes it from the one before.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
+from threading import Condition
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,7 +29,7 @@ if TYPE_CHECKING:
     from support.postgresql_server import PostgresServer
     from support.store_places import Place
 
-CALM_TURNS, TURN_S = 5, 0.001
+CALM_TURNS, TURN_S, MOMENT_S = 5, 0.001, 0.005
 
 YOUNG_OBJECTS = 10_000
 """How many new ones the garbage collector waits for: a console makes a hundred thousand."""
@@ -41,12 +47,30 @@ async def wait_for_idle(min_sleep: float = 0.0, max_sleep: float = 1.0) -> None:
     loop: Any = asyncio.get_running_loop()
     deadline, calm = time.monotonic() + max_sleep, 0
     while calm < CALM_TURNS and time.monotonic() < deadline:
-        await asyncio.sleep(TURN_S)
-        calm = 0 if loop._ready or _threads_work(loop._default_executor) else calm + 1
+        busy = _timer_is_due(loop) or _threads_work(loop._default_executor)
+        await asyncio.sleep(TURN_S if busy else 0)
+        calm = 0 if busy or loop._ready else calm + 1
+
+
+def _timer_is_due(loop: Any) -> bool:
+    moment = loop.time() + MOMENT_S
+    return any(timer.when() <= moment and not timer.cancelled() for timer in loop._scheduled)
 
 
 def _threads_work(executor: Any) -> bool:
-    return executor is not None and executor._idle_semaphore._value < len(executor._threads)
+    if executor is None:
+        return False
+    busy = len(executor._threads) - executor._idle_semaphore._value
+    if busy <= 0:
+        return False
+    frames = sys._current_frames()
+    return busy > sum(_waits_for_the_loop(frames.get(thread.ident)) for thread in executor._threads)
+
+
+def _waits_for_the_loop(frame: FrameType | None) -> bool:
+    """A thread that asked the loop for something that is not done yet: a search, for the trial that a test holds back."""
+    asked = frame.f_back if frame is not None and frame.f_code is Condition.wait.__code__ else None
+    return asked is not None and asked.f_code is Future.result.__code__ and not asked.f_locals["self"].done()
 
 
 @pytest.fixture(autouse=True)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from textual.css import stylesheet
+from textual.css.model import RuleSet
+from textual.css.parse import parse
 from textual.strip import Strip
 
 from labconsole.tui.app import ConsoleApp
@@ -54,8 +58,12 @@ def test_a_tone_that_nobody_has_is_refused():
 
 def test_a_style_sheet_is_parsed_again_only_with_other_variables(monkeypatch: pytest.MonkeyPatch):
     parsed: list[str] = []
-    parse = stylesheet.parse
-    monkeypatch.setattr(stylesheet, "parse", lambda *args, **named: parsed.append(args[1]) or parse(*args, **named))
+
+    def counted(scope: str, css: str, *args: Any, **named: Any) -> Iterable[RuleSet]:
+        parsed.append(css)
+        return parse(scope, css, *args, **named)
+
+    monkeypatch.setattr(stylesheet, "parse", counted)
     first, second = ".sheet-of-this-test { color: $mine; }", ".another-of-this-test { color: red; }"
     sheet = StyleSheet(variables={"mine": "red"})
     sheet.add_source(first)
