@@ -135,16 +135,21 @@ class MadeReport:
 
 
 class ComparedSides:
-    """What two sides differ by. ``changes``, ``quantities``: each design point of runs and of other trials on both
+    """What two sides differ by. It has every field of Changes, such as ``changes``: each design point of runs on both
     sides. As text (``print``) it is what `labconsole compare --markdown` prints.
     """
 
     def __init__(self, made: Changes) -> None:
-        self.made, self.changes, self.quantities = made, made.changes, made.quantities.changes
+        self.made = made
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["made"], name)
 
     def __repr__(self) -> str:
-        sides = f"{self.made.before.words} with {self.made.after.words}"
-        return f"<comparison of {sides}: {len(self.changes)} of runs, {len(self.quantities)} of other trials>"
+        made = self.made
+        of_runs, of_others = len(made.changes), len(made.quantities.changes)
+        sides = f"{made.before.words} with {made.after.words}"
+        return f"<comparison of {sides}: {of_runs} of runs, {of_others} of other trials>"
 
     def __str__(self) -> str:
         from labconsole.report.change_tables import to_markdown

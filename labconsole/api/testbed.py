@@ -21,7 +21,6 @@ from labconsole.model.record.envelope import Envelope, parse_envelope
 from labconsole.platforms.loading import driver_for, guest_processes
 from labconsole.store.later import StoreLater
 from labconsole.store.open import open_store
-from labconsole.units import format_rate_bps
 
 if TYPE_CHECKING:
     from labconsole.store.writing import RunStore
@@ -90,10 +89,11 @@ def open_session(
 
 
 def refuse_former_lab(inventory: Inventory) -> None:
-    """Raise ConfigError if these are the nodes of a local lab that is up, built otherwise than the file says.
+    """Raise ConfigError if these are the nodes of a local lab that is up, with other losses than the file says.
 
-    Its runs would have the fingerprint of the former lab: those with and without loss would be averaged. Files of labs
-    that cannot be read refuse nothing: they may be of a lab that has nothing to do with these nodes.
+    Its runs would have the fingerprint of the former lab: those with and without loss would be averaged. What else a
+    file says differently, such as the speed of links, may be what the operator wants. Files of labs that cannot be read
+    refuse nothing: they may be of a lab that has nothing to do with these nodes.
     """
     from labconsole.lab.state import lab_directory, labs_directory
 
@@ -101,7 +101,6 @@ def refuse_former_lab(inventory: Inventory) -> None:
         if not labs_directory().is_dir():  # what follows takes a tenth of a second to import
             return
         from labconsole.lab import commands as lab
-        from labconsole.lab.files import UNSHAPED_BPS
 
         name = lab.of_inventory({node: each.address for node, each in inventory.nodes.items()})
         if name is None:
@@ -111,25 +110,12 @@ def refuse_former_lab(inventory: Inventory) -> None:
     except (ConfigError, LabSetupError, OSError) as exc:
         log.info("not compared with the labs that are up: %s", exc)
         return
-    speeds_bps = {stream.source: stream.link_speed_bps for stream in own.streams}
-    found: tuple[tuple[str | int, ...], str] | None = None
-    hosts = [node for node, each in own.nodes.items() if "host" in each.roles]
     if inventory.injected != own.injected:
         loss = "loses packets on purpose" if own.injected is not None else "loses no packets on purpose"
-        found = ("injected",), f"{loss}{', as another lab did' if inventory.injected and own.injected else ''}"
-    elif not inventory.emulated:
-        found = ("emulated",), "is emulated"
-    elif missing := [node for node in hosts if node not in inventory.nodes]:
-        found = ("nodes",), f"has the UUT in a machine, whose host is the node {missing[0]}"
-    for index, stream in enumerate(inventory.streams if found is None else ()):
-        speed_bps = speeds_bps.get(stream.source, stream.link_speed_bps)
-        if speed_bps not in (stream.link_speed_bps, UNSHAPED_BPS):
-            found = ("streams", index, "link_speed"), f"has links of {format_rate_bps(speed_bps)}"
-            break
-    if found is not None:
-        where, words = found
+        other = ", as another lab did" if inventory.injected and own.injected else ""
         raise inventory.complaint(
-            where, f"the lab {name} that is up now {words}, so this file does not describe it; use or copy {own_file}"
+            ("injected",),
+            f"the lab {name} that is up now {loss}{other}, so this file does not describe it; use or copy {own_file}",
         )
 
 

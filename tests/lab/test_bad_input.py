@@ -34,7 +34,7 @@ ARGUMENTS = [
         2,
         r"--frame-size: is shorter than the shortest Ethernet frame, got 59; allowed: 60 or more",
     ),
-    (["--frame-size", "1515"], 2, r"frame_size: .*src1/eth1 carries \(MTU 1500\), got 1515; allowed: at most 1514"),
+    (["--frame-size", "1515"], 2, r"--frame-size: .*src1/eth1 carries \(MTU 1500\), got 1515; allowed: at most 1514"),
     (["--frame-size", "1519", "--includes-fcs"], 2, r"got 1519; allowed: at most 1518"),
     (["--platform", "kvm"], 2, r"--platform: is not in the inventory, got 'kvm'; allowed: raw, raw-bridge, container"),
     (["--sources", "2"], 2, r"--sources: .*got 2; allowed: 1 to 1"),
@@ -107,7 +107,7 @@ def test_a_sink_without_tcpdump_is_named(testbed, tmp_path: Path):
 
 def test_what_is_no_plan_and_no_capture_is_named(tmp_path: Path, testbed):
     done = labconsole("replay", str(testbed.hosts_file), hosts=testbed.hosts_file, store=tmp_path / "s.sqlite")
-    expect(testbed, done, 2, r"hosts\.yaml: plan: is required")
+    expect(testbed, done, 2, r"hosts\.yaml: is a testbed file")
     text = tmp_path / "text.pcap"
     text.write_text("not a capture")
     for path, message in ((text, r"text\.pcap"), (tmp_path / "none", r"none")):

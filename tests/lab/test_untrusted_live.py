@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,9 @@ def process_words() -> str:
             continue
         try:
             line = (entry / "cmdline").read_bytes()
+            if PLANTED.encode() in line:  # caught within execve, a process may show its environment for an instant
+                time.sleep(0.1)
+                line = (entry / "cmdline").read_bytes()
             found.append(line)
             if b"labconsole-agent" in line:
                 found.append((entry / "environ").read_bytes())
