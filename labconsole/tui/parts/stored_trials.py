@@ -204,10 +204,17 @@ class StoredTrials(Overlay):
         each = [begun.get(kind.of.name, "") for kind in self._kinds]
         return each.index(max(each))
 
+    @property
+    def _taken_apart(self) -> bool:
+        """Whether the console was left while the store was read."""
+        return not (self.query(_StoredTable) and self.query(ToldLines) and self.query(FigureChart))
+
     @work(exclusive=True, group="stored")
     async def action_reload(self) -> None:
         if self._index is None:
             self._index = await asyncio.to_thread(self._newest)
+            if self._taken_apart:
+                return
         kind, table = self._kind, self.query_one(_StoredTable)
 
         def read() -> tuple[dict[str, Any], dict[str, tuple[str, str]], dict[str, dict[str, str]]]:
@@ -222,6 +229,8 @@ class StoredTrials(Overlay):
             records, words, factors = {}, {}, {}
         else:
             table.nothing = f"No {kind.plural} are stored yet: run a plan that asks for them (Plans)."
+        if self._taken_apart:
+            return
         table.show(records, words, factors)
         self._tell()
 
@@ -296,7 +305,7 @@ class StoredTrials(Overlay):
             self.console_app.tell(words, "error")
             if self._of is of and not drawn:
                 self._summed = [words]
-        if self._of is of:
+        if self._of is of and not self._taken_apart:
             self._tell()
 
     def action_curves(self) -> None:
