@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Protocol
 from textual import on, work
 from textual.app import ComposeResult
 from textual.containers import Container, VerticalScroll
+from textual.widget import Widget
 
 from labconsole.contracts.report import Figure
 from labconsole.errors import LabError
@@ -207,7 +208,8 @@ class StoredTrials(Overlay):
     @property
     def _taken_apart(self) -> bool:
         """Whether the console was left while the store was read."""
-        return not (self.query(_StoredTable) and self.query(ToldLines) and self.query(FigureChart))
+        parts: tuple[type[Widget], ...] = (_StoredTable, ToldLines, FigureChart)
+        return not all(self.query(part) for part in parts)
 
     @work(exclusive=True, group="stored")
     async def action_reload(self) -> None:
