@@ -99,8 +99,13 @@ def reservations(changes: Changes) -> Iterator[str]:
         yield (
             f"Set-ups are of {count(boots[0], 'boot')} of the machine before and {boots[1]} after: a difference may be "
             "one of the boots, or of the time that lies between the two sides, and not of what was changed. Three "
-            "occasions on one side (of a boot each, unless all is of one boot), three boots a side, or both in the "
-            "blocks of one plan, tell them apart."
+            "occasions on one side (of a boot each, unless all is of one boot), three boots a side that are mixed in "
+            "time, or both in the blocks of one plan, tell them apart."
+        )
+    if any(each.scope == "boots" and not each.has_mixed_boots for each in changes.every):
+        yield (
+            "The boots of both sides are not mixed in time: a difference may be one of the time that lies between the "
+            "two sides, and not of what was changed. Three occasions on one side tell them apart."
         )
     if "occasions" in changes.scopes:
         over = _over_occasions(changes)

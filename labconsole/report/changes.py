@@ -6,7 +6,8 @@ pooled within a side and told beside the result: they are what usually is meant 
 
 The replicate is the highest level that there is enough of: blocks that both were taken in, occasions, boots of the
 machine, or set-ups. With set-ups alone a difference may be one of the boots, or of the time that lies between the
-sides: ``scope`` says so. One comparison is one family (S. Holm, Scand. J. Statist. 6, 1979).
+sides, and with boots that are not mixed in time one of the time: ``reach`` says so. One comparison is one family
+(S. Holm, Scand. J. Statist. 6, 1979).
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from labconsole.report.compared_effect import (
     Found,
     Scope,
     SideSetUps,
+    are_boots_mixed,
     in_family,
     over_replicates,
     told,
@@ -239,7 +241,19 @@ def _change(key: DesignKey, before: PointSummary, after: PointSummary, sides: tu
     bound, why_not = _bound(before, after)
     if why_not is not None and (why is None or why_not == NOTHING_LOST):
         effect, scope, why = None, None, why_not
-    return Change(key=key, before=before, after=after, effect=effect, scope=scope, why=why, bound=bound)
+    return Change(
+        key=key, before=before, after=after, effect=effect, scope=scope, why=why, bound=bound,
+        has_mixed_boots=scope == "boots" and _are_boots_mixed(before, after, sides),
+    )  # fmt: skip
+
+
+def _are_boots_mixed(before: PointSummary, after: PointSummary, sides: tuple[Side, Side]) -> bool:
+    held = []
+    for point, side in zip((before, after), sides, strict=True):
+        begun, design = side.admission.begun, point.design
+        times = {block: begun.get((block, design.platform, design.background), "") for block in point.values_bps}
+        held.append(set_ups_of(point)._replace(begun=times))
+    return are_boots_mixed(*held)
 
 
 def _bound(before: PointSummary, after: PointSummary) -> tuple[bool, str | None]:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import harmonic_mean
+from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
 from labconsole.measure.statistics.effects import (
@@ -23,7 +24,7 @@ from labconsole.measure.statistics.effects import (
     unpaired_effect,
     word,
 )
-from labconsole.measure.statistics.set_ups import mean_of, pooled_deviation
+from labconsole.measure.statistics.set_ups import deviation, mean_of, pooled_deviation
 from labconsole.report.comparisons import UNKNOWN_BOOTS, means_of_boots
 from labconsole.report.words import UNKNOWN
 
@@ -41,19 +42,26 @@ OFFERED_LESS: Final = "one side forwarded all that it was offered, which is less
 OF_SET_UPS: Final = "between these set-ups"
 """What their boots and times differ by is not told from what was changed."""
 
+OF_BOOTS: Final = "between these boots"
+"""What the times differ by, at which those of either side were, is not told from what was changed."""
+
+MIXED_SHARE: Final = 0.25
+"""Of all pairs of a boot of either side: in as many each side has to be first, or both are of times of their own."""
+
 OVER: Final[dict[Scope, str]] = {
     "blocks": "blocks of both", "occasions": "occasions", "boots": "boots", "set-ups": "set-ups",
 }  # fmt: skip
 
 
 class SideSetUps(NamedTuple):
-    """Those of one point on one side: the mean of each, the boot of the unit under test (None: not known), and on which
-    occasion it was taken.
+    """Those of one point on one side: the mean of each, the boot of the unit under test (None: not known), on which
+    occasion it was taken, and when it was begun where that is known (RFC 3339, UTC).
     """
 
     means: Mapping[Hashable, float]
     boots: Mapping[Hashable, str | None]
     occasions: Mapping[Hashable, Hashable]
+    begun: Mapping[Hashable, str] = MappingProxyType({})
 
     @property
     def boot_count(self) -> int:
@@ -68,18 +76,37 @@ class SideSetUps(NamedTuple):
             found.setdefault(self.occasions[set_up], []).append(set_up)
         return list(found.values())
 
+    @property
+    def boots_begun(self) -> list[str]:
+        """When the first set-up of each known boot was begun; none where one is not known."""
+        found: dict[str, str] = {}
+        for set_up, boot in self.boots.items():
+            if boot is not None:
+                begun = self.begun.get(set_up, "")
+                found[boot] = min(begun, found.get(boot, begun))
+        return [] if "" in found.values() else list(found.values())
+
+
+def are_boots_mixed(*sides: SideSetUps) -> bool:
+    """Whether the boots of two sides were mixed in time, so that they differ by nothing that time changes."""
+    ours, theirs = (side.boots_begun for side in sides)
+    first = [(one < other) + (one == other) / 2 for one in ours for other in theirs]
+    return bool(first) and MIXED_SHARE <= mean_of(first) <= 1 - MIXED_SHARE
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedEffect:
     """``effect``: after / before - 1, ``why`` there is none. ``bound``: one side forwarded all that it was offered, so
-    that the difference is at least this. ``adjusted_p``, ``equivalence_adjusted_p``: in the family of all that is
-    compared. ``smallest_ratio``: the smallest change that this row would have shown with 80 % power at 0.05.
+    that the difference is at least this. ``has_mixed_boots``: the boots of both sides were mixed in time.
+    ``adjusted_p``, ``equivalence_adjusted_p``: in the family of all that is compared. ``smallest_ratio``: the smallest
+    change that this row would have shown with 80 % power at 0.05.
     """
 
     effect: Effect | None
     scope: Scope | None
     why: str | None
     bound: bool = False
+    has_mixed_boots: bool = False
     adjusted_p: float | None = None
     equivalence_adjusted_p: float | None = None
     smallest_ratio: float | None = None
@@ -90,10 +117,18 @@ class ComparedEffect:
         return ONE_FULL
 
     @property
+    def least_error_log(self) -> float:
+        """What no number of replicates takes from the standard error."""
+        return 0.0
+
+    @property
     def reach(self) -> str:
         """Behind what is found, how far it reaches."""
-        found = self.word not in ("inconclusive", "no claim")
-        return f" {OF_SET_UPS}" if found and self.scope == "set-ups" else ""
+        if self.word in ("inconclusive", "no claim"):
+            return ""
+        if self.scope == "boots" and not self.has_mixed_boots:
+            return f" {OF_BOOTS}"
+        return f" {OF_SET_UPS}" if self.scope == "set-ups" else ""
 
     @property
     def word(self) -> Word:
@@ -150,16 +185,20 @@ def in_family(changes: Sequence[ComparedEffect], margin_ratio: float | None) -> 
 def over_replicates(ours: SideSetUps, theirs: SideSetUps, packets: Callable[[float], float | None]) -> Found:
     """Over occasions where a side has three or more; else over boots, where both have three; else over set-ups.
 
-    Welch's t, or Student's where one side has fewer than three occasions. ``packets`` as in unpaired_effect(), by how
-    many replicates each side has, as their harmonic mean.
+    Welch's t, or Student's where one side has fewer than three occasions: these vary by as much as the others do, and
+    by no less than their own set-ups show. ``packets`` as in unpaired_effect(), by how many replicates each side has,
+    as their harmonic mean.
     """
     moments = [_moments(side, _boots_of(ours, theirs)) for side in (ours, theirs)]
     if max(map(len, moments)) >= MINIMUM_BLOCKS:
         known = packets(_each_side(moments))
         if min(map(len, moments)) >= MINIMUM_BLOCKS:
             return told(unpaired_effect(*moments, packets=known), "occasions")
-        least = _least_deviation(*((ours, theirs) if len(moments[0]) < MINIMUM_BLOCKS else (theirs, ours)))
-        return told(one_spread_effect(*moments, packets=known, least_sd_log=least), "occasions")
+        few, many = (ours, theirs) if len(moments[0]) < MINIMUM_BLOCKS else (theirs, ours)
+        effect = one_spread_effect(
+            *moments, packets=known, least_sd_log=_least_deviation(few, many), own_sd_log=_own_deviation(few)
+        )
+        return told(effect, "occasions")
     by_boot = [means_of_boots(side.means, side.boots) for side in (ours, theirs)]
     if min(map(len, by_boot)) >= MINIMUM_BLOCKS:
         if by_boot[0].keys() & by_boot[1].keys():
@@ -180,6 +219,11 @@ def _each_side(values: Sequence[Sequence[float]]) -> float:
 
 def _boots_of(*sides: SideSetUps) -> set[str | None]:
     return {boot for side in sides for boot in side.boots.values()}
+
+
+def find_occasion_means(side: SideSetUps) -> list[float]:
+    """Of one side by itself, in its unit; none where a boot is not known."""
+    return _moments(side, _boots_of(side))
 
 
 def _moments(side: SideSetUps, of_both: Collection[str | None]) -> list[float]:
@@ -211,6 +255,16 @@ def _least_deviation(few: SideSetUps, many: SideSetUps) -> float:
     return math.hypot(
         pooled_deviation(between) or 0.0, (pooled_deviation(within) or 0.0) * math.sqrt(max(0.0, thinner))
     )
+
+
+def _own_deviation(few: SideSetUps) -> float:
+    """What the mean of an occasion varies by for how far its own set-ups lie apart, on the logarithm: one of three that
+    is off moves it by a third, and is no fall. Of several occasions the root mean square.
+    """
+    if not few.means or min(few.means.values()) <= 0:
+        return 0.0
+    held = [[math.log(few.means[each]) for each in set_ups] for set_ups in few.by_occasion]
+    return math.sqrt(mean_of([(deviation(each) or 0.0) ** 2 / len(each) for each in held]))
 
 
 def told(effect: Effect, scope: Scope) -> Found:

@@ -14,7 +14,8 @@ from labconsole.measure.groups import is_search_trial
 from labconsole.model.generator import of_elsewhere
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.plan.plan import Plan
-from labconsole.model.query import Query
+from labconsole.model.query import Query, parse_query
+from labconsole.model.record.baseline import Baseline
 from labconsole.model.record.kind import ExperimentRecord
 from labconsole.model.record.kinds import record_kinds
 from labconsole.model.record.kinds.search import KIND as SEARCH
@@ -113,7 +114,7 @@ def gather_sides(
 
     Trials of searches enter nothing by themselves.
     """
-    sides = _side(before, kinds, on_unreadable), _side(after, kinds, on_unreadable)
+    sides = gather_side(before, kinds, on_unreadable), gather_side(after, kinds, on_unreadable)
     shared = sides[0].kept.run_ids & sides[1].kept.run_ids
     noun = "run"
     if not shared:
@@ -132,7 +133,20 @@ def digest_of_entered(
     return _digest(store, where, KeptRuns(kept.entered, (), {}), on_unreadable)
 
 
-def _side(asked: Wanted, kinds: Sequence[MeasuredKind], on_unreadable: Callable[[StoreError], None]) -> Side:
+def select_baseline(occasions: Sequence[Baseline], store: RunStore) -> Wanted:
+    """All that a baseline is of. Searches and trials of guests do not say which plan they are of but by its name."""
+    of, names = occasions[0], [each.plan_name for each in occasions]
+    hashes = [each.plan_hash for each in occasions]
+    return Wanted(
+        f"{', '.join(names)} (baseline {of.name})", store.name, store,
+        RunFilter(plan_hash=hashes, testbed_fingerprint=of.testbed_fingerprint, until=of.set_at),
+        parse_query(""),
+        RunFilter(plan_name=names, testbed_fingerprint=of.testbed_fingerprint, until=of.set_at),
+    )  # fmt: skip
+
+
+def gather_side(asked: Wanted, kinds: Sequence[MeasuredKind], on_unreadable: Callable[[StoreError], None]) -> Side:
+    """One out of its store, with what other kinds measured. Raises ConfigError where there is nothing."""
     store, where = asked.store, asked.where
     stored = store.list()
     chosen = asked.query.select(stored if where == RunFilter() else store.list(where))

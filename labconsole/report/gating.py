@@ -3,14 +3,15 @@
 A point is *worse* where its forwarding rate is shown to have fallen by more than the margin (one-sided t at 5 %, with
 Holm's adjustment over all points, so that a gate fails without a cause in at most 5 % of cases), and *passes* where it
 is shown not to have (at 5 % without adjustment: that all points pass claims each of them). What is shown neither way is
-*undecided*, and is no pass; so is what set-ups of one occasion beside those of another show, which do not tell by how
-much occasions differ. Quantities of searches and of guests are points of the same gate (gating_quantities.py).
+*undecided*, and is no pass; so is what set-ups or boots of one occasion beside those of another show, which do not tell
+by how much occasions differ. Quantities of searches and of guests are points of the same gate (gating_quantities.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from labconsole.errors import ConfigError
 from labconsole.measure.maximum import REACHED_LOSS_RATIO
@@ -18,18 +19,21 @@ from labconsole.measure.statistics.effects import fall_p, holm
 from labconsole.measure.statistics.set_ups import set_up_means
 from labconsole.report.change_tables import design_words, offered_words
 from labconsole.report.changes import Change, Changes
-from labconsole.report.compared_effect import NOTHING_LOST
+from labconsole.report.compared_effect import NOTHING_LOST, replicate_counts
 from labconsole.report.gating_quantities import AskedTrials, falls_of_quantities, judge_quantities
 from labconsole.report.judged_points import (
+    MORE_TO_GIVE,
     NONE_ENTERS,
     NOT_IN_BASELINE,
     UNMEASURED,
     JudgedPoint,
+    Judgement,
     Outcome,
     judged_by_fall,
     judged_full,
     unfinished_words,
 )
+from labconsole.report.outlying_set_ups import describe_outlier, name_block
 from labconsole.report.points import PointSummary
 from labconsole.report.sample import Coverage, FilePoint, coverage
 from labconsole.report.words import asked_words, count
@@ -55,37 +59,55 @@ class Gate:
 def judge(
     changes: Changes, asked: Sequence[FilePoint], margin_ratio: float, beside: Sequence[AskedTrials] = ()
 ) -> Gate:
-    """``asked``, ``beside``: the points of the plan, each of which has to pass."""
-    _refuse_alike(asked)
+    """``asked``, ``beside``: the points of the plan, each of which has to pass; of several occasions, those of each."""
+    of_each = _by_occasion(asked)
+    _refuse_alike(next(iter(of_each.values()), []))
     point_of = {run.run_id: run.plan_point for run in changes.after.kept.entered}
     by_point = {point_of[each.after.run_ids[0]]: each for each in changes.changes}
     alone = {point_of[point.run_ids[0]] for point in changes.only_after}
-    found = {each.point: each for each in coverage(changes.after.kept, changes.after.digest.planned, asked)}
+    found: dict[int, list[Coverage]] = {}
+    for each in coverage(changes.after.kept, changes.after.digest.planned, asked):
+        found.setdefault(each.point, []).append(each)
     falls = {number: p for number, each in by_point.items() if (p := _fall(each, margin_ratio)) is not None}
     of_quantities = falls_of_quantities(changes, margin_ratio)
     adjusted = holm([p[0] for p in (*falls.values(), *of_quantities.values())])
     worse_p = dict(zip(falls, adjusted, strict=False))
+    plan_names: dict[Hashable, str] = {
+        key: facts.name for side in (changes.before, changes.after) for (key, _), facts in side.digest.planned.items()
+    }
     judged = []
-    for point in asked:
+    for point in next(iter(of_each.values()), []):
         number = point.plan_point
         change = by_point.get(number)
         words = asked_words(point) if change is None else design_words(change, changes)
-        outcome, detail = _judge(
-            change, found.get(number), worse_p.get(number), falls.get(number), margin_ratio, alone=number in alone
+        judgement = _judge(
+            change, found.get(number, []), worse_p.get(number), falls.get(number), margin_ratio, alone=number in alone
         )
-        detail += "" if change is None or outcome == "not measured" else offered_words(change)
-        judged.append(JudgedPoint(point=words, outcome=outcome, detail=detail, change=change))
+        outlier = None
+        if change is not None and judgement.outcome != "not measured":
+            judgement = judgement._replace(detail=judgement.detail + offered_words(change))
+            outlier = describe_outlier(change.sides, partial(name_block, plan_names=plan_names))
+        judged.append(JudgedPoint(point=words, judgement=judgement, change=change, outlier=outlier))
     beside_p = dict(zip(of_quantities, adjusted[len(falls) :], strict=True))
     judged += judge_quantities(changes, beside, of_quantities, beside_p, margin_ratio)
     return Gate(judged=tuple(judged), margin_ratio=margin_ratio, changes=changes)
+
+
+def _by_occasion(asked: Sequence[FilePoint]) -> dict[str, list[FilePoint]]:
+    """By the hash of the plan, which has the occasion."""
+    found: dict[str, list[FilePoint]] = {}
+    for point in asked:
+        found.setdefault(point.plan_hash, []).append(point)
+    return found
 
 
 def unmeasured(
     asked: Sequence[FilePoint], margin_ratio: float, beside: Sequence[AskedTrials] = (), why: str = UNMEASURED
 ) -> Gate:
     """Where nothing of the plan has been measured at all, or not of the plan as it is now: ``why``."""
-    points = [*(asked_words(each) for each in asked), *(each.words for each in beside)]
-    judged = [JudgedPoint(point=words, outcome="not measured", detail=why) for words in points]
+    once = next(iter(_by_occasion(asked).values()), [])
+    points = [*(asked_words(each) for each in once), *(each.words for each in beside)]
+    judged = [JudgedPoint(point=words, judgement=Judgement("not measured", why)) for words in points]
     return Gate(judged=tuple(judged), margin_ratio=margin_ratio, changes=None)
 
 
@@ -95,27 +117,30 @@ def _fall(change: Change, margin_ratio: float) -> tuple[float, float] | None:
 
 def _judge(
     change: Change | None,
-    taken: Coverage | None,
+    taken: Sequence[Coverage],
     worse_p: float | None,
     fall: tuple[float, float] | None,
     margin_ratio: float,
     *,
     alone: bool,
-) -> tuple[Outcome, str]:
+) -> Judgement:
     lacking = _lacking(taken)
-    if lacking is not None or taken is None:
-        return "not measured", lacking or UNMEASURED
-    missing = taken.missing or 0
+    if lacking is not None:
+        return Judgement("not measured", lacking)
+    missing = sum(each.missing or 0 for each in taken)
     if change is None:
-        return ("undecided", NOT_IN_BASELINE) if alone else ("not measured", NONE_ENTERS)
+        return Judgement("undecided", NOT_IN_BASELINE) if alone else Judgement("not measured", NONE_ENTERS)
     if change.why == NOTHING_LOST:
         before, after = change.before.rate_bps.mean, change.after.rate_bps.mean
-        return judged_full(taken.entered, missing, as_much=after >= before / (1 + margin_ratio))
+        entered = sum(each.entered for each in taken)
+        return judged_full(entered, missing, as_much=after >= before / (1 + margin_ratio))
     dead = sum(not mean for mean in set_up_means(change.after.values_bps).values())
     if dead and all(set_up_means(change.before.values_bps).values()):
-        return "worse", f"nothing was forwarded in {dead} of {count(change.after.set_ups, 'set-up')}"
-    full = _carries_all(change.before)
-    return judged_by_fall(change, fall, worse_p, margin_ratio, baseline_full=full, missing=missing)
+        return Judgement("worse", f"nothing was forwarded in {dead} of {count(change.after.set_ups, 'set-up')}")
+    return judged_by_fall(
+        change, fall, worse_p, margin_ratio, more_to_give=MORE_TO_GIVE if _carries_all(change.before) else None,
+        missing=missing, counts=replicate_counts("occasions", change.sides),
+    )  # fmt: skip
 
 
 def _carries_all(point: PointSummary) -> bool:
@@ -135,10 +160,15 @@ def _refuse_alike(asked: Sequence[FilePoint]) -> None:
         seen[key] = point.plan_point
 
 
-def _lacking(taken: Coverage | None) -> str | None:
-    if taken is None or not taken.taken:
+def _lacking(taken: Sequence[Coverage]) -> str | None:
+    """What is missing of the first occasion that is not measured whole; None: nothing of any."""
+    if not taken:
         return UNMEASURED
-    places = taken.taken - taken.retaken
-    if taken.planned is not None and places < taken.planned:
-        return unfinished_words(places, taken.planned)
+    for each in taken:
+        of = f"{each.plan}: " if len(taken) > 1 else ""
+        places = each.taken - each.retaken
+        if not each.taken:
+            return of + UNMEASURED
+        if each.planned is not None and places < each.planned:
+            return of + unfinished_words(places, each.planned)
     return None

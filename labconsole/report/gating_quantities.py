@@ -7,24 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from labconsole.contracts.measured import HELD, MeasuredTrial
 from labconsole.measure.statistics.effects import fall_p
 from labconsole.model.plan.plan import Plan
 from labconsole.report.changes import Changes
-from labconsole.report.compared_effect import NOTHING_LOST
+from labconsole.report.compared_effect import NOTHING_LOST, replicate_counts
 from labconsole.report.judged_points import (
+    MORE_TO_GIVE,
     NONE_ENTERS,
     NOT_IN_BASELINE,
+    SOME_MORE_TO_GIVE,
     UNMEASURED,
     JudgedPoint,
-    Outcome,
+    Judgement,
     judged_by_fall,
     judged_full,
     unfinished_words,
 )
 from labconsole.report.measured_points import MeasuredPoint, QuantityKey, factors_of
+from labconsole.report.outlying_set_ups import describe_outlier, name_set_up
 from labconsole.report.quantity_changes import QuantityChange
 
 NOT_KNOWN_ANY_MORE: Final = "the baseline has it, and no trial here that enters a mean"
@@ -42,8 +46,18 @@ class AskedTrials:
     hashes: tuple[str, ...]
 
 
-def asked_trials(plan: Plan) -> list[AskedTrials]:
-    """What a plan asks for beside forwarding trials; of its searches those that look for a load."""
+def asked_trials(plans: Sequence[Plan]) -> list[AskedTrials]:
+    """What a plan asks for beside forwarding trials, on all of these occasions; of its searches those that look for a
+    load.
+    """
+    of_each = [_asked_trials(plan) for plan in plans]
+    return [
+        replace(same[0], hashes=tuple(each for point in same for each in point.hashes))
+        for same in zip(*of_each, strict=True)
+    ]
+
+
+def _asked_trials(plan: Plan) -> list[AskedTrials]:
     found = []
     if plan.of_guests is not None:
         at, noun = plan.of_guests.hashes_at, plan.of_guests.noun
@@ -89,10 +103,10 @@ def judge_quantities(
         own = [trial for trial in changes.after.trials if trial.kind == point.kind and trial.hash in hashes]
         lacking = _lacking(own, point)
         if lacking is not None:
-            judged.append(JudgedPoint(point=point.words, outcome="not measured", detail=lacking))
+            judged.append(JudgedPoint(point=point.words, judgement=Judgement("not measured", lacking)))
             continue
         found = list(_judged(changes, point.kind, falls, worse_p, margin_ratio, own))
-        judged += found or [JudgedPoint(point=point.words, outcome="not measured", detail=NOT_COMPARED)]
+        judged += found or [JudgedPoint(point=point.words, judgement=Judgement("not measured", NOT_COMPARED))]
     return judged
 
 
@@ -113,14 +127,17 @@ def _judged(
     for change in changes.quantities.changes:
         if here(change.key):
             missing = sum(change.key.quantity not in trial.values for trial in own)
-            outcome, detail = _outcome(change, falls.get(change.key), worse_p.get(change.key), margin_ratio, missing)
-            yield JudgedPoint(point=_words(change.after), outcome=outcome, detail=detail, change=change)
+            found = _judgement(change, falls.get(change.key), worse_p.get(change.key), margin_ratio, missing)
+            yield JudgedPoint(
+                point=_words(change.after), judgement=found, change=change,
+                outlier=describe_outlier(change.sides, partial(name_set_up, points=(change.before, change.after))),
+            )  # fmt: skip
     for alone in changes.quantities.only_after:
         if here(alone.key):
-            yield JudgedPoint(point=_words(alone), outcome="undecided", detail=NOT_IN_BASELINE)
+            yield JudgedPoint(point=_words(alone), judgement=Judgement("undecided", NOT_IN_BASELINE))
     for gone in changes.quantities.only_before:
         if here(gone.key):
-            yield JudgedPoint(point=_words(gone), outcome="not measured", detail=NOT_KNOWN_ANY_MORE)
+            yield JudgedPoint(point=_words(gone), judgement=Judgement("not measured", NOT_KNOWN_ANY_MORE))
 
 
 def _words(point: MeasuredPoint) -> str:
@@ -135,18 +152,27 @@ def _lacking(own: Sequence[MeasuredTrial], point: AskedTrials) -> str | None:
     return None if any(trial.values for trial in own) else NONE_ENTERS
 
 
-def _outcome(
+def _judgement(
     change: QuantityChange, fall: tuple[float, float] | None, worse_p: float | None, margin_ratio: float, missing: int
-) -> tuple[Outcome, str]:
+) -> Judgement:
     before, after = change.before, change.after
     if "none" in after.bounds and "none" not in before.bounds:
         dead = sum(value.bound == "none" for value in after.values)
-        return "worse", f"not even the lowest load met the goal in {dead} of {len(after.values)} searches"
+        return Judgement("worse", f"not even the lowest load met the goal in {dead} of {len(after.values)} searches")
     if change.why == NOTHING_LOST and before.mean is not None and after.mean is not None:
         as_much = after.mean.mean >= before.mean.mean / (1 + margin_ratio)
         return judged_full(len(after.values), missing, as_much=as_much)
-    full = before.bounds == {"at least"}
-    found, detail = judged_by_fall(change, fall, worse_p, margin_ratio, baseline_full=full, missing=missing)
-    if HELD in before.bounds | after.bounds and found != "worse":
-        return "undecided", detail if HELD in detail else f"{detail}: {HELD}"
-    return found, detail
+    found = judged_by_fall(
+        change, fall, worse_p, margin_ratio, more_to_give=_more_to_give(before, after), missing=missing,
+        counts=replicate_counts("occasions", change.sides),
+    )  # fmt: skip
+    if HELD in before.bounds | after.bounds and found.outcome != "worse":
+        return Judgement("undecided", found.detail if HELD in found.detail else f"{found.detail}: {HELD}")
+    return found
+
+
+def _more_to_give(before: MeasuredPoint, after: MeasuredPoint) -> str | None:
+    """Where trials of the baseline lost nothing, and it is not so that none loses anything now."""
+    if "at least" not in before.bounds or after.bounds == {"at least"}:
+        return None
+    return SOME_MORE_TO_GIVE if len(before.bounds) > 1 else MORE_TO_GIVE

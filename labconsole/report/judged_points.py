@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from labconsole.measure.statistics.effects import SIGNIFICANCE
+from labconsole.measure.statistics.passing import OccasionCounts, deciding_counts, passing_margin_ratio
 from labconsole.report.compared_effect import NOTHING_LOST, ComparedEffect
 from labconsole.report.words import count, percent
 
@@ -18,18 +19,65 @@ NONE_ENTERS: Final = "none of its trials enters a mean"
 LESS_NOW: Final = "and that is less than before by more than the margin: what is merely offered shows no change"
 ONE_TIME: Final = (
     "how far occasions differ is not known: set the baseline from three of them or more (of a boot each, unless all is "
-    "of one boot), or measure three boots a side"
+    "of one boot)"
 )
+MORE_TO_GIVE: Final = "the baseline lost nothing here, and may have had more to give"
+SOME_MORE_TO_GIVE: Final = "the baseline lost nothing in some trials, and may have had more to give"
+
+
+class Needed(NamedTuple):
+    """What lets a point pass with 80 % power if nothing has changed: see passing.py.
+
+    ``margin_ratio``: with these occasions; ``counts``: occasions, at the gate's margin. None: no number of use.
+    """
+
+    margin_ratio: float | None
+    counts: OccasionCounts | None
+
+    @property
+    def words(self) -> str:
+        """Behind the figures of the point."""
+        if self.margin_ratio is None:
+            return ""
+        more = "" if self.counts is None else (
+            f", or at this margin with {count(self.counts.baseline, 'occasion')} of the baseline and "
+            f"{self.counts.later} later"
+        )  # fmt: skip
+        return (
+            f"; with this spread what has not changed passes 8 times in 10 within a margin of "
+            f"{percent(self.margin_ratio, 2)}{more}"
+        )
+
+
+class Judgement(NamedTuple):
+    """``detail``: the figures, or why there are none; ``needed``: where it is for the spread that nothing is shown."""
+
+    outcome: Outcome
+    detail: str
+    needed: Needed | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedPoint:
-    """One design point of the plan. ``detail``: the figures, or why there are none."""
+    """One design point of the plan. ``outlier``: which set-up lies apart from the others of its occasion, in words."""
 
     point: str
-    outcome: Outcome
-    detail: str
+    judgement: Judgement
     change: ComparedEffect | None = None
+    outlier: str | None = None
+
+    @property
+    def outcome(self) -> Outcome:
+        """In one word."""
+        return self.judgement.outcome
+
+    @property
+    def detail(self) -> str:
+        """All that is said of it. What its spread allows is no advice where one set-up makes the spread."""
+        if self.outlier is not None:
+            return f"{self.judgement.detail}; {self.outlier}"
+        needed = self.judgement.needed
+        return self.judgement.detail + ("" if needed is None else needed.words)
 
 
 def judged_by_fall(
@@ -38,34 +86,51 @@ def judged_by_fall(
     worse_p: float | None,
     margin_ratio: float,
     *,
-    baseline_full: bool,
+    more_to_give: str | None,
     missing: int,
-) -> tuple[Outcome, str]:
+    counts: tuple[int, int],
+) -> Judgement:
     """By the p values that it is worse by more than the margin (adjusted: ``worse_p``), and that it is not.
 
-    ``baseline_full``: the baseline lost nothing of all that was offered. ``missing``: trials that enter no mean.
+    ``more_to_give``: that the baseline lost nothing of what was offered; None: it did, or nothing is lost now at all.
+    ``missing``: trials that enter no mean. ``counts``: occasions before and after.
+
+    Boots or set-ups of one occasion beside those of another do not tell by how much occasions differ.
     """
     if change.why is not None or worse_p is None or fall is None:
-        return "undecided", change.why or "nothing can be tested"
+        return Judgement("undecided", change.why or "nothing can be tested")
     figures = _figures(change, margin_ratio) + (f"; {missing_words(missing)}" if missing else "")
-    if change.scope == "set-ups":
-        return "undecided", f"{figures}; {ONE_TIME}"
+    if change.scope != "occasions":
+        return Judgement("undecided", f"{figures}; {ONE_TIME}")
     if worse_p <= SIGNIFICANCE:
-        return "worse", figures
-    if change.bound and baseline_full:
-        return "undecided", f"{figures}: the baseline lost nothing here, and may have had more to give"
+        return Judgement("worse", figures)
+    if change.bound and more_to_give is not None:
+        return Judgement("undecided", f"{figures}: {more_to_give}")
     if change.bound and missing:
-        return "undecided", figures
-    return ("passed" if fall[1] <= SIGNIFICANCE else "undecided"), figures
+        return Judgement("undecided", figures)
+    if fall[1] <= SIGNIFICANCE:
+        return Judgement("passed", figures)
+    return Judgement("undecided", figures, find_needed(change, margin_ratio, OccasionCounts(*counts)))
 
 
-def judged_full(entered: int, missing: int, *, as_much: bool) -> tuple[Outcome, str]:
+def find_needed(change: ComparedEffect, margin_ratio: float, counts: OccasionCounts) -> Needed:
+    """By the spread that is seen over occasions. A single later one is judged by the spread of its baseline."""
+    effect = change.effect
+    assert effect is not None
+    assert effect.sd_log is not None
+    margin = passing_margin_ratio(effect, keeps_spread=counts.later == 1)
+    if margin is None or margin <= margin_ratio:  # what is seen is a fall of about the margin: no number decides that
+        return Needed(margin, None)
+    return Needed(margin, deciding_counts(effect.sd_log, margin_ratio, counts, least_error_log=change.least_error_log))
+
+
+def judged_full(entered: int, missing: int, *, as_much: bool) -> Judgement:
     """Both forwarded all that they were offered: as good, where that was as much within the margin, and where every
     trial shows it: the others may have lost packets just where they could not be counted.
     """
     if missing:
-        return "undecided", f"{NOTHING_LOST} in {count(entered, 'trial')}; {missing_words(missing)}"
-    return ("passed", NOTHING_LOST) if as_much else ("undecided", f"{NOTHING_LOST}, {LESS_NOW}")
+        return Judgement("undecided", f"{NOTHING_LOST} in {count(entered, 'trial')}; {missing_words(missing)}")
+    return Judgement("passed", NOTHING_LOST) if as_much else Judgement("undecided", f"{NOTHING_LOST}, {LESS_NOW}")
 
 
 def missing_words(missing: int) -> str:

@@ -81,8 +81,12 @@ class MeasuredPoint:
 
     @property
     def replicates(self) -> SideSetUps:
-        """With the boot and the occasion of each: the plan's name has it."""
-        return SideSetUps(self.set_up_means, self.boots, {trial.set_up: trial.plan_name for trial in self.trials})
+        """With the boot and the occasion of each, which the plan's name has, and its first beginning."""
+        newest_first = sorted(self.trials, key=lambda trial: trial.started_at, reverse=True)
+        return SideSetUps(
+            self.set_up_means, self.boots, {trial.set_up: trial.plan_name for trial in self.trials},
+            {trial.set_up: trial.started_at for trial in newest_first},
+        )  # fmt: skip
 
     @property
     def turns(self) -> dict[Hashable, str]:

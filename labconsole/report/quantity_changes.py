@@ -15,6 +15,7 @@ from typing import Final
 
 from labconsole.contracts.measured import FROM_MEMORY, HELD, Bound, MeasuredTrial
 from labconsole.measure.statistics.effects import MINIMUM_BLOCKS, paired_effect
+from labconsole.measure.statistics.set_ups import mean_of
 from labconsole.measure.trials_of_guests import NOT_DRAWN, taken_by_turns
 from labconsole.report.compared_effect import (
     LOSS_UNKNOWN,
@@ -24,6 +25,7 @@ from labconsole.report.compared_effect import (
     ComparedEffect,
     Found,
     SideSetUps,
+    are_boots_mixed,
     over_replicates,
     told,
 )
@@ -67,7 +69,17 @@ class QuantityChange(ComparedEffect):
     @property
     def bound_words(self) -> str:
         """Of a time the link is the bound."""
-        return ONE_HELD if HELD in self.before.bounds | self.after.bounds else ONE_FULL
+        held = [point.bounds for point in (self.before, self.after) if point.bounds & {"at least", HELD}]
+        some = any(len(bounds) > 1 for bounds in held)
+        if any(HELD in bounds for bounds in held):
+            return SOME_HELD if some else ONE_HELD
+        return SOME_FULL if some else ONE_FULL
+
+    @property
+    def least_error_log(self) -> float:
+        """Of values that move in steps: all may meet the same ones."""
+        step = _steps(self.before, self.after, 1.0)
+        return 0.0 if step is None else math.sqrt(2.0) / step
 
     @property
     def better(self) -> bool | None:
@@ -138,7 +150,10 @@ def _change(key: QuantityKey, before: MeasuredPoint, after: MeasuredPoint, one_p
     why = why or _why_not(before, after)
     found: Found = (None, None, why) if why is not None else _effect(before, after, one_place)
     effect, scope, why = found
-    return QuantityChange(key=key, before=before, after=after, effect=effect, scope=scope, why=why, bound=bound)
+    return QuantityChange(
+        key=key, before=before, after=after, effect=effect, scope=scope, why=why, bound=bound,
+        has_mixed_boots=scope == "boots" and are_boots_mixed(before.replicates, after.replicates),
+    )  # fmt: skip
 
 
 def _why_not(before: MeasuredPoint, after: MeasuredPoint) -> str | None:
@@ -168,16 +183,25 @@ def _bound(before: MeasuredPoint, after: MeasuredPoint) -> tuple[bool, str | Non
         return False, NONE_REACHED
     if "unknown" in both:
         return False, LOSS_UNKNOWN
-    if any(len(side) > 1 for side in sides):
-        return False, SOME_FULL
     if "at least" not in both:
         return False, None
     if both == {"at least"}:
         return False, NOTHING_LOST
-    more, less = (before, after) if "at least" in sides[0] else (after, before)
+    return _lost_nothing(before, after)
+
+
+def _lost_nothing(before: MeasuredPoint, after: MeasuredPoint) -> tuple[bool, str | None]:
+    """Where trials lost nothing, and others did. Of the side with more these have no upper limit, so that the
+    difference is at least what is shown; of the side with less alone they say nothing of a difference.
+    """
+    assert before.mean is not None
+    assert after.mean is not None
+    more, less = (before, after) if before.mean.mean >= after.mean.mean else (after, before)
     assert more.mean is not None
-    assert less.mean is not None
-    return True, OFFERED_LESS if more.mean.mean < less.mean.mean else None
+    full = [value.value for value in less.values if value.bound == "at least" and value.value is not None]
+    if full and mean_of(full) < more.mean.mean:
+        return False, SOME_FULL if len(less.bounds) > 1 else OFFERED_LESS
+    return (True, None) if "at least" in more.bounds else (False, SOME_FULL)
 
 
 def why_from_memory(bounds: Collection[Bound], flags: Sequence[Collection[bool]]) -> str | None:
@@ -192,15 +216,17 @@ def why_from_memory(bounds: Collection[Bound], flags: Sequence[Collection[bool]]
 
 
 def _held(before: MeasuredPoint, after: MeasuredPoint) -> tuple[bool, str | None]:
-    """Where the link held one side alone, and the other one was slower, it cannot be so by that link."""
+    """Where the link held one side alone, or some of its trials, and the other one was slower, it cannot be so by that
+    link.
+    """
     if HELD in before.bounds and HELD in after.bounds:
         return False, HELD
     held, free = (before, after) if HELD in before.bounds else (after, before)
-    if len(held.bounds) > 1:
-        return False, SOME_HELD
     assert held.mean is not None
     assert free.mean is not None
-    return (False, HELD_SLOWER) if free.mean.mean < held.mean.mean else (True, None)
+    if free.mean.mean >= held.mean.mean:
+        return True, None
+    return False, SOME_HELD if len(held.bounds) > 1 else HELD_SLOWER
 
 
 def _effect(before: MeasuredPoint, after: MeasuredPoint, one_place: bool) -> Found:

@@ -10,25 +10,27 @@ from typing import TYPE_CHECKING, NamedTuple
 from labconsole.api.file_kinds import is_plan
 from labconsole.cli.commands import About
 from labconsole.cli.options import add_common
-from labconsole.cli.output import json_line, plain_lines
+from labconsole.cli.output import complain, json_line, plain_lines
 from labconsole.errors import ConfigError
 
 if TYPE_CHECKING:
     from labconsole.model.plan.plan import Plan
     from labconsole.model.record.baseline import Baseline
+    from labconsole.report.baseline_scatter import PointScatter
     from labconsole.store.writing import RunStore
 
 FEW = (
     "fewer than three occasions do not tell how far occasions differ: where packets are lost, a gate finds nothing but "
-    "undecided, unless both sides have three boots"
+    "undecided, unless it is given three later ones"
 )
 
 about = About(
     114,
     "name measurements that later ones are judged by",
     description="List the baselines of a store, set or move one to what is stored of a plan, or show where one has "
-    "been. A baseline is all that was measured of a plan on a testbed by the time it is set, on one occasion or, so "
-    "that a gate knows how far occasions differ, on three or more.",
+    "been; set and show say how far its occasions scatter, and which one is off. A baseline is all that was measured "
+    "of a plan on a testbed by the time it is set, on one occasion or, so that a gate knows how far occasions differ, "
+    "on three or more.",
 )
 
 
@@ -67,20 +69,34 @@ def run(args: argparse.Namespace) -> int:
     with open_store(args.store, write=args.action == "set") as store:
         if args.action == "set":
             found = _set(store, args)
-            _tell(found, args)
+            _tell(found, args, _scatter(store, found))
             if len(found) < MINIMUM_BLOCKS and not args.json:
                 plain_lines(FEW)
             return 0
-        found = store.baselines()
-    if args.action == "show":
-        found = [each for each in found if each.name == args.name]
-        if not found:
-            raise ConfigError("there is no baseline of this name", value=args.name)
-    else:
-        last = {held[0].name: held for held in reversed(set_together(found))}
-        found = [each for held in last.values() for each in reversed(held)]
-    _tell(found, args)
+        found, scatter = store.baselines(), []
+        if args.action == "show":
+            found = [each for each in found if each.name == args.name]
+            if not found:
+                raise ConfigError("there is no baseline of this name", value=args.name)
+            scatter = _scatter(store, set_together(found)[0])
+        else:
+            last = {held[0].name: held for held in reversed(set_together(found))}
+            found = [each for held in last.values() for each in reversed(held)]
+        _tell(found, args, scatter)
     return 0
+
+
+def _scatter(store: RunStore, occasions: list[Baseline]) -> list[PointScatter]:
+    """How far the occasions of a baseline lie apart; nothing where its runs are not there any more."""
+    from labconsole.experiments.measured import measured_kinds
+    from labconsole.report.baseline_scatter import find_scatter
+    from labconsole.report.gathering import gather_side, select_baseline
+
+    try:
+        side = gather_side(select_baseline(occasions, store), measured_kinds(), complain)
+    except ConfigError:
+        return []
+    return find_scatter(side)
 
 
 def _refuse_strays(args: argparse.Namespace) -> None:
@@ -221,15 +237,19 @@ def _trials(store: RunStore, name: str, plan: Plan | None) -> list[_Measured]:
     return found
 
 
-def _tell(found: list[Baseline], args: argparse.Namespace) -> None:
+def _tell(found: list[Baseline], args: argparse.Namespace, scatter: list[PointScatter]) -> None:
+    """``scatter``: of the occasions that were set last."""
     from labconsole.model.record.baseline import set_together
+    from labconsole.report.baseline_scatter import describe_scatter
 
     if args.json:
         for each in found:
-            json_line(each.to_json())
+            told = [point.to_json() for point in scatter] if each.set_at == found[0].set_at else []
+            json_line(each.to_json() | ({"scatter": told} if told else {}))
         return
     for held in set_together(found):
         of, last = ", ".join(each.plan_name for each in held), held[0]
         plain_lines(f"{last.name}: {of} on {last.testbed}, set by {last.author} at {last.set_at[:19]}Z")
+    plain_lines(*describe_scatter(scatter))
     if not found:
         plain_lines("no baseline has been set")

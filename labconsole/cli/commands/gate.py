@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,13 +21,16 @@ if TYPE_CHECKING:
 MOST_STATUS = 125
 """What a shell and `git bisect run` leave to commands."""
 
+UNDECIDED_STATUS = 4
+"""That of no other command, so that a pipeline can tell a gate that found nothing from one that found a fall."""
+
 about = About(
     116,
     "judge a plan's runs against a baseline: exit status, JUnit and Markdown for CI",
-    description="Compare what is stored of a plan, or of an occasion of it, with a baseline, and end with status 0 if "
-    "every design point is shown not to be worse by more than the margin, with 1 if one is shown to be, was not "
-    "measured, or (unless --undecided says otherwise) is shown neither way: in its forwarding rate, or in what its "
-    "searches, jobs, starts, flows or routers come to. Nothing is measured: replay does that.",
+    description="Compare what is stored of a plan, or of occasions of it, with a baseline: its forwarding rates, and "
+    "what its searches, jobs, starts, flows or routers come to. Nothing is measured: replay does that. Exit status: 0 "
+    "every design point is shown not to be worse by more than the margin; 1 one is shown to be; 2 bad usage; 4 none "
+    "is, and one is shown neither way (undecided) or was not measured.",
 )
 
 
@@ -35,51 +39,58 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_common(parser, "--hosts", "--store", "--json")
     parser.add_argument("plan", type=Path, help="plan file, such as nightly.yaml")
     parser.add_argument("--baseline", required=True, metavar="NAME", help="what it is compared with")
-    parser.add_argument("--occasion", metavar="NAME", help="on which it was measured (default: without an occasion)")
+    parser.add_argument(
+        "--occasion", metavar="NAME", action="append", default=[],
+        help="occasion on which it was measured (default: without an occasion); may be given again: all are one side",
+    )  # fmt: skip
     parser.add_argument(
         "--margin", metavar="RATIO",
         help="largest change for the worse that does not matter, such as 2%% (default: the plan's)",
     )  # fmt: skip
     parser.add_argument(
-        "--undecided", type=whole_number, default=1, metavar="N",
-        help="exit status where a point is shown neither to be worse nor not to be: 0 lets it pass, 125 makes `git "
-        "bisect run` skip (default: 1)",
+        "--undecided", type=whole_number, default=UNDECIDED_STATUS, metavar="N",
+        help="exit status where a point is shown neither to be worse nor not to be, or was not measured: 125 makes "
+        f"`git bisect run` skip, 0 lets the undecided pass (default: {UNDECIDED_STATUS})",
     )  # fmt: skip
     parser.add_argument("--junit", type=Path, metavar="FILE", help="write a test case a design point as JUnit XML")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write a summary as Markdown")
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 where all points pass; what --undecided says where none is worse; else 1."""
+    """0 where all points pass; 1 where one is worse; else what --undecided says."""
     from labconsole.api.plan_files import plan_on
     from labconsole.cli.text import gate as text
     from labconsole.store.open import open_store
 
     if not 0 <= args.undecided <= MOST_STATUS:
         raise ConfigError("is not a status", key="--undecided", value=args.undecided, allowed=f"0 to {MOST_STATUS}")
-    plan = plan_on(args.plan, args.occasion, args.hosts)
+    if twice := sorted(name for name, many in Counter(args.occasion).items() if many > 1):
+        raise ConfigError("is given twice", key="--occasion", value=twice[0])
+    plans = [plan_on(args.plan, occasion, args.hosts) for occasion in args.occasion or [None]]
+    names = ", ".join(plan.name for plan in plans)
     with open_store(args.store, write=False) as store:
-        found = _judge(args, plan, store)
+        found = _judge(args, plans, store)
     if args.junit is not None:
-        _write(args.junit, text.junit(plan.name, args.baseline, found, undecided_passes=not args.undecided), "--junit")
+        _write(args.junit, text.junit(names, args.baseline, found, undecided_passes=not args.undecided), "--junit")
     if args.markdown is not None:
-        _write(args.markdown, "\n".join(text.markdown(plan.name, args.baseline, found)) + "\n", "--markdown")
+        _write(args.markdown, "\n".join(text.markdown(names, args.baseline, found)) + "\n", "--markdown")
     if args.json:
-        json_line(text.to_json(plan.name, args.baseline, found))
+        json_line(text.to_json(names, args.baseline, found))
     else:
-        plain_lines(*text.lines(plan.name, args.baseline, found))
+        plain_lines(*text.lines(names, args.baseline, found))
     # What was not measured never passes; where the undecided is skipped, so is that.
-    status: dict[str, int] = {"passed": 0, "undecided": args.undecided, "not measured": args.undecided or 1}
-    return status.get(found.outcome, 1)
+    not_measured: int = args.undecided or UNDECIDED_STATUS
+    status: dict[str, int] = {"passed": 0, "worse": 1, "undecided": args.undecided, "not measured": not_measured}
+    return status[found.outcome]
 
 
-def _judge(args: argparse.Namespace, plan: Plan, store: RunStore) -> Gate:
+def _judge(args: argparse.Namespace, plans: list[Plan], store: RunStore) -> Gate:
     from labconsole.experiments.measured import measured_kinds
     from labconsole.model.query import parse_query
     from labconsole.model.record.baseline import set_together
     from labconsole.model.record.summary import RunFilter
     from labconsole.report.changes import find_changes
-    from labconsole.report.gathering import Wanted, file_points, gather_sides
+    from labconsole.report.gathering import Wanted, file_points, gather_sides, select_baseline
     from labconsole.report.gating import judge, unmeasured
     from labconsole.report.gating_quantities import asked_trials
     from labconsole.report.judged_points import UNMEASURED
@@ -90,6 +101,7 @@ def _judge(args: argparse.Namespace, plan: Plan, store: RunStore) -> Gate:
     if occasions is None:
         allowed = ", ".join(dict.fromkeys(each.name for each in known)) or "none: labconsole baseline set NAME PLAN"
         raise ConfigError("there is no such baseline", key="--baseline", value=args.baseline, allowed=allowed)
+    plan = plans[0]  # all are one plan, on an occasion each
     if plan.stop.raising is not None or plan.stop.lowering is not None:
         raise ConfigError(
             f"plan {plan.name} leaves out trials by what others came to (stop.raising, stop.lowering), and a gate "
@@ -97,42 +109,38 @@ def _judge(args: argparse.Namespace, plan: Plan, store: RunStore) -> Gate:
         )
     baseline, hashes = occasions[0], [each.plan_hash for each in occasions]
     _refuse_elsewhere(args.hosts, baseline)
-    asked, beside = file_points([plan]), asked_trials(plan)
+    asked, beside = file_points(plans), asked_trials(plans)
     if not asked and not beside:
         raise ConfigError(f"plan {plan.name} asks for nothing that a gate judges: no points, no load goals")
-    if plan.hash() in hashes:
+    if same := next((each for each in plans if each.hash() in hashes), None):
         raise ConfigError(
-            f"plan {plan.name} is what baseline {baseline.name} is of: measure it again with replay --occasion NAME, "
+            f"plan {same.name} is what baseline {baseline.name} is of: measure it again with replay --occasion NAME, "
             "and name that occasion",
             key="--occasion",
         )
     margin_ratio = parse_margin(args.margin) or plan.margin_ratio
     if margin_ratio is None:
         raise ConfigError("the plan declares no margin, and a gate needs one", key="--margin", allowed="such as 2%")
-    place, everything = store.name, parse_query("")
-    of_baseline = RunFilter(plan_hash=hashes, testbed_fingerprint=baseline.testbed_fingerprint, until=baseline.set_at)
-    of_plan = RunFilter(plan_hash=plan.hash(), testbed_fingerprint=baseline.testbed_fingerprint)
-    steps = [*plan.search_hashes, *plan.step_hashes]
-    places = _measured_on(store, plan.hash(), steps)
-    if not places:
-        return unmeasured(asked, margin_ratio, beside, _former(store, plan) or UNMEASURED)
-    if baseline.testbed_fingerprint not in places:
-        fingerprint, testbed = next(iter(places.items()))
-        raise ConfigError(
-            f"{plan.name} was measured on testbed {testbed} ({fingerprint}), and "
-            f"baseline {baseline.name} on {baseline.testbed} ({baseline.testbed_fingerprint})"
-        )
-    names = [each.plan_name for each in occasions]
-    words = f"{', '.join(names)} (baseline {baseline.name})"
+    of_plan = RunFilter(plan_hash=[each.hash() for each in plans], testbed_fingerprint=baseline.testbed_fingerprint)
+    for each in plans:
+        places = _measured_on(store, each)
+        if not places:
+            of = f"{each.name}: " if len(plans) > 1 else ""
+            return unmeasured(asked, margin_ratio, beside, of + (_former(store, each) or UNMEASURED))
+        if baseline.testbed_fingerprint not in places:
+            fingerprint, testbed = next(iter(places.items()))
+            raise ConfigError(
+                f"{each.name} was measured on testbed {testbed} ({fingerprint}), and "
+                f"baseline {baseline.name} on {baseline.testbed} ({baseline.testbed_fingerprint})"
+            )
     kinds = measured_kinds()
-    # Searches and trials of guests do not say which plan they are of but by its name, and by hashes of their own.
-    trials_of_baseline = RunFilter(
-        plan_name=names, testbed_fingerprint=baseline.testbed_fingerprint, until=baseline.set_at
-    )
+    # Searches and trials of guests do not say which plan they are of but by hashes of their own.
+    steps = [key for each in plans for key in (*each.search_hashes, *each.step_hashes)]
     trials_of_plan = RunFilter(plan_hash=steps, testbed_fingerprint=baseline.testbed_fingerprint)
+    words = ", ".join(each.name for each in plans)
     before, after = gather_sides(
-        Wanted(words, place, store, of_baseline, everything, trials_of_baseline),
-        Wanted(plan.name, place, store, of_plan, everything, trials_of_plan),
+        select_baseline(occasions, store),
+        Wanted(words, store.name, store, of_plan, parse_query(""), trials_of_plan),
         kinds,
         on_unreadable=complain,
     )
@@ -140,12 +148,13 @@ def _judge(args: argparse.Namespace, plan: Plan, store: RunStore) -> Gate:
     return judge(found, asked, margin_ratio, beside)
 
 
-def _measured_on(store: RunStore, plan_hash: str, steps: list[str]) -> dict[str, str]:
-    """Testbeds on which anything of a plan was measured, by their fingerprints. ``steps``: hashes beside its own."""
+def _measured_on(store: RunStore, plan: Plan) -> dict[str, str]:
+    """Testbeds on which anything of a plan was measured, by their fingerprints."""
     from labconsole.model.record.kinds import record_kinds
     from labconsole.model.record.summary import RunFilter
 
-    found = {run.testbed_fingerprint: run.testbed for run in store.list(RunFilter(plan_hash=plan_hash))}
+    steps = [*plan.search_hashes, *plan.step_hashes]
+    found = {run.testbed_fingerprint: run.testbed for run in store.list(RunFilter(plan_hash=plan.hash()))}
     for kind in record_kinds().values() if steps else ():
         columns = map(kind.columns, store.experiments(kind, RunFilter(plan_hash=steps)))
         found |= {each.testbed_fingerprint: each.testbed for each in columns}

@@ -10,7 +10,7 @@ from labconsole.report.change_tables import reservations, to_markdown
 from labconsole.report.change_tables import to_json as changes_json
 from labconsole.report.changes import Changes
 from labconsole.report.gating import Gate
-from labconsole.report.judged_points import Outcome
+from labconsole.report.judged_points import JudgedPoint, Outcome
 from labconsole.report.tables import markdown_text
 from labconsole.text.harmless import harmless
 
@@ -66,8 +66,21 @@ def to_json(plan: str, baseline: str, gate: Gate) -> dict[str, Any]:
         "baseline": baseline,
         "outcome": gate.outcome,
         "margin_ratio": gate.margin_ratio,
-        "judged": [{"point": each.point, "outcome": each.outcome, "detail": each.detail} for each in gate.judged],
+        "judged": [_object(each) for each in gate.judged],
         "comparison": None if gate.changes is None else changes_json(gate.changes),
+    }
+
+
+def _object(judged: JudgedPoint) -> dict[str, Any]:
+    needed = judged.judgement.needed
+    counts = None if needed is None else needed.counts
+    return {
+        "point": judged.point,
+        "outcome": judged.outcome,
+        "detail": judged.detail,
+        "passing_margin_ratio": None if needed is None else needed.margin_ratio,
+        "deciding_occasions": None if counts is None else counts._asdict(),
+        "outlier": judged.outlier,
     }
 
 

@@ -141,12 +141,18 @@ def unpaired_effect(
 
 
 def one_spread_effect(
-    subject: Sequence[float], baseline: Sequence[float], *, packets: float | None = None, least_sd_log: float = 0.0
+    subject: Sequence[float],
+    baseline: Sequence[float],
+    *,
+    packets: float | None = None,
+    least_sd_log: float = 0.0,
+    own_sd_log: float = 0.0,
 ) -> Effect:
     """Effect where one side has three replicates or more and the other one has fewer: Student's t on the logarithm.
 
     One spread is taken for both, so that a single occasion can be judged by how far those of the other side differ.
-    ``packets`` as in ``paired_effect``; ``least_sd_log``: what a replicate is known to vary by at the least.
+    ``packets`` as in ``paired_effect``; ``least_sd_log``: what a replicate is known to vary by at the least;
+    ``own_sd_log``: what those of the side with fewer are seen to vary by themselves, which counts for that side alone.
     """
     ours, theirs = finite(subject), finite(baseline)
     counts = len(ours), len(theirs)
@@ -160,7 +166,8 @@ def one_spread_effect(
     sd = max(pooled_deviation(sides) or 0.0, least_sd_log, 0.0 if packets is None else 1.0 / packets)
     if sd <= ROUNDING:
         return _absent(NOTHING_VARIED, min(counts), mean, 0.0, paired=False)
-    error = sd * math.sqrt(math.fsum(1.0 / count for count in counts))
+    error = math.hypot(sd / math.sqrt(max(counts)), max(sd, own_sd_log) / math.sqrt(min(counts)))
+    sd = error / math.sqrt(math.fsum(1.0 / count for count in counts))
     return _effect(mean, error, float(sum(counts) - 2), min(counts), sd, 1.0, "two-sided", LEVEL, paired=False)
 
 
@@ -247,14 +254,14 @@ def smallest_effect(
     error, degrees = _error(sd_log, n, paired)
     if n < MINIMUM_BLOCKS or not error:
         return None
-    return _grown(_noncentrality(degrees, alpha, power) * error)
+    return _grown(noncentrality(degrees, alpha, power) * error)
 
 
 def smallest_effect_of(effect: Effect, alpha: float = SIGNIFICANCE, power: float = POWER) -> float | None:
     """The smallest relative change that this row could have shown, by its own standard error and degrees."""
     if effect.error_log is None or effect.degrees is None:
         return None
-    return _grown(_noncentrality(effect.degrees, alpha, power) * effect.error_log)
+    return _grown(noncentrality(effect.degrees, alpha, power) * effect.error_log)
 
 
 def digits_to_tell(value: float, reference: float = 0.0, least: int = 1) -> int:
@@ -361,8 +368,8 @@ def _power(noncentrality: float, degrees: float, alpha: float) -> float:
 
 
 @lru_cache(maxsize=4096)
-def _noncentrality(degrees: float, alpha: float, power: float) -> float:
-    """How many standard errors a change must have to be shown with so much power (regula falsi, Illinois variant)."""
+def noncentrality(degrees: float, alpha: float, power: float) -> float:
+    """How many standard errors a change must have to be shown two-sided with so much power (regula falsi, Illinois)."""
     low, high = 0.0, 2.0 * student_t_quantile(1 - alpha / 2, degrees) + 10.0
     below, above = alpha - power, _power(high, degrees, alpha) - power
     while above < 0:

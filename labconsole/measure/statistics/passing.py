@@ -1,0 +1,94 @@
+"""What it takes to show that nothing has become worse: the margin that a spread allows, and how many occasions. Pure.
+
+A gate passes where a one-sided t at 5 % shows that a fall is smaller than the margin. With no change at all that is a
+test with a noncentral t, as in ``effects``: its noncentrality is ln(1 + margin) in standard errors.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from labconsole.measure.statistics.distributions import chi_square_quantile, noncentral_t_cdf, student_t_quantile
+from labconsole.measure.statistics.effects import MINIMUM_BLOCKS, POWER, SIGNIFICANCE, Effect, noncentrality
+
+MOST_OCCASIONS: Final = 60
+"""Of one side: more is nothing that a plan could ask for."""
+
+_SPREADS: Final = 16
+_HALVINGS: Final = 30
+
+
+class OccasionCounts(NamedTuple):
+    """How many occasions each side has."""
+
+    baseline: int
+    later: int
+
+    @property
+    def error_ratio(self) -> float:
+        """The standard error of a change, in deviations of an occasion."""
+        return math.sqrt(1 / self.baseline + 1 / self.later)
+
+    @property
+    def degrees(self) -> float:
+        """Of Student's t, or of Welch's with equal spreads where both sides have three."""
+        if min(self) < MINIMUM_BLOCKS:
+            return float(sum(self) - 2)
+        return self.error_ratio**4 / math.fsum(1 / (many * many * (many - 1)) for many in self)
+
+
+def passing_margin_ratio(effect: Effect, *, keeps_spread: bool) -> float | None:
+    """The margin that passes with 80 % power at the spread of ``effect`` if nothing has changed; None: no spread.
+
+    ``keeps_spread``: the spread is that of a baseline that stays. Else later occasions show it anew, and it may come
+    out larger: the power is then a mean over what this many degrees of freedom may show.
+    """
+    if effect.error_log is None or effect.degrees is None:
+        return None
+    degrees = effect.degrees
+    # Welch's degrees are never the same twice, and the mean over spreads takes a while.
+    errors = noncentrality_kept(degrees) if keeps_spread else _noncentrality_shown_anew(math.floor(10 * degrees) / 10)
+    log_margin = errors * effect.error_log
+    return math.expm1(log_margin) if log_margin < 700.0 else None
+
+
+def deciding_counts(
+    sd_log: float, margin_ratio: float, least: OccasionCounts, *, least_error_log: float = 0.0
+) -> OccasionCounts | None:
+    """The fewest occasions, of each side no fewer than ``least``, with which an unchanged plan passes with 80 % power.
+
+    ``sd_log``: of an occasion, on the logarithm; ``least_error_log``: what no number of them takes from the error of a
+    change. Of equally many in all, those with the fewest later ones, since they are
+    measured for every change. None: more than 60 a side.
+    """
+    bound = math.log1p(margin_ratio)
+    tried = [
+        OccasionCounts(baseline, later)
+        for later in range(least.later, MOST_OCCASIONS + 1)
+        for baseline in range(max(least.baseline, MINIMUM_BLOCKS), MOST_OCCASIONS + 1)
+    ]
+    for counts in sorted(tried, key=lambda each: (sum(each), each.later)):
+        error = max(sd_log * counts.error_ratio, least_error_log)
+        if bound > 2 * error and noncentrality_kept(counts.degrees) * error <= bound:  # never below 2.4
+            return counts
+    return None
+
+
+def noncentrality_kept(degrees: float) -> float:
+    """How many standard errors a margin must have to pass with 80 % power: the noncentral t, one-sided at 5 %."""
+    return noncentrality(degrees, 2 * SIGNIFICANCE, POWER)
+
+
+@lru_cache(maxsize=4096)
+def _noncentrality_shown_anew(degrees: float) -> float:
+    """The same where the standard error at hand is itself a draw, and a later one is another."""
+    limit = student_t_quantile(1 - SIGNIFICANCE, degrees)
+    spreads = [math.sqrt(chi_square_quantile((place + 0.5) / _SPREADS, degrees) / degrees) for place in range(_SPREADS)]
+    low, high = 0.0, 64.0
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        power = 1 - math.fsum(noncentral_t_cdf(limit, degrees, middle * each) for each in spreads) / _SPREADS
+        low, high = (middle, high) if power < POWER else (low, middle)
+    return high
