@@ -93,11 +93,10 @@ def describe_scatter(found: Sequence[PointScatter]) -> Iterator[str]:
     spread = [(sd, margin, each) for sd, margin, each in known if sd is not None and margin is not None]
     if spread:
         sd, margin, most = max(spread, key=lambda each: each[1])
+        most_of_all = "at most " if len(spread) > 1 else ""
         yield (
-            f"{count(most.occasions, 'occasion')} scatter by {percent(sd, 2)} at {most.point}"
-            + (f", where of {len(spread)} they do so most" if len(spread) > 1 else "")
-            + f": one later occasion passes there 8 times in 10 within a margin of {percent(margin, 2)} if nothing has "
-            "changed"
+            f"{count(most.occasions, 'occasion')} scatter by {most_of_all}{percent(sd, 2)}, at {most.point}: one later "
+            f"occasion passes there 8 times in 10 within a margin of {percent(margin, 2)} if nothing has changed"
         )
     off = [
         f"{each.point}: {words}; while it is in the baseline, a gate finds less" for each in found for words in each.off

@@ -247,9 +247,10 @@ def _tell(found: list[Baseline], args: argparse.Namespace, scatter: list[PointSc
             told = [point.to_json() for point in scatter] if each.set_at == found[0].set_at else []
             json_line(each.to_json() | ({"scatter": told} if told else {}))
         return
-    for held in set_together(found):
+    for number, held in enumerate(set_together(found)):
         of, last = ", ".join(each.plan_name for each in held), held[0]
         plain_lines(f"{last.name}: {of} on {last.testbed}, set by {last.author} at {last.set_at[:19]}Z")
-    plain_lines(*describe_scatter(scatter))
+        if number == 0:
+            plain_lines(*describe_scatter(scatter))
     if not found:
         plain_lines("no baseline has been set")

@@ -120,7 +120,7 @@ def test_a_fall_of_five_per_cent_at_one_point_is_told_for_it(lab, capsys, tmp_pa
 
 def test_what_is_shown_neither_way_is_no_pass_unless_that_is_asked_for(lab, capsys):
     lab.measure("today", [60 * 0.981, 120 * 0.981], seed=2)
-    assert lab.gate(capsys, "--occasion", "today")[0] == 1
+    assert lab.gate(capsys, "--occasion", "today")[0] == 4
     for status in (0, 125):
         told = lab.gate(capsys, "--occasion", "today", "--undecided", str(status))
         assert told[0] == status
@@ -160,7 +160,7 @@ def test_what_was_offered_otherwise_than_to_the_baseline_is_told(lab, capsys):
 def test_half_a_measurement_is_not_judged(lab, capsys):
     lab.measure("today", [60, 114], seed=2, set_ups=5)
     status, found = lab.gate(capsys, "--occasion", "today", "--undecided", "0")
-    assert (status, outcomes(found)) == (1, ["not measured", "not measured"])
+    assert (status, outcomes(found)) == (4, ["not measured", "not measured"])
     assert found["judged"][0]["detail"] == "5 of 8 trials have been taken: replay goes on where it ended"
 
 
@@ -180,7 +180,7 @@ def test_a_baseline_is_moved_on_purpose_and_says_by_whom(lab, capsys, monkeypatc
         assert lab("baseline", *action) == 0
         lines = capsys.readouterr().out.splitlines()
         assert lines[0].startswith("main: nightly@today, nightly@tonight, nightly@at-dawn on wuerzburg, set by ")
-        assert len(lines) == len(action)
+        assert len(lines) == (1 if action == ["list"] else 3)  # how far its occasions scatter, and where it was before
     lab.measure("tomorrow", [57, 114], seed=7)
     assert lab.gate(capsys, "--occasion", "tomorrow")[0] == 0
 
@@ -286,6 +286,116 @@ def test_nothing_is_alarmed_or_passed_by_chance_more_often_than_is_said(
     assert worse < 60 and passed < 60
 
 
+def put(lab, occasion, mbps, boots):
+    """One point, a set-up of each rate, each of its boot; the other point is the same."""
+    lab.plan.write_text(PLAN.format(set_ups=len(mbps)))
+    plan, records = plan_on(lab.plan, occasion, None), []
+    for block, (rate, boot) in enumerate(zip(mbps, boots, strict=True), 1):
+        for point, target in enumerate((100_000_000, 200_000_000)):
+            lab._number += 1
+            record = measured(
+                lab._number, rate, block=block, point=point, set_ups=len(mbps), plan_hash=plan.hash(), target=target,
+                offered_mbps=400.0, trials=2, set_up=f"{plan.name}-{block}", margin=0.02, boot=boot,
+            )  # fmt: skip
+            record["plan"]["name"] = plan.name
+            records.append(record)
+    with open_store(str(lab.store)) as store:
+        import_records(store, records)
+
+
+def test_boots_of_one_evening_do_not_tell_how_far_evenings_differ(lab, capsys):
+    """Three boots a side of one occasion each are as little as three set-ups of one boot."""
+    put(lab, "one", [120, 120.5, 119.6], "abc")
+    put(lab, "today", [115, 115.4, 114.8], "def")
+    assert lab("baseline", "set", "main", "nightly@one") == 0
+    status, found = lab.gate(capsys, "--occasion", "today")
+    assert (status, set(outcomes(found))) == (4, {"undecided"})
+    detail = found["judged"][0]["detail"]
+    assert "over boots; how far occasions differ is not known: set the baseline from three of them" in detail
+    assert "three boots a side" not in detail
+    assert {each["over"] for each in found["comparison"]["points"]} == {"boots"}
+
+
+@pytest.mark.parametrize("fall", [1.0, 0.95])
+def test_a_set_up_that_is_off_today_is_named_and_no_alarm(lab, capsys, fall):
+    for number, mbps in enumerate(([120, 120.4, 119.7], [120.6, 120.2, 120.9], [119.5, 119.9, 119.2]), 1):
+        put(lab, f"night-{number}", mbps, [str(number)] * 3)
+    assert lab("baseline", "set", "main", "nightly@night-*") == 0
+    put(lab, "today", [96 if fall == 1 else 114, 120.2 * fall, 119.9 * fall], ["t"] * 3)
+    status, found = lab.gate(capsys, "--occasion", "today")
+    assert (status, set(outcomes(found))) == ((4, {"undecided"}) if fall == 1 else (1, {"worse"}))
+    outlier = found["judged"][0]["outlier"]
+    if fall == 1:
+        assert outlier == (
+            "block 1 of nightly@today is 20.0 % below the other set-ups of its occasion, which scatter by 0.28 %"
+        )
+        assert found["judged"][0]["detail"].endswith(f"; {outlier}")
+    else:
+        assert outlier is None
+
+
+def test_a_baseline_says_how_far_its_occasions_scatter_and_which_is_off(lab, capsys):
+    for number, mbps in enumerate(
+        ([120, 120.4, 119.7], [120.6, 96.2, 120.9], [119.5, 119.9, 119.2], [120, 120, 120.3])
+    ):
+        put(lab, f"night-{number}", mbps, [str(number)] * 3)
+    capsys.readouterr()
+    assert lab("baseline", "set", "main", "nightly@night-*") == 0
+    told = capsys.readouterr().out
+    assert lab("baseline", "show", "main") == 0
+    assert told.splitlines()[1:] == capsys.readouterr().out.splitlines()[1 : len(told.splitlines())]
+    assert (
+        "4 occasions scatter by at most 3.1" in told
+        and "one later occasion passes there 8 times in 10 within a margin" in told
+    )
+    assert "nightly@night-1 is 6.1 % below the other occasions" in told
+    assert "block 2 of nightly@night-1 is 20.3 % below the other set-ups of its occasion" in told
+    lab("baseline", "show", "main", "--json")
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [len(line.get("scatter", ())) for line in lines] == [2, 2, 2, 2, 0, 0, 0, 0]
+    assert lines[0]["scatter"][0]["sd_ratio"] == pytest.approx(0.0315, abs=2e-4)
+
+
+def test_several_occasions_are_one_side_and_the_gate_says_how_many_would_do(lab, capsys, tmp_path):
+    for number, mbps in enumerate((120, 121.5, 119, 118.6, 120.9)):
+        put(lab, f"night-{number}", [mbps, mbps + 0.5, mbps - 0.4], [f"b{number}"] * 3)
+    assert lab("baseline", "set", "main", "nightly@night-*") == 0
+    for number, mbps in enumerate((119, 121, 120)):
+        put(lab, f"c-{number}", [mbps + 0.3, mbps + 0.5, mbps - 0.4], [f"c{number}"] * 3)
+    files = ["--junit", str(tmp_path / "g.xml"), "--markdown", str(tmp_path / "g.md")]
+    status, found = lab.gate(capsys, "--occasion", "c-0", *files)
+    assert (status, outcomes(found)) == (4, ["undecided", "undecided"])
+    first = found["judged"][0]
+    assert first["passing_margin_ratio"] == pytest.approx(0.0346, abs=1e-4)
+    assert first["deciding_occasions"] == {"baseline": 5, "later": 4}
+    words = (
+        "with this spread what has not changed passes 8 times in 10 within a margin of 3.46 %, or at this margin with "
+        "5 occasions of the baseline and 4 later"
+    )
+    assert all(
+        words in text for text in (first["detail"], *((tmp_path / f"g.{end}").read_text() for end in ("xml", "md")))
+    )
+    three = [word for number in range(3) for word in ("--occasion", f"c-{number}")]
+    status, found = lab.gate(capsys, *three)
+    assert (status, found["plan"]) == (0, "nightly@c-0, nightly@c-1, nightly@c-2")
+    assert found["comparison"]["points"][0]["after_occasions"] == 3
+    assert all(each["passing_margin_ratio"] is None for each in found["judged"])
+
+
+def test_every_one_of_several_occasions_has_to_be_measured(lab, capsys):
+    lab.measure("one", [60, 120], seed=2)
+    lab.measure("half", [60, 120], seed=3, set_ups=5)
+    for other, told in (
+        ("half", "nightly@half: 5 of 8 trials have been taken"),
+        ("never", "nightly@never: it has not"),
+    ):
+        status, found = lab.gate(capsys, "--occasion", "one", "--occasion", other)
+        assert (status, outcomes(found)) == (4, ["not measured", "not measured"])
+        assert found["judged"][0]["detail"].startswith(told)
+    assert lab("gate", str(lab.plan), "--baseline", "main", "--occasion", "one", "--occasion", "one") == 2
+    assert "--occasion: is given twice" in capsys.readouterr().err
+
+
 def test_occasions_of_another_testbed_are_no_hindrance_to_a_pattern(lab, capsys):
     lab.measure("main-5", [60, 120], seed=2, fingerprint="0123456789abcdef")
     assert lab("baseline", "set", "main", "nightly@main-*") == 2
@@ -311,7 +421,7 @@ def test_what_was_measured_after_a_baseline_was_set_is_not_of_it(lab, capsys):
         )
     lab.measure("today", [60, 120], seed=2)
     capsys.readouterr()
-    assert lab("gate", str(lab.plan), "--baseline", "early", "--occasion", "today", "--json") == 1
+    assert lab("gate", str(lab.plan), "--baseline", "early", "--occasion", "today", "--json") == 4
     found = json.loads(capsys.readouterr().out)
     assert found["comparison"]["points"][0]["before_set_ups"] == 2  # block after block, a day each
 
@@ -403,7 +513,7 @@ def test_a_plan_that_has_changed_since_it_was_measured_is_said_to_have(lab, caps
     former = plan_on(lab.plan, "today", None).hash()
     lab.plan.write_text(lab.plan.read_text().replace("frame_sizes: [1000]", "frame_sizes: [1000, 1500]"))
     status, found = lab.gate(capsys, "--occasion", "today")
-    assert (status, found["outcome"]) == (1, "not measured")
+    assert (status, found["outcome"]) == (4, "not measured")
     now = plan_on(lab.plan, "today", None).hash()
     for each in found["judged"]:
         assert "the plan has changed since nightly@today was measured" in each["detail"]
@@ -416,7 +526,7 @@ def test_another_point_is_not_taken_for_the_baselines(lab, capsys):
     lab.plan.write_text(lab.plan.read_text().replace("frame_sizes: [1000]", "frame_sizes: [1500]"))
     lab.measure("today", [60, 120], seed=2, size=1500)
     status, found = lab.gate(capsys, "--occasion", "today")
-    assert (status, outcomes(found)) == (1, ["undecided", "undecided"])
+    assert (status, outcomes(found)) == (4, ["undecided", "undecided"])
     assert {each["detail"] for each in found["judged"]} == {"the baseline has no such design point"}
 
 
@@ -426,7 +536,7 @@ def test_what_was_lossless_before_and_is_not_now_does_not_pass(lab, capsys):
     assert lab.gate(capsys, "--occasion", "again")[0] == 0
     lab.measure("lossy", [59.7, 119.4], seed=3, offered_mbps=[60, 120])
     status, found = lab.gate(capsys, "--occasion", "lossy")
-    assert (status, set(outcomes(found))) == (1, {"undecided"})
+    assert (status, set(outcomes(found))) == (4, {"undecided"})
     assert "the baseline lost nothing here" in found["judged"][0]["detail"]
 
 
@@ -499,7 +609,7 @@ def test_a_name_that_means_two_measurements_is_told_with_what_tells_them_apart(l
 
 
 def test_what_was_never_measured_is_told_for_every_point(lab, capsys, tmp_path):
-    for undecided, status in (("0", 1), ("1", 1), ("125", 125)):
+    for undecided, status in (("0", 4), ("1", 1), ("125", 125)):
         told = lab.gate(
             capsys, "--occasion", "never", "--undecided", undecided, "--junit", str(tmp_path / "gate.xml"),
             "--markdown", str(tmp_path / "gate.md"),
@@ -507,5 +617,5 @@ def test_what_was_never_measured_is_told_for_every_point(lab, capsys, tmp_path):
         assert (told[0], outcomes(told[1])) == (status, ["not measured", "not measured"])
     assert len(ElementTree.parse(tmp_path / "gate.xml").findall(".//failure")) == 2
     capsys.readouterr()
-    assert lab("gate", str(lab.plan), "--baseline", "main", "--occasion", "never") == 1
+    assert lab("gate", str(lab.plan), "--baseline", "main", "--occasion", "never") == 4
     assert "NOT MEASURED  raw, 1000 B, 1 × 100 Mbit/s: it has not been measured" in capsys.readouterr().out
