@@ -106,10 +106,10 @@ def judged_by_fall(
         return Judgement("worse", figures)
     if change.bound and more_to_give is not None:
         return Judgement("undecided", f"{figures}: {more_to_give}")
-    if change.bound and missing:
-        return Judgement("undecided", figures)
-    if fall[1] <= SIGNIFICANCE:
+    if not (change.bound and missing) and fall[1] <= SIGNIFICANCE:
         return Judgement("passed", figures)
+    if change.bound:
+        return Judgement("undecided", figures)
     return Judgement("undecided", figures, find_needed(change, margin_ratio, OccasionCounts(*counts)))
 
 

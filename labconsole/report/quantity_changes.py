@@ -14,6 +14,7 @@ from itertools import chain
 from typing import Final
 
 from labconsole.contracts.measured import FROM_MEMORY, HELD, Bound, MeasuredTrial
+from labconsole.measure.statistics.censored import censored_sd_ratio, widen_effect
 from labconsole.measure.statistics.effects import MINIMUM_BLOCKS, paired_effect
 from labconsole.measure.statistics.set_ups import mean_of
 from labconsole.measure.trials_of_guests import NOT_DRAWN, taken_by_turns
@@ -150,10 +151,17 @@ def _change(key: QuantityKey, before: MeasuredPoint, after: MeasuredPoint, one_p
     why = why or _why_not(before, after)
     found: Found = (None, None, why) if why is not None else _effect(before, after, one_place)
     effect, scope, why = found
+    if effect is not None and bound:
+        effect = widen_effect(effect, 1 / min(censored_sd_ratio(_full_share(point)) for point in (before, after)))
     return QuantityChange(
         key=key, before=before, after=after, effect=effect, scope=scope, why=why, bound=bound,
         has_mixed_boots=scope == "boots" and are_boots_mixed(before.replicates, after.replicates),
     )  # fmt: skip
+
+
+def _full_share(point: MeasuredPoint) -> float:
+    """Of the trials that lost nothing, or that the link held: beyond it they would scatter as the others do."""
+    return sum(value.bound in ("at least", HELD) for value in point.values) / len(point.values)
 
 
 def _why_not(before: MeasuredPoint, after: MeasuredPoint) -> str | None:

@@ -137,7 +137,7 @@ def unpaired_effect(
     degrees = 1.0 / math.fsum((e / total) ** 2 / (n - 1) for e, n in zip(errors, counts, strict=True))
     degrees = max(degrees, float(min(counts) - 1))  # not less by rounding
     sd = math.hypot(*sds) / math.sqrt(2.0)
-    return _effect(mean, math.sqrt(total), degrees, min(counts), sd, null, alternative, level, paired=False)
+    return build_effect(mean, math.sqrt(total), degrees, min(counts), sd, null, alternative, level, paired=False)
 
 
 def one_spread_effect(
@@ -168,7 +168,7 @@ def one_spread_effect(
         return _absent(NOTHING_VARIED, min(counts), mean, 0.0, paired=False)
     error = math.hypot(sd / math.sqrt(max(counts)), max(sd, own_sd_log) / math.sqrt(min(counts)))
     sd = error / math.sqrt(math.fsum(1.0 / count for count in counts))
-    return _effect(mean, error, float(sum(counts) - 2), min(counts), sd, 1.0, "two-sided", LEVEL, paired=False)
+    return build_effect(mean, error, float(sum(counts) - 2), min(counts), sd, 1.0, "two-sided", LEVEL, paired=False)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -312,10 +312,10 @@ def _one_sample(
     if sd <= ROUNDING:
         return _absent(NOTHING_VARIED, len(logs), mean, 0.0)
     error = sd / math.sqrt(len(logs))
-    return _effect(mean, error, float(len(logs) - 1), len(logs), sd, null, alternative, level, paired=True)
+    return build_effect(mean, error, float(len(logs) - 1), len(logs), sd, null, alternative, level, paired=True)
 
 
-def _effect(
+def build_effect(
     mean: float,
     error: float,
     degrees: float,
@@ -327,6 +327,7 @@ def _effect(
     *,
     paired: bool,
 ) -> Effect:
+    """An effect by its mean, its standard error and its degrees of freedom; fields are those of Effect."""
     reach, reach90 = (student_t_quantile((1 + share) / 2, degrees) * error for share in (level, EQUIVALENCE_LEVEL))
     t = (mean - math.log(null)) / error
     if alternative == "two-sided":

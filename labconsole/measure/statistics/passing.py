@@ -16,6 +16,9 @@ from labconsole.measure.statistics.effects import MINIMUM_BLOCKS, POWER, SIGNIFI
 MOST_OCCASIONS: Final = 60
 """Of one side: more is nothing that a plan could ask for."""
 
+_LEAST_ERRORS: Final = 2.48
+"""Standard errors that a margin must have to pass with 80 % power by however many degrees of freedom: normal, 2.486."""
+
 _SPREADS: Final = 16
 _HALVINGS: Final = 30
 
@@ -63,16 +66,14 @@ def deciding_counts(
     change. Of equally many in all, those with the fewest later ones, since they are
     measured for every change. None: more than 60 a side.
     """
-    bound = math.log1p(margin_ratio)
-    tried = [
-        OccasionCounts(baseline, later)
-        for later in range(least.later, MOST_OCCASIONS + 1)
-        for baseline in range(max(least.baseline, MINIMUM_BLOCKS), MOST_OCCASIONS + 1)
-    ]
-    for counts in sorted(tried, key=lambda each: (sum(each), each.later)):
-        error = max(sd_log * counts.error_ratio, least_error_log)
-        if bound > 2 * error and noncentrality_kept(counts.degrees) * error <= bound:  # never below 2.4
-            return counts
+    bound, fewest = math.log1p(margin_ratio), max(least.baseline, MINIMUM_BLOCKS)
+    evenly = math.ceil(4 * (_LEAST_ERRORS * sd_log / bound) ** 2)  # fewer would not do, however they are spread
+    for total in range(max(fewest + least.later, evenly), 2 * MOST_OCCASIONS + 1):
+        for later in range(max(least.later, total - MOST_OCCASIONS), min(total - fewest, MOST_OCCASIONS) + 1):
+            counts = OccasionCounts(total - later, later)
+            error = max(sd_log * counts.error_ratio, least_error_log)
+            if bound >= _LEAST_ERRORS * error and bound >= noncentrality_kept(counts.degrees) * error:
+                return counts
     return None
 
 

@@ -25,6 +25,7 @@ from labconsole.report.sample import KeptRuns
 from support.boot_records import started
 from support.job_records import taken
 from support.measured_sides import FULL_S, around, goal, keep, of_side, over_link, searches, unseen, with_disk
+from support.route_records import route_record
 
 JOBS = """
 plan: nightly
@@ -71,6 +72,13 @@ margin: 2%
 """
 
 
+ROUTES = """
+plan: nightly
+platforms: [container]
+route: {guests: [1], routes: [0], destinations: [1], filters: [0], targets: [max], frame_sizes: [64], duration_s: 2}
+set_ups: 3
+margin: 2%
+"""
 STATUS = {"passed": 0, "worse": 1, "undecided": 4}
 
 
@@ -129,6 +137,11 @@ class Nightly:
             ref = own.plan.model_copy(update={"name": plan.name, "hash": key, "plan_hash": plan.hash(), "block": block})
             found.append(own.model_copy(update={"plan": ref}))
         keep(self.store, found)
+
+    def routes(self, occasion: str, packets: Sequence[float], lost: Sequence[int]) -> None:
+        """The same of routers that forward so much in 0.1 s, and lose so many packets in all."""
+        values = enumerate(zip(packets, lost, strict=True), 1)
+        self._trials(occasion, [route_record([round(rate)], lost_inside=[some], block=n) for n, (rate, some) in values])
 
     def searches(self, occasion: str, lower_pps: Sequence[float | None], **how: Any) -> None:
         """One search in a set-up of its own after the other."""
@@ -209,6 +222,38 @@ def test_a_job_that_its_link_held_never_passes(
     status, judged = lab.gate(capsys, "today")
     assert (status, [each for each, _ in judged]) == (STATUS[outcome], [outcome])
     assert words in judged[0][1]
+
+
+@pytest.mark.parametrize(
+    ("full", "today", "full_today", "outcome", "words"),
+    [
+        (0, 0.5, 0, "worse", "over occasions"),
+        (1, 0.5, 0, "worse", "where some trials lost nothing of all that could be offered, and others did"),
+        (1, 0.1, 0, "worse", "where some trials lost nothing"),
+        (1, 0.5, 1, "undecided", "some trials lost nothing"),  # what lost nothing was offered less than before
+        (15, 0.5, 0, "worse", "where one side forwarded all"),
+        (1, 1.0, 0, "undecided", "the baseline lost nothing in some trials, and may have had more to give"),
+        (1, 1.1, 0, "undecided", "some trials lost nothing"),
+        (1, 1.01, 3, "passed", "where some trials lost nothing"),
+        (0, 1.0, 0, "passed", "over occasions"),
+    ],
+)  # fmt: skip
+def test_a_trial_that_lost_nothing_hides_no_fall(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, full: int, today: float, full_today: int,
+    outcome: str, words: str,
+) -> None:  # fmt: skip
+    """What it forwarded is the least that it could: a fall is at least what is shown."""
+    monkeypatch.chdir(tmp_path)
+    lab = Nightly(tmp_path, ROUTES)
+    full_of = [0 if number < full else 4000 for number in range(15)]
+    for number in range(5):
+        lab.routes(f"main-{number}", around(20_000.0, number, 3), full_of[3 * number : 3 * number + 3])
+    occasions = [word for number in range(5) for word in ("--occasion", f"main-{number}")]
+    assert lab("baseline", "set", "main", str(lab.plan), *occasions) == 0
+    lab.routes("today", around(today * 20_050.0, 9, 3), [0] * full_today + [4000] * (3 - full_today))
+    status, ((found, detail),) = lab.gate(capsys, "today")
+    assert (status, found) == (STATUS[outcome], outcome)
+    assert words in detail
 
 
 def test_a_job_whose_link_held_some_of_its_trials_is_undecided(

@@ -75,6 +75,32 @@ def test_three_boots_a_side_are_what_is_compared(tmp_path, capsys):
     assert point["word"] == "equivalent"
 
 
+@pytest.mark.parametrize(
+    ("days", "reach"),
+    [
+        (((1, 3, 5), (2, 4, 6)), ""),
+        (((1, 4, 5), (2, 3, 6)), ""),
+        (((1, 2, 3), (4, 5, 6)), " between these boots"),
+        (((4, 5, 6), (1, 2, 3)), " between these boots"),
+        (((1, 2, 4), (3, 5, 6)), " between these boots"),
+    ],
+)
+def test_boots_that_are_not_mixed_in_time_differ_by_the_time_too(tmp_path, capsys, days, reach):
+    records = []
+    for start, mean, kernel, plan, own in ((0, 60, "6.1", OLD, days[0]), (100, 50, "6.6", NEW, days[1])):
+        for place, mbps in enumerate(around(mean, start, 9)):
+            records.append(
+                measured(
+                    start + place, mbps, block=place + 1, kernel=kernel, plan_hash=plan, set_ups=9, offered_mbps=100.0,
+                    boot=f"{kernel}-{place // 3}", started=f"2026-11-{own[place // 3]:02}T0{place}:00:00",
+                )
+            )  # fmt: skip
+    found = compared(tmp_path, capsys, records, "kernel=6.1", "kernel=6.6", "--margin", "3%")
+    assert (found["points"][0]["over"], found["points"][0]["word"]) == ("boots", "different")
+    assert found["sentences"][0].startswith(f"1 design point on both sides: 1 different (less){reach}.")
+    assert any("not mixed in time" in each for each in found["sentences"]) is bool(reach)
+
+
 def test_a_rate_that_was_merely_offered_is_no_ground_for_a_word(tmp_path, capsys):
     records = old_and_new([50.0] * 5, [50.0] * 5, offered_mbps=50.0)
     (point,) = compared(tmp_path, capsys, records, "kernel=6.1", "kernel=6.6")["points"]
