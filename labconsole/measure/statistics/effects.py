@@ -164,7 +164,7 @@ def one_spread_effect(
     if max(counts) < MINIMUM_BLOCKS:
         return _absent(FEW_A_SIDE, min(counts), mean, paired=False)
     sd = max(pooled_deviation(sides) or 0.0, least_sd_log, 0.0 if packets is None else 1.0 / packets)
-    if sd <= ROUNDING:
+    if max(sd, own_sd_log) <= ROUNDING:
         return _absent(NOTHING_VARIED, min(counts), mean, 0.0, paired=False)
     error = math.hypot(sd / math.sqrt(max(counts)), max(sd, own_sd_log) / math.sqrt(min(counts)))
     sd = error / math.sqrt(math.fsum(1.0 / count for count in counts))

@@ -248,8 +248,8 @@ def test_a_trial_that_lost_nothing_hides_no_fall(
     offered = 20_100.0
     for number in range(5):
         lost = [0 if place < full else 4000 for place in range(3 * number, 3 * number + 3)]
-        rates = zip(around(20_000.0, number, 3), lost, strict=True)
-        lab.routes(f"main-{number}", [rate if some else offered for rate, some in rates], lost)
+        values = zip(around(20_000.0, number, 3), lost, strict=True)
+        lab.routes(f"main-{number}", [rate if some else offered for rate, some in values], lost)
     occasions = [word for number in range(5) for word in ("--occasion", f"main-{number}")]
     assert lab("baseline", "set", "main", str(lab.plan), *occasions) == 0
     rates = [offered] * 3 if full_today == 3 else around(today * 20_050.0, 9, 3)

@@ -323,3 +323,15 @@ def test_what_differs_by_the_margin_is_called_equivalent_in_at_most_one_of_twent
             1 for _ in range(3000) if own.equivalence_p(own.paired_effect(*blocks(rng, n, 0.02, 0.002)), 0.02) <= 0.05
         )
         assert said / 3000 == pytest.approx(0.05, abs=0.011)
+
+
+def test_a_single_occasion_varies_by_no_less_than_its_own_set_ups_and_alone():
+    before = [120.0, 120.6, 119.5]
+    plain, off = own.one_spread_effect([114.0], before), own.one_spread_effect([114.0], before, own_sd_log=0.05)
+    small = own.one_spread_effect([114.0], before, own_sd_log=1e-4)
+    assert plain == small
+    assert plain.error_log == pytest.approx(plain.sd_log * math.sqrt(1 + 1 / 3))
+    assert off.error_log == pytest.approx(math.hypot(plain.sd_log / math.sqrt(3), 0.05))
+    assert (off.degrees, off.change) == (plain.degrees, plain.change)
+    assert own.one_spread_effect([60.0], [120.0] * 3).absent is not None
+    assert own.one_spread_effect([60.0], [120.0] * 3, own_sd_log=0.01).error_log == pytest.approx(0.01)
