@@ -43,7 +43,9 @@ class PointScatter:
 
 
 def find_scatter(side: Side) -> list[PointScatter]:
-    """Of every point where packets are lost, and of every quantity that says what the unit under test can do."""
+    """Of every point where packets are lost, and of every quantity of which all trials say what the unit under test can
+    do: at a limit nothing scatters.
+    """
     plan_names: dict[Hashable, str] = {key: facts.name for (key, _), facts in side.digest.planned.items()}
     found = [
         _scatter(
@@ -55,7 +57,7 @@ def find_scatter(side: Side) -> list[PointScatter]:
     found += [
         _scatter(f"{point.words}: {point.quantity.name}", point.replicates, partial(name_set_up, points=[point]), str)
         for point in side.quantities
-        if "exact" in point.bounds
+        if point.bounds == {"exact"}
     ]
     return found
 

@@ -33,7 +33,7 @@ from labconsole.report.judged_points import (
     judged_full,
     unfinished_words,
 )
-from labconsole.report.outlying_set_ups import describe_outlier, name_block
+from labconsole.report.outlying_set_ups import describe_outlier_of, name_block
 from labconsole.report.points import PointSummary
 from labconsole.report.sample import Coverage, FilePoint, coverage
 from labconsole.report.words import asked_words, count
@@ -86,7 +86,7 @@ def judge(
         outlier = None
         if change is not None and judgement.outcome != "not measured":
             judgement = judgement._replace(detail=judgement.detail + offered_words(change))
-            outlier = describe_outlier(change.sides, partial(name_block, plan_names=plan_names))
+            outlier = describe_outlier_of(change, change.sides, partial(name_block, plan_names=plan_names))
         judged.append(JudgedPoint(point=words, judgement=judgement, change=change, outlier=outlier))
     beside_p = dict(zip(of_quantities, adjusted[len(falls) :], strict=True))
     judged += judge_quantities(changes, beside, of_quantities, beside_p, margin_ratio)

@@ -28,7 +28,7 @@ from labconsole.report.judged_points import (
     unfinished_words,
 )
 from labconsole.report.measured_points import MeasuredPoint, QuantityKey, factors_of
-from labconsole.report.outlying_set_ups import describe_outlier, name_set_up
+from labconsole.report.outlying_set_ups import describe_outlier_of, name_set_up
 from labconsole.report.quantity_changes import QuantityChange
 
 NOT_KNOWN_ANY_MORE: Final = "the baseline has it, and no trial here that enters a mean"
@@ -128,10 +128,9 @@ def _judged(
         if here(change.key):
             missing = sum(change.key.quantity not in trial.values for trial in own)
             found = _judgement(change, falls.get(change.key), worse_p.get(change.key), margin_ratio, missing)
-            yield JudgedPoint(
-                point=_words(change.after), judgement=found, change=change,
-                outlier=describe_outlier(change.sides, partial(name_set_up, points=(change.before, change.after))),
-            )  # fmt: skip
+            name = partial(name_set_up, points=(change.before, change.after))
+            outlier = describe_outlier_of(change, change.sides, name)
+            yield JudgedPoint(point=_words(change.after), judgement=found, change=change, outlier=outlier)
     for alone in changes.quantities.only_after:
         if here(alone.key):
             yield JudgedPoint(point=_words(alone), judgement=Judgement("undecided", NOT_IN_BASELINE))

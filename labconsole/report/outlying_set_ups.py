@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from labconsole.measure.statistics.outlying import Outlier, find_outlier
-from labconsole.report.compared_effect import SideSetUps
+from labconsole.report.compared_effect import ComparedEffect, SideSetUps
 from labconsole.report.measured_points import MeasuredPoint
 from labconsole.report.words import percent
+
+
+def describe_outlier_of(
+    change: ComparedEffect, sides: Sequence[SideSetUps], name: Callable[[Hashable], str]
+) -> str | None:
+    """Of both sides, where a change may be told of what they can do: at a limit nothing scatters."""
+    return None if change.effect is None or change.bound else describe_outlier(sides, name)
 
 
 def describe_outlier(sides: Sequence[SideSetUps], name: Callable[[Hashable], str]) -> str | None:
