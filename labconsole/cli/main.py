@@ -97,8 +97,7 @@ def _run(command: commands.Command, args: argparse.Namespace) -> int:
     try:
         return command.run(args)
     except LabError as exc:
-        if args.verbose >= 2:
-            raise
+        _trace(args)
         for sentence in exc.sentences if isinstance(exc, ConfigError) else [str(exc)]:
             complain(harmless(sentence))
         return exc.exit_code
@@ -110,11 +109,18 @@ def _run(command: commands.Command, args: argparse.Namespace) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PIPE_CLOSED
     except Exception as exc:
-        if args.verbose >= 2:
-            raise
+        _trace(args)
         complain(harmless(f"internal error: {type(exc).__name__}: {exc}"))
         sys.stderr.write("This is a bug in labconsole, not a problem with your input; use -vv for a traceback.\n")
         return 1
+
+
+def _trace(args: argparse.Namespace) -> None:
+    """With -vv, where an exception is handled: its traceback, which quotes foreign words, on stderr."""
+    if args.verbose >= 2:
+        import traceback
+
+        sys.stderr.write(harmless(traceback.format_exc()))
 
 
 def _set_up_logging(verbose: int) -> None:

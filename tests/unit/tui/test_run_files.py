@@ -10,7 +10,7 @@ import pytest
 
 from labconsole.errors import StoreError
 from labconsole.store.open import open_store
-from labconsole.text.spreadsheet import harmless_cell
+from labconsole.text.harmless import harmless_cell
 from labconsole.tui.screens.runs import run_files
 from support.store_samples import sample_record
 
