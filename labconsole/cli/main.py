@@ -55,12 +55,9 @@ def main(argv: list[str] | None = None) -> int:
         words = ["console", *words]
     args = build_parser(words[0]).parse_args(words)
     command = commands.load(args.command)
-    if command.about.draws:
-        _set_up_logging(0)
-        return _drawn(command, args)
-    with harmless_output():
-        _set_up_logging(args.verbose)
-        return _run(command, args)
+    with harmless_output():  # what draws writes to the terminal itself
+        _set_up_logging(0 if command.about.draws else args.verbose)
+        return _drawn(command, args) if command.about.draws else _run(command, args)
 
 
 TERMINAL_GONE = 128 + 1

@@ -40,7 +40,7 @@ def _shown(found: re.Match[str]) -> str:
 
 # -- spreadsheets -----------------------------------------------------------------------------------------------------
 
-_FORMULA = re.compile(r"(^|[;\t\n])(\s*)(?=[=+\-@＝＋－＠])")
+_FORMULA = re.compile(r"(^|[;\t\n])(?=\s*[=+\-@＝＋－＠])")
 """Where a spreadsheet may begin to read a formula: also behind what some locales take for a separator of cells."""
 
 _NUMBER = re.compile(r"[+-]?\d[\d\u2009]*(\.\d+)?([eE][+-]?\d+)?( ?%)?")
@@ -51,7 +51,7 @@ def harmless_cell(cell: CellT) -> CellT | str:
 
     Platform names are the operator's and notes anybody's: an imported run may bring a note that begins with "=".
     """
-    return _FORMULA.sub(r"\1'\2", harmless(cell)) if isinstance(cell, str) else cell
+    return _FORMULA.sub(r"\1'", harmless(cell)) if isinstance(cell, str) else cell
 
 
 def tsv_line(cells: Iterable[object]) -> str:
@@ -110,7 +110,7 @@ def latex_text(text: str) -> str:
 
 def figure_text(text: str) -> str:
     """Text as matplotlib draws it literally: no formula, and no label that a legend leaves out."""
-    literal = harmless(text).replace("$", r"\$")
+    literal = harmless_line(text).replace("$", r"\$")
     return f" {literal}" if literal.startswith("_") else literal
 
 

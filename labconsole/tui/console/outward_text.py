@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from rich.console import Console, ConsoleRenderable, RenderHook
 from rich.segment import Segment, Segments
 from textual.app import App
+from textual.notifications import SeverityLevel
 
-from labconsole.text.harmless import harmless
+from labconsole.text.harmless import harmless, undisguised
 
 
 class HarmlessApp(App[int]):
@@ -16,15 +18,24 @@ class HarmlessApp(App[int]):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
+        self.error_console.file = undisguised(sys.stderr)  # to which it writes colours of its own
         self.error_console.push_render_hook(HarmlessSegments(self.error_console))
 
     def copy_to_clipboard(self, text: str) -> None:
         """Textual's own. What is pasted is obeyed like what is typed."""
         super().copy_to_clipboard(harmless(text))
 
-    def notify(self, message: str, **options: Any) -> None:
-        """Textual's own, without markup."""
-        super().notify(harmless(message), **{**options, "markup": False})
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = False,
+    ) -> None:
+        """Textual's own, but that nothing is markup."""
+        super().notify(harmless(message), title=harmless(title), severity=severity, timeout=timeout, markup=False)
 
 
 class HarmlessSegments(RenderHook):
