@@ -35,9 +35,15 @@ def parts(runs: ChosenRuns) -> Iterator[bytes]:
     columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
     for row in runs.rows():
         for name, value in row_values(row).items():
-            columns[name].append(harmless(value) if isinstance(value, str) else value)
+            columns[name].append(_harmless(value))
     columns["started_at"] = [datetime.fromisoformat(value) for value in columns["started_at"]]
     table = pyarrow.table(columns, schema=pyarrow.schema(fields))
     packed = io.BytesIO()
     parquet_files.write_table(table, packed)
     yield packed.getvalue()
+
+
+def _harmless(value: object) -> object:
+    if isinstance(value, str):
+        return harmless(value)
+    return [*map(_harmless, value)] if isinstance(value, list | tuple) else value
