@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,7 +23,6 @@ from labconsole.engine.discovery.proposal import ProposedStream
 from labconsole.model.inventory import NAME
 from labconsole.report.draw import draw
 from labconsole.report.gating import Gate
-from labconsole.report.judged_points import JudgedPoint
 from labconsole.report.page import inline
 from labconsole.report.tables import to_csv, to_latex, to_markdown
 from labconsole.text.harmless import harmless_line, latex_text, tsv_line
@@ -90,10 +90,10 @@ def test_a_note_in_markdown_has_code_of_ours_and_nothing_else(words: str) -> Non
 @tries(200)
 @given(WORDS, WORDS)
 def test_a_gate_in_markdown_and_junit_tells_foreign_words_as_words(words: str, detail: str) -> None:
-    judged = tuple(
-        JudgedPoint(point=words, outcome=outcome, detail=detail) for outcome in ("worse", "passed", "undecided")
-    )
-    gate = Gate(judged=judged, margin_ratio=0.05, changes=None)
+    judged: Any = [
+        SimpleNamespace(point=words, outcome=outcome, detail=detail) for outcome in ("worse", "passed", "undecided")
+    ]
+    gate = Gate(judged=tuple(judged), margin_ratio=0.05, changes=None)
     tokens = markdown_tokens("\n".join(gate_text.markdown(words, words, gate)) + "\n")
     assert {token.type for token in tokens} <= {
         *(f"{name}_{end}" for name in ("heading", "bullet_list", "list_item", "paragraph", "strong")
