@@ -16,6 +16,7 @@ from labconsole.measure.groups import is_search_trial
 from labconsole.model.record.summary import RunSummary
 from labconsole.report.points import PointSummary, make_points
 from labconsole.store.reading import StoredRuns
+from labconsole.text.harmless import harmless_line
 
 if TYPE_CHECKING:
     from prometheus_client.core import GaugeMetricFamily
@@ -65,7 +66,7 @@ class StoreMetrics:
     def _families(self) -> list[Any]:
         runs = self._store.list()
         counted = family("labconsole_runs", "Saved runs", ("testbed", "plan", "platform", "verdict"))
-        found = Counter((run.testbed, run.plan_name or "", run.platform, run.verdict) for run in runs)
+        found = Counter(_clean(run.testbed, run.plan_name or "", run.platform, run.verdict) for run in runs)
         for labels, many in sorted(found.items()):
             counted.add_metric(labels, many)
         return [counted, *_of_points(runs)]
@@ -101,11 +102,16 @@ def _newest(points: Iterable[PointSummary], runs: Iterable[RunSummary]) -> Itera
 
 def _labels(plan: str, point: PointSummary) -> tuple[str, ...]:
     asked = point.design
-    return (
+    return _clean(
         asked.conditions.testbed or "", plan, asked.platform, str(asked.frame.bytes),
         "true" if asked.frame.includes_fcs else "false", str(asked.sources),
         str(asked.target_bps), asked.background,
     )  # fmt: skip
+
+
+def _clean(*labels: str) -> tuple[str, ...]:
+    """Labels as a page of metrics may hold them: names are of whoever wrote the store."""
+    return tuple(map(harmless_line, labels))
 
 
 class PlanMetrics:

@@ -17,6 +17,7 @@ from labconsole.report.changes import Changes
 from labconsole.store.exporting import ChosenRuns
 from labconsole.store.open import open_store as open_run_store
 from labconsole.store.writing import RunStore
+from labconsole.text.harmless import harmless_line
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,7 +36,7 @@ class SelectedRuns:
         self._store, self._chosen = store, chosen
 
     def __repr__(self) -> str:
-        return f"<{len(self)} runs of {self._store.name}>"
+        return harmless_line(f"<{len(self)} runs of {self._store.name}>")
 
     def __len__(self) -> int:
         return len(self._chosen)
@@ -60,7 +61,7 @@ class OpenStore:
         self._store = store
 
     def __repr__(self) -> str:
-        return f"<run store {self._store.name}>"
+        return harmless_line(f"<run store {self._store.name}>")
 
     def __enter__(self) -> OpenStore:
         return self
@@ -149,7 +150,7 @@ class ComparedSides:
         made = self.made
         of_runs, of_others = len(made.changes), len(made.quantities.changes)
         sides = f"{made.before.words} with {made.after.words}"
-        return f"<comparison of {sides}: {of_runs} of runs, {of_others} of other trials>"
+        return harmless_line(f"<comparison of {sides}: {of_runs} of runs, {of_others} of other trials>")
 
     def __str__(self) -> str:
         from labconsole.report.change_tables import to_markdown

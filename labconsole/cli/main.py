@@ -56,12 +56,9 @@ def main(argv: list[str] | None = None) -> int:
         words = ["console", *words]
     args = build_parser(words[0]).parse_args(words)
     command = commands.load(args.command)
-    if command.about.draws:
-        _set_up_logging(0)
-        return _drawn(command, args)
-    with harmless_output():
-        _set_up_logging(args.verbose)
-        return _run(command, args)
+    with harmless_output():  # what draws writes to the terminal itself
+        _set_up_logging(0 if command.about.draws else args.verbose)
+        return _drawn(command, args) if command.about.draws else _run(command, args)
 
 
 TERMINAL_GONE = 128 + 1
@@ -98,8 +95,7 @@ def _run(command: commands.Command, args: argparse.Namespace) -> int:
     try:
         return command.run(args)
     except LabError as exc:
-        if args.verbose >= 2:
-            raise
+        _trace(args)
         for sentence in exc.sentences if isinstance(exc, ConfigError) else [str(exc)]:
             complain(harmless(sentence))
         return exc.exit_code
@@ -111,11 +107,18 @@ def _run(command: commands.Command, args: argparse.Namespace) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PIPE_CLOSED
     except Exception as exc:
-        if args.verbose >= 2:
-            raise
+        _trace(args)
         complain(harmless(f"internal error: {type(exc).__name__}: {exc}"))
         sys.stderr.write("This is a bug in labconsole, not a problem with your input; use -vv for a traceback.\n")
         return 1
+
+
+def _trace(args: argparse.Namespace) -> None:
+    """With -vv, where an exception is handled: its traceback, which quotes foreign words, on stderr."""
+    if args.verbose >= 2:
+        import traceback
+
+        sys.stderr.write(harmless(traceback.format_exc()))
 
 
 def _set_up_logging(verbose: int) -> None:

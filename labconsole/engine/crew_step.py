@@ -240,7 +240,7 @@ def of_plan(
         repetitions=asked.repetitions,
         attempts=plan.max_redo + 1,
         margin_ratio=plan.margin_ratio,
-        plan_hash=None if plan.listed else plan.hash(),  # what is asked for at the command line lists its points
+        plan_hash=None if plan.ad_hoc else plan.hash(),
         **own,
     )
 

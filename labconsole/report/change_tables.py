@@ -14,7 +14,6 @@ from labconsole.report import quantity_tables
 from labconsole.report.changes import Change, Changes, Side, set_ups_of
 from labconsole.report.compared_effect import over_words, replicate_counts
 from labconsole.report.points import PointSummary
-from labconsole.report.tables import markdown_text
 from labconsole.report.tables import to_markdown as table_as_markdown
 from labconsole.report.words import (
     SIZE_COLUMNS,
@@ -29,6 +28,7 @@ from labconsole.report.words import (
     target_cell,
     with_interval,
 )
+from labconsole.text.harmless import markdown_text
 from labconsole.units import format_rate_bps
 
 OFFERED_ALIKE_RATIO: Final = 0.05
@@ -259,7 +259,7 @@ def to_markdown(changes: Changes) -> Iterator[str]:
     yield from (f"- {markdown_text(sentence)}" for sentence in sentences(changes))
     for table in tables(changes):
         yield ""
-        yield table_as_markdown(table, foreign=True).rstrip("\n")
+        yield table_as_markdown(table).rstrip("\n")
 
 
 def to_json(changes: Changes) -> dict[str, Any]:

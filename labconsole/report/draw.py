@@ -17,7 +17,7 @@ from labconsole.errors import ConfigError
 from labconsole.report.panels import checked_figure, reach_beyond_zero
 from labconsole.text.cells import wrapped
 from labconsole.text.extras import to_install
-from labconsole.text.harmless import harmless
+from labconsole.text.harmless import figure_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -96,11 +96,7 @@ def _plain_words(figure: Figure) -> Figure:
     """The figure with every text as matplotlib shows it literally: no formula, no character that SVG must not have, and
     no label that a legend leaves out.
     """
-
-    def plain(text: str) -> str:
-        literal = harmless(text).replace("$", r"\$")
-        return f" {literal}" if literal.startswith("_") else literal
-
+    plain = figure_text
     panels = tuple(
         Panel(
             plain(panel.title),

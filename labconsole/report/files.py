@@ -17,7 +17,7 @@ from labconsole.report.draw import FORMATS as DRAWN
 from labconsole.report.draw import draw, require_matplotlib
 from labconsole.report.page import render, require_jinja
 from labconsole.report.tables import to_csv, to_latex, to_markdown
-from labconsole.text.spreadsheet import harmless_cell
+from labconsole.text.harmless import harmless_cell
 
 TABLES = ("csv", "md", "tex")
 FORMATS = (*DRAWN, *TABLES, "html")
@@ -67,8 +67,8 @@ def _runs_csv(made: Report) -> str:
     rows = []
     for run in (*made.material.kept.entered, *made.material.kept.excluded):
         why = made.material.kept.why.get(run.run_id)
-        cells = [harmless_cell(getattr(run, name)) for name in columns]
-        rows.append([why is None, why or "", *cells, " ".join(run.reason_codes)])
+        cells = [why or "", *(getattr(run, name) for name in columns), " ".join(run.reason_codes)]
+        rows.append([why is None, *map(harmless_cell, cells)])
     frame = pd.DataFrame(rows, columns=["enters", "why_not", *columns, "reason_codes"], dtype=object)
     return str(frame.to_csv(index=False, lineterminator="\n"))
 

@@ -1,7 +1,7 @@
 """report.html: one file that stands alone: results, method with every choice, testbed, what was left out.
 
-All text comes escaped: names and facts are what nodes and operators wrote. Nothing in the page is loaded from
-elsewhere, and nothing in it needs a script.
+All text comes harmless and escaped: names and facts are what nodes and operators wrote. Nothing in the page is loaded
+from elsewhere, and nothing in it needs a script.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from labconsole.report.seen_facts import SeenFacts
 from labconsole.report.tables import labelled
 from labconsole.report.words import count, note_words
 from labconsole.text.extras import to_install
+from labconsole.text.harmless import harmless
 from labconsole.wire.version import __version__
 
 TEMPLATE = Path(__file__).parent / "templates" / "report.html"
@@ -60,7 +61,10 @@ def render(report: Report, *, drawings: Mapping[str, str]) -> str:
     environment = require_jinja()
     from markupsafe import Markup
 
-    template = environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(
+    def clean(value: object) -> object:
+        return harmless(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+    template = environment(autoescape=True, finalize=clean, trim_blocks=True, lstrip_blocks=True).from_string(
         TEMPLATE.read_text(encoding="utf-8")
     )
     material = report.material
@@ -117,13 +121,17 @@ def render(report: Report, *, drawings: Mapping[str, str]) -> str:
 
 def inline(svg: str, name: str, title: str) -> str:
     """An SVG file as part of a page: no XML head, no name spaces or metadata, its ids unique among several figures."""
-    body = svg[svg.index("<svg") :]
-    body = re.sub(r"<metadata>.*?</metadata>\s*", "", body, flags=re.DOTALL)
-    body = re.sub(r'\s+xmlns(:\w+)?="[^"]*"', "", body)
-    body = body.replace("xlink:href=", "href=")
-    for mark in ('id="', 'href="#', "url(#"):
-        body = body.replace(mark, f"{mark}{name}-")
-    return body.replace("<svg", f'<svg role="img" aria-label="{escape(title)}"', 1)
+
+    def adapted(tag: re.Match[str]) -> str:
+        """A tag without name spaces, its ids beginning with the figure's name. Words between tags stay."""
+        text = re.sub(r'\s+xmlns(:\w+)?="[^"]*"', "", tag[0]).replace("xlink:href=", "href=")
+        for mark in ('id="', 'href="#', "url(#"):
+            text = text.replace(mark, f"{mark}{escape(name)}-")
+        return text
+
+    body = re.sub(r"<metadata>.*?</metadata>\s*", "", svg[svg.index("<svg") :], flags=re.DOTALL)
+    body = re.sub(r"<[^<>]+>", adapted, body)
+    return body.replace("<svg", f'<svg role="img" aria-label="{escape(harmless(title))}"', 1)
 
 
 def _summary(digest: Digest, kept: KeptRuns) -> str:

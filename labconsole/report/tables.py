@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import math
-import re
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -13,14 +12,7 @@ from typing import Any
 from labconsole.contracts.report import Figure, Table
 from labconsole.report.panels import checked_name
 from labconsole.text.axis import MOST_CHARACTERS, MOST_CURVES, Undrawable, checked_count, checked_words
-from labconsole.text.harmless import harmless
-from labconsole.text.spreadsheet import harmless_cell
-
-LATEX_SPECIAL = {
-    "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}", "\\": r"\textbackslash{}", "±": r"$\pm$", "–": "--", "\u2009": r"\,", "−": "$-$",
-    "·": r"$\cdot$", "⁻": "$^{-}$", **{digit: f"$^{{{place}}}$" for place, digit in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")},
-}  # fmt: skip
+from labconsole.text.harmless import harmless_cell, latex_text, markdown_text
 
 
 def check_table(table: Table) -> None:
@@ -56,42 +48,25 @@ def to_csv(table: Table) -> str:
     """RFC 4180 with a header; an unknown value is an empty field."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(table.columns)
-    writer.writerows([harmless_cell(cell) for cell in row] for row in table.rows)
+    writer.writerows([harmless_cell(cell) for cell in row] for row in (table.columns, *table.rows))
     return out.getvalue()
 
 
-_MARKDOWN = re.compile(r"[\\`*_\[\]<>#!|~]")
-_MENTION = re.compile(r"(?<![\w])@")
-"""What calls somebody on the pages of a forge; a plan's name has a letter before it."""
-
-
-def markdown_text(text: str) -> str:
-    """Foreign text as Markdown shows it literally, in one line: no image, no link, no heading, nobody called."""
-    plain = " ".join(harmless(text).split()).replace("://", ":\u200b//").replace("www.", "www\u200b.")
-    return _MENTION.sub("@\u200b", _MARKDOWN.sub(r"\\\g<0>", plain))
-
-
-def to_markdown(table: Table, *, foreign: bool = False) -> str:
-    """A pipe table under its title. ``foreign``: for where what a node said must not be read as Markdown."""
-    text = markdown_text if foreign else _piped
+def to_markdown(table: Table) -> str:
+    """A pipe table under its title. Foreign words in it are not read as Markdown."""
 
     def line(cells: Sequence[str]) -> str:
-        return "| " + " | ".join(map(text, cells)) + " |"
+        return "| " + " | ".join(map(markdown_text, cells)) + " |"
 
     rule = "|" + "|".join(" --- " if left else " ---: " for left in table.left) + "|"
     lines = [
-        f"**{markdown_text(labelled(table)) if foreign else labelled(table)}**",
+        f"**{markdown_text(labelled(table))}**",
         "",
         line(table.headings),
         rule,
         *(line(row) for row in table.shown),
     ]
-    return "\n".join([*lines, *(["", table.note] if table.note else [])]) + "\n"
-
-
-def _piped(cell: str) -> str:
-    return cell.replace("|", "\\|")
+    return "\n".join([*lines, *(["", markdown_text(table.note, code_spans=True)] if table.note else [])]) + "\n"
 
 
 def to_latex(table: Table) -> str:
@@ -120,11 +95,6 @@ def to_latex(table: Table) -> str:
             "",
         ]
     )
-
-
-def latex_text(text: str) -> str:
-    """Plain text as LaTeX shows it literally."""
-    return "".join(LATEX_SPECIAL.get(character, character) for character in text)
 
 
 def to_json(table: Table) -> dict[str, Any]:

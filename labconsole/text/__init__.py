@@ -1,1 +1,1 @@
-"""Text for people: made harmless to a terminal or a spreadsheet, cut to cells, drawn as charts."""
+"""Text for people: foreign words made harmless to each medium, cut to cells, drawn as charts."""

@@ -1,8 +1,9 @@
-"""What the headless commands write, made harmless to a terminal in one place.
+"""Foreign words as text for a medium: a terminal, a spreadsheet, Markdown, LaTeX, a figure. The only such place.
 
 A record may come from somebody else's export and a message from a node: either may hold escape sequences, overrides
-of the text's direction or half a surrogate pair. Rather than trusting every command to remember that, all their output
-goes through here. JSON lines are not touched by it: they are ASCII, with everything else escaped.
+of the text's direction, half a surrogate pair, or what the medium would run or render. Each writer calls the function
+of its medium; HTML and XML are escaped by their libraries, of text that is ``harmless``. JSON lines need nothing: they
+are ASCII, with everything else escaped. ``tests/house/test_writers.py`` lists the writers.
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ from __future__ import annotations
 import re
 import sys
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from typing import Any, TextIO, cast
+from typing import Any, TextIO, TypeVar, cast
 
 INSTEAD = "·"
 _UNUSUAL = re.compile(r"[^\t\n -~]")
+_BLANKS = re.compile(r"[\t\n ]+")
 _HARMFUL = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+CellT = TypeVar("CellT")
 
 
 def harmless(text: str) -> str:
@@ -24,9 +28,93 @@ def harmless(text: str) -> str:
     return _UNUSUAL.sub(_shown, text)
 
 
+def harmless_line(text: str) -> str:
+    """The same as one line, with single blanks and none at its ends."""
+    return _BLANKS.sub(" ", harmless(text)).strip(" ")
+
+
 def _shown(found: re.Match[str]) -> str:
     char = found[0]
     return INSTEAD if unicodedata.category(char) in _HARMFUL else char
+
+
+# -- spreadsheets -----------------------------------------------------------------------------------------------------
+
+_FORMULA = re.compile(r"(^|[;\t\n])(?=\s*[=+\-@＝＋－＠])")
+"""Where a spreadsheet may begin to read a formula: also behind what some locales take for a separator of cells."""
+
+_NUMBER = re.compile(r"[+-]?\d[\d\u2009]*(\.\d+)?([eE][+-]?\d+)?( ?%)?")
+
+
+def harmless_cell(cell: CellT) -> CellT | str:
+    """A cell of a CSV file: text that a spreadsheet would run as a formula gets an apostrophe before it.
+
+    Platform names are the operator's and notes anybody's: an imported run may bring a note that begins with "=".
+    """
+    return _FORMULA.sub(r"\1'", harmless(cell)) if isinstance(cell, str) else cell
+
+
+def tsv_line(cells: Iterable[object]) -> str:
+    """Cells with tabs between them, as spreadsheets paste them; None is an empty cell, and numbers stay numbers."""
+    texts = ["" if cell is None else harmless_line(str(cell)) for cell in cells]
+    return "\t".join(text if _NUMBER.fullmatch(text) else str(harmless_cell(text)) for text in texts)
+
+
+# -- Markdown ---------------------------------------------------------------------------------------------------------
+
+_INVISIBLE = "\u200b"
+"""Breaks what a forge would make a link of, and is not seen."""
+
+_LINKED = re.compile(
+    r"(?<=:)//|(?<![\w])@|@(?=[\w-]*\.)|#(?=\d)|(?<=\bGH)-(?=\d)|(?<=\bwww)\.", re.IGNORECASE
+)  # addresses, mentions (a plan's name has a letter before its @), mail, issues
+_MARKDOWN = re.compile(
+    r"[\\*\[\]|~$]|(?<![^\W_])_|_(?![^\W_])|<(?=[A-Za-z/!?])|&(?=#?\w+;)|^[>#]|^[-+](?=[\s-]*$|\s)"
+    r"|(?<=^\d)[.)](?=\s|$)|(?<=^\d\d)[.)](?=\s|$)|`(?P<code>`*)"
+)
+"""What Markdown reads. An underscore between letters is none, and a ``<`` before a number begins no element."""
+
+
+def markdown_text(text: str, *, code_spans: bool = False) -> str:
+    """Foreign text as Markdown shows it literally, in one line: no image, link, heading or list, nobody mentioned.
+
+    ``code_spans``: words of ours may stand between backticks. In them nothing else is read, either.
+    """
+
+    def escaped(found: re.Match[str]) -> str:
+        if found["code"] is None:
+            return "\\" + found[0]
+        return found[0] if code_spans and not found["code"] else "\\`" * len(found[0])
+
+    broken = _LINKED.sub(lambda found: _INVISIBLE.join(["", *found[0], ""]), harmless_line(text))
+    return _MARKDOWN.sub(escaped, broken)
+
+
+# -- LaTeX ------------------------------------------------------------------------------------------------------------
+
+LATEX_SPECIAL = {
+    "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}", "\\": r"\textbackslash{}", "±": r"$\pm$", "–": "--", "\u2009": r"\,", "−": "$-$",
+    "·": r"$\cdot$", "⁻": "$^{-}$", **{digit: f"$^{{{place}}}$" for place, digit in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")},
+}  # fmt: skip
+
+
+def latex_text(text: str) -> str:
+    """Plain text as LaTeX shows it literally, in one line. It may follow ``\\\\``: it is not taken for its argument."""
+    line = "".join(LATEX_SPECIAL.get(character, character) for character in harmless_line(text))
+    return "{}" + line if line.startswith(("[", "*")) else line
+
+
+# -- figures ----------------------------------------------------------------------------------------------------------
+
+
+def figure_text(text: str) -> str:
+    """Text as matplotlib draws it literally: no formula, and no label that a legend leaves out."""
+    literal = harmless_line(text).replace("$", r"\$")
+    return f" {literal}" if literal.startswith("_") else literal
+
+
+# -- terminals --------------------------------------------------------------------------------------------------------
 
 
 class HarmlessStream:

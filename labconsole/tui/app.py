@@ -36,6 +36,7 @@ from labconsole.tui.console.collecting import keep_for_good
 from labconsole.tui.console.first_start import FirstStart
 from labconsole.tui.console.journal import JournalHandler
 from labconsole.tui.console.memory import ConsoleMemory
+from labconsole.tui.console.outward_text import HarmlessApp
 from labconsole.tui.console.resting_selector import RestingSelector
 from labconsole.tui.console.saved_runs import SavedRuns
 from labconsole.tui.console.settings import Settings, load_settings, memory_path, theme_path
@@ -62,7 +63,7 @@ if TYPE_CHECKING:
 RUNS_SHOWN = 500
 
 
-class ConsoleApp(HasActions, RunsSearches, StartsFirst, KeysInTurn):
+class ConsoleApp(HasActions, RunsSearches, StartsFirst, KeysInTurn, HarmlessApp):
     """The application. ``session`` is None until it is open."""
 
     TITLE = "labconsole"

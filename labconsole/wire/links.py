@@ -10,6 +10,9 @@ from labconsole.wire.rules import Count, Index, Most, Name, Rule, bad
 
 MAX_INTERFACES = 4096
 
+VIRTUAL_LINKS = frozenset({"veth", "tun"})
+"""Drivers, and kinds of links, whose speed is a constant of the driver: what such a link carries, hosts.yaml says."""
+
 _HARDWARE_ADDRESS = re.compile(r"(?:[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){0,31})?\Z")
 
 

@@ -13,7 +13,7 @@ import re
 import shutil
 import socket
 from contextlib import closing
-from typing import Any, Dict, List, Optional, Pattern, Tuple
+from typing import Any, Dict, List, Optional, Pattern, Sequence, Tuple
 
 from labconsole.agent import netlink, spool
 from labconsole.agent.processes import children
@@ -33,11 +33,26 @@ SNIFFERS = ("tcpdump", "dumpcap", "tshark", "wireshark", "netsniff-ng", "suricat
 """Suricata names its first thread itself, and so its process."""
 SENDERS = ("trafgen", "iperf", "iperf3", "netperf", "nuttcp", "stress-ng", "stress", "mausezahn", "mz")
 COMMAND_CHARACTERS = 300
-_SECRET = re.compile(
-    r"((?:pass(?:word|wd|phrase)?|secret|token|credentials?|data|(?:api-?|auth-?|private-?)?key)[\w-]*[=: ])[^\s,]+",
-    re.IGNORECASE,
+MOST_CHARACTERS = 2000
+"""Of an argument, in which a secret is looked for."""
+_SECRET = (
+    r"(?:pass(?:word|wd|phrase)?|secret|token|credentials?|authorization|data|psk|(?:api-?|auth-?|private-?)?key"
+    r"|(?<![a-z])(?:auth|pwd?|pin)(?![a-z]))[\w-]*"
 )
 """QEMU's ``-object secret,data=...``, ``--password ...`` and the like."""
+_SECRET_FOLLOWS = re.compile(r"-{0,2}[\w-]*?%s[=:]?\Z" % _SECRET, re.IGNORECASE)
+_SECRET_OPTION = re.compile(r"(-{1,2}[\w-]*?%s[=:]).+" % _SECRET, re.IGNORECASE | re.DOTALL)
+_SECRET_INSIDE = re.compile(
+    r"(%s(?:\s*[=:]\s*|\s+)(?:(?:basic|bearer)\s+)?)(?:(?!,[\w.-]+=)\S)+" % _SECRET, re.IGNORECASE
+)
+"""The value ends where the next of QEMU's ``name=value`` begins, and may contain commas."""
+_SECRET_IN_URL = re.compile(r"(//[^\s/:@]*:)[^\s/]+@")
+_NO_PASSWORD = (
+    re.compile(r"-p(?:\d+|[A-Za-z]{0,4}|(?:idfile|flash|lugin)\b.*|arallel|erfmap|reconfig|rom-env|ortrait)\Z"),
+    _SECRET_FOLLOWS,
+    _SECRET_OPTION,
+)
+"""Where what follows ``-p`` is no password: a port, other options of one letter, or the rest of an option of QEMU's."""
 MAX_PROCESSES = 200
 MAX_LEFTOVERS = 200
 OURS = re.compile(r"lc[bvt][io]?\d+\Z")
@@ -106,9 +121,30 @@ def heat() -> Dict[str, Optional[int]]:
     return {"throttled": sum(known) if known else None, "hottest_millidegrees": max(hot) if hot else None}
 
 
-def without_secrets(command: str) -> str:
-    """A command line as a report may show it: what stands behind a word for a secret is left out."""
-    return _SECRET.sub(r"\1***", command)
+def without_secrets(words: Sequence[str]) -> str:
+    """A command line as a report may show it: what follows a word for a secret, or ``-p``, is left out, and passwords
+    in URLs. ``words``: its arguments; what is beyond COMMAND_CHARACTERS is cut. A secret that looks like something else
+    is not found.
+    """
+    shown: List[str] = []
+    before, characters = "", 0
+    for whole in words:
+        if characters >= COMMAND_CHARACTERS:
+            break
+        word = whole[:MOST_CHARACTERS]
+        password = before == "-p" and not word.startswith("-") and not word.isdigit()
+        if password or (before and _SECRET_FOLLOWS.match(before)):
+            kept = "***"
+        elif word.startswith("-p") and not any(known.match(word) for known in _NO_PASSWORD):
+            kept = "-p***"
+        else:
+            kept = _SECRET_OPTION.sub(r"\1***", word)
+            if kept == word:
+                kept = _SECRET_INSIDE.sub(r"\1***", word)
+        shown.append(_SECRET_IN_URL.sub(r"\1***@", kept))
+        characters += len(shown[-1]) + 1
+        before = word
+    return " ".join(shown)[:COMMAND_CHARACTERS]
 
 
 def _process(pid: str, guests: Pattern[str]) -> Optional[Tuple[str, str]]:
@@ -145,7 +181,8 @@ def processes(guests: Pattern[str]) -> List[Dict[str, Any]]:
         known = _process(pid, guests)
         if known is None or len(found) >= MAX_PROCESSES:
             continue
-        command = without_secrets((text_of("/proc/%s/cmdline" % pid) or "").replace("\0", " "))[:COMMAND_CHARACTERS]
+        words = (text_of("/proc/%s/cmdline" % pid) or "").split("\0")
+        command = without_secrets(words)
         if _is_ours(int(pid), command):
             continue
         try:

@@ -22,7 +22,7 @@ from labconsole.cli.options import (
 )
 from labconsole.cli.output import answer
 from labconsole.errors import ConfigError, MeasurementError
-from labconsole.text.harmless import undisguised
+from labconsole.text.harmless import harmless, undisguised
 
 if TYPE_CHECKING:
     from labconsole.engine.calibration.calibration import CalibrationProgress, CalibrationRequest
@@ -159,12 +159,12 @@ def _bypassed(args: argparse.Namespace, inventory: Inventory, wanted: Calibratio
 def _progress(args: argparse.Namespace) -> Callable[[CalibrationProgress], None]:
     """One line per trial on stderr; on a terminal, one that is written over."""
     over = sys.stderr.isatty() and not args.verbose
-    stream = undisguised(sys.stderr)  # what is written here is ours
+    stream = undisguised(sys.stderr)
 
     def tell(progress: CalibrationProgress) -> None:
         left = f", about {progress.left_s:.0f} s left" if progress.left_s is not None else ""
         which = f"{progress.trial}/{progress.expected} " if progress.trial else ""
-        text = f"{which}{progress.doing}{left}"
+        text = harmless(f"{which}{progress.doing}{left}")
         stream.write(f"\r\x1b[K{text}" if over else f"{text}\n")
         stream.flush()
 

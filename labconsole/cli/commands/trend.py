@@ -51,10 +51,11 @@ def run(args: argparse.Namespace) -> int:
             json_line(to_object(each))
     elif args.markdown:
         from labconsole.cli.text.trends import occasion_lines
-        from labconsole.report.tables import markdown_text, to_markdown
+        from labconsole.report.tables import to_markdown
+        from labconsole.text.harmless import markdown_text
 
         for table in tables(trends):
-            plain_lines(to_markdown(table, foreign=True))
+            plain_lines(to_markdown(table))
         plain_lines(*(f"{markdown_text(line)}\n" for line in occasion_lines(trends)))
     else:
         from labconsole.cli.text.trends import show

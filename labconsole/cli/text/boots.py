@@ -48,7 +48,7 @@ def boot_lines(record: BootRecord) -> list[str]:
     known_s = resolution_s(record.guests, record.clock_error_s)
     if record.startup_s is not None:
         steps = "by how much is not known" if known_s is None else f"by {known_s:.3f} s at most"
-        lines.append(f"  they may have been up earlier, {steps}: their ways to the timekeeper are tried in steps")
+        lines.append(f"  they may have been up earlier, {steps}: the route to the timekeeper is retried in steps")
     lines.append(f"  by their own word, and the clock of the unit under test, after {_seconds(record.ready_s)}")
     in_order = sorted(record.guests, key=lambda each: (each.mark_s is None, each.mark_s or 0.0))
     lines += [f"  {_guest_line(each)}" for each in in_order[:MAX_GUESTS]]

@@ -11,8 +11,7 @@ from labconsole.report.change_tables import to_json as changes_json
 from labconsole.report.changes import Changes
 from labconsole.report.gating import Gate
 from labconsole.report.judged_points import JudgedPoint, Outcome
-from labconsole.report.tables import markdown_text
-from labconsole.text.harmless import harmless
+from labconsole.text.harmless import harmless, markdown_text
 
 SHOWN: dict[Outcome, str] = {
     "passed": "passed", "worse": "WORSE", "undecided": "UNDECIDED", "not measured": "NOT MEASURED",

@@ -32,7 +32,7 @@ class ReplayScreen:
 
             self._console = Console(file=undisguised(sys.stderr))
             self._bar = Progress(
-                TextColumn("{task.description}"),
+                TextColumn("{task.description}", markup=False),
                 BarColumn(),
                 MofNCompleteColumn(),
                 TextColumn("{task.fields[rate]}"),
@@ -41,7 +41,7 @@ class ReplayScreen:
                 console=self._console,
             )
             total = sum(plan.trials for plan in plans)
-            self._task = self._bar.add_task(plans[0].name, total=total, rate="", left="")
+            self._task = self._bar.add_task(harmless(plans[0].name), total=total, rate="", left="")
 
     @contextmanager
     def over(self, executions: Sequence[PlanExecution]) -> Iterator[None]:
@@ -85,7 +85,7 @@ class ReplayScreen:
         left_s = self._left_s(progress)
         left = f"{minutes(left_s)} left" if left_s is not None else ""
         self._bar.update(
-            self._task, description=name, total=max(1, self._total()), completed=done, rate=rate, left=left
+            self._task, description=harmless(name), total=max(1, self._total()), completed=done, rate=rate, left=left
         )
         request = progress.point.request
         if progress.broke:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from labconsole.engine.discovery.ports import Port
 from labconsole.engine.discovery.proposal import ProposedStream
+from labconsole.text.harmless import harmless_line
 from labconsole.units import format_target
 
 PLATFORMS = """\
@@ -53,12 +54,13 @@ def _lines(
     defaults: Mapping[str, object],
     become: bool,
 ) -> Iterator[str]:
-    yield f"# A testbed for labconsole. {found}"
+    yield harmless_line(f"# A testbed for labconsole. {found}")
     yield "# `labconsole check` says whether it is fit to measure on; a mistake here is reported with its line."
     yield "#"
     for number, stream in enumerate(streams, 1):
-        ends = f"{stream.source} ── {stream.uut_in}   {stream.uut_out} ── {stream.sink}"
-        yield f"#     {ends}        stream s{number}"
+        ports = (stream.source, stream.uut_in, stream.uut_out, stream.sink)
+        source, uut_in, uut_out, sink = (harmless_line(str(port)) for port in ports)
+        yield f"#     {source} ── {uut_in}   {uut_out} ── {sink}        stream s{number}"
     yield ""
     yield "# A name for this testbed. It stands in every record; a report never averages runs of different testbeds."
     yield f"testbed: {_word(testbed)}"

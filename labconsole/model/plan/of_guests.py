@@ -46,7 +46,8 @@ def plan_of_guests(
         for platform in platforms
     ]
     asked = planned(factors, (tuple(platforms), set_ups, repetitions, 0, False))
-    plan = replace(plan_from_requests(asked.noun, at_no_load, inventory), seed=0, of_guests=asked, grid=False)
+    at_points = plan_from_requests(asked.noun, at_no_load, inventory)
+    plan = replace(at_points, seed=0, of_guests=asked, grid=False, ad_hoc=True)
     if (trials := len(asked.points) * set_ups * repetitions) > MAX_TRIALS:
         raise ConfigError(f"asks for {trials} trials", key="--repetitions", allowed=f"at most {MAX_TRIALS}; or a plan")
     return plan

@@ -124,6 +124,9 @@ class Plan:
     occasion: str | None = None
     """On which it is measured once more; None: it is measured once."""
 
+    ad_hoc: bool = False
+    """Whether it comes from the command line, so that no file has it."""
+
     @cached_property
     def points(self) -> tuple[PlannedPoint, ...]:
         """As listed, or the full cross product: platform slowest, then background, sources, frame size, target."""

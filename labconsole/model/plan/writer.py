@@ -21,6 +21,7 @@ from labconsole.model.inventory import NAME, Inventory
 from labconsole.model.plan.plan import Plan
 from labconsole.model.plan.points import FACTORS, Listed, as_matrix, distinct, factors
 from labconsole.model.tolerances import Tolerances
+from labconsole.text.harmless import harmless
 from labconsole.units import format_target
 
 LINE = 120
@@ -78,7 +79,7 @@ def _nesting(requests: Sequence[DesignPoint]) -> Callable[[DesignPoint], tuple[i
 
 def plan_text(plan: Plan, remarks: Sequence[str] = ()) -> str:
     """A plan as commented YAML. ``remarks`` go to the top of the file."""
-    lines = [f"# {line}" for remark in remarks for line in textwrap.wrap(_plain(remark), LINE - 2)]
+    lines = [f"# {line}" for remark in remarks for line in textwrap.wrap(harmless(remark), LINE - 2)]
     lines += [f"# {plan.trials} trials of {len(plan.points)} points. Every key is explained in docs/plans.md."]
     lines += [f"plan: {_word(plan.name)}", ""]
     if plan.listed:
@@ -172,10 +173,6 @@ def _point_rows(plan: Plan) -> tuple[list[str], set[str]]:
 def _word(name: str) -> str:
     """A name as YAML reads it back: 12 and 2026-01-02 would come back as a number and a date."""
     return name if YAML(typ="safe", pure=True).load(name) == name else f'"{name}"'
-
-
-def _plain(text: str) -> str:
-    return "".join(char if char.isprintable() else " " for char in text)
 
 
 def write_plan(path: Path, text: str, *, overwrite: bool = False) -> None:

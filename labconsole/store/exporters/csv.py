@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterator
 
 from labconsole.store.exporting import COLUMNS, ChosenRuns, text_values
-from labconsole.text.spreadsheet import harmless_cell
+from labconsole.text.harmless import harmless_cell
 
 BINARY = False
 

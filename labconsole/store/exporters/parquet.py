@@ -10,12 +10,15 @@ from typing import Any
 from labconsole.errors import ConfigError
 from labconsole.store.exporting import COLUMNS, ChosenRuns, row_values
 from labconsole.text.extras import to_install
+from labconsole.text.harmless import harmless
 
 BINARY = True
 
 
 def parts(runs: ChosenRuns) -> Iterator[bytes]:
-    """Oldest first; times are instants in UTC, reason codes are lists. Raises ConfigError without pyarrow."""
+    """Oldest first; times are instants in UTC, reason codes are lists, text is harmless. Raises ConfigError without
+    pyarrow.
+    """
     try:
         import pyarrow
         from pyarrow import parquet as parquet_files
@@ -32,9 +35,15 @@ def parts(runs: ChosenRuns) -> Iterator[bytes]:
     columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
     for row in runs.rows():
         for name, value in row_values(row).items():
-            columns[name].append(value)
+            columns[name].append(_harmless(value))
     columns["started_at"] = [datetime.fromisoformat(value) for value in columns["started_at"]]
     table = pyarrow.table(columns, schema=pyarrow.schema(fields))
     packed = io.BytesIO()
     parquet_files.write_table(table, packed)
     yield packed.getvalue()
+
+
+def _harmless(value: object) -> object:
+    if isinstance(value, str):
+        return harmless(value)
+    return [*map(_harmless, value)] if isinstance(value, list | tuple) else value

@@ -10,6 +10,7 @@ import logging
 from collections import deque
 from dataclasses import dataclass
 
+from labconsole.text.harmless import harmless_line
 from labconsole.tui.console import clock
 
 KEPT = 5000
@@ -34,9 +35,9 @@ class Entry:
     """The same in fewer words, for where it is cut otherwise."""
 
     def line(self, stamp: str) -> str:
-        """As copied."""
+        """As copied: one line, whatever the text."""
         node = f" {self.node}" if self.node else ""
-        return f"{stamp} {self.severity}{node} [{self.source}] {self.text}"
+        return harmless_line(f"{stamp} {self.severity}{node} [{self.source}] {self.text}")
 
 
 class EventLog:

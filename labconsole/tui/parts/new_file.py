@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
+from labconsole.text.harmless import harmless
 from labconsole.tui.parts.ask_text import AskText
 
 
@@ -27,7 +28,7 @@ def create(name: str, suffixes: Sequence[str]) -> tuple[Path, IO[str]]:
 
 def _write(stream: IO[str], text: str) -> None:
     with stream:
-        stream.write(text)
+        stream.write(harmless(text))
 
 
 def ask(

@@ -15,6 +15,7 @@ from labconsole.model.design_point import target_words
 from labconsole.model.record.summary import RunSummary
 from labconsole.model.sorting import SORTS, Sorting
 from labconsole.text.cells import UNKNOWN, count, percent, safe, short_time
+from labconsole.text.harmless import tsv_line
 from labconsole.tui.console import clock
 from labconsole.tui.console.state import VERDICT_GLYPHS, VERDICT_TONE
 from labconsole.tui.parts.action import Action
@@ -275,7 +276,7 @@ class SavedRunsTable(RunsTable):
         """These rows under their titles, with tabs between the columns."""
         rows = [self.row_words(run_id) for run_id in run_ids]
         lines = [[title for title, _ in rows[0]], *([text for _, text in row] for row in rows)]
-        return "\n".join("\t".join(line) for line in lines)
+        return "\n".join(map(tsv_line, lines))
 
     def header_title(self, column: Column, width: int) -> str:
         if column.name != self.sorting.column:

@@ -574,8 +574,8 @@ def test_words_of_nodes_are_no_markdown(lab, capsys, tmp_path):
     lab.measure("today", [60, 120], seed=2, kernel="6.1\n\n![x](https://evil.example/p) @team <b>")
     lab.gate(capsys, "--occasion", "today", "--markdown", str(tmp_path / "gate.md"))
     text = (tmp_path / "gate.md").read_text()
-    assert "\\!\\[x\\](https:\u200b//evil.example/p)" in text
-    assert "<b>" not in text.replace("\\<b\\>", "")
+    assert "!\\[x\\](https:\u200b/\u200b/\u200bevil.example/p)" in text
+    assert "<b>" not in text.replace("\\<b>", "")
     assert " @team" not in text
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from labconsole.errors import ConfigError
+from labconsole.experiments.boot.steps import Boots
 from labconsole.model.plan.boots import LONGEST_S, BootFactors, PlannedBoots, boot_hash
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.plan.of_guests import asked_factors, plan_of_guests
@@ -86,3 +87,13 @@ def test_starts_asked_for_at_once_are_a_plan_of_their_own() -> None:
     with pytest.raises(ConfigError) as caught:
         asked_factors(BootFactors, {"start": ["warm"]})
     assert caught.value.key == "start"
+
+
+def test_trials_asked_for_at_the_command_line_name_no_plan_that_a_bundle_would_look_for(tmp_path: Path) -> None:
+    inventory = make_inventory()
+    factors = asked_factors(BootFactors, {"guests": (1,)})
+    from_command_line = Boots(None).steps(plan_of_guests(["raw"], factors, inventory))  # type: ignore[arg-type]
+    plan = load_plan(written(tmp_path, PLAN), inventory)
+    from_file = Boots(None).steps(plan)  # type: ignore[arg-type]
+    assert {step.plan_hash for step in from_command_line} == {None}
+    assert {step.plan_hash for step in from_file} == {plan.hash()}

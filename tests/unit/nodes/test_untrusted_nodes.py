@@ -208,7 +208,7 @@ PARSERS = [
     lambda text: process_table.parse_stat(text),
     lambda text: surroundings.parse_cpu(text),
     lambda text: facts.parse_utmp(text.encode("utf-8", "replace") * 10),
-    lambda text: without_secrets(text),
+    lambda text: without_secrets(text.split(" ")),
 ]
 SAMPLES = [path.read_bytes() for stage in sorted(RECORDINGS.iterdir()) for path in sorted(stage.rglob("*")) if path.is_file()] + [
     b"tcpdump: listening on eth1, link-type EN10MB\n12 packets captured\n14 packets received by filter\n0 packets dropped by kernel\n",
@@ -264,10 +264,34 @@ def test_odd_files_of_the_kernel_leave_facts_unknown_and_do_no_more(
 
 
 def test_secrets_on_other_peoples_command_lines_are_not_told() -> None:
-    for command in ("qemu -object secret,id=s0,data=hunter2 -m 1", "x --password hunter2", "x --api-key=hunter2 y",
-                    "x PASSWD=hunter2", "x token:hunter2"):  # fmt: skip
-        assert "hunter2" not in without_secrets(command) and "***" in without_secrets(command)
-    assert without_secrets("tcpdump -i eth1 udp port 9") == "tcpdump -i eth1 udp port 9"
+    for command in (
+        "qemu -object secret,id=s0,data=hunter2 -m 1", "x --password hunter2", "x --api-key=hunter2 y",
+        "x PASSWD=hunter2", "x token:hunter2", "x -p hunter2 -n", "x -phunter2", "x --pw=hunter2", "x --auth hunter2",
+        "x --password=a,hunter2", "x --password=a,b=hunter2", "x password= hunter2", "x -password -hunter2",
+        "curl http://user:hunter2@sink/a", "curl ftp://user:a@hunter2@sink", "x --pw hunter2 --auth=hunter2",
+        "qemu -spice port=1,password=a,,hunter2,addr=x",
+    ):  # fmt: skip
+        shown = without_secrets(command.split(" "))
+        assert "hunter2" not in shown and "***" in shown, shown
+    for words in (
+        ["sh", "-c", "x password:  hunter2 y"], ["x", "--password", "two hunter2"], ["x", "--key=two hunter2"],
+        ["curl", "-H", "Authorization: Bearer hunter2"], ["x", "-p", "two hunter2"],
+    ):  # fmt: skip
+        assert "hunter2" not in without_secrets(words), words
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["tcpdump -i eth1 udp port 9", "tcpdump -pni eth1 tcp", "tcpdump -p -i eth1", "iperf3 -p 5201 -c sink",
+     "nuttcp -p5101 sink", "qemu -pidfile /run/q.pid -name guest=a,debug-threads=on", "qemu -drive file=//a/b@c,if=none",
+     "ssh://root@sink", "zeek -i eth1 local"],
+)  # fmt: skip
+def test_a_command_line_without_a_secret_is_told_as_it_is(command: str) -> None:
+    assert without_secrets(command.split(" ")) == command
+
+
+def test_a_long_command_line_is_cut_before_it_is_searched() -> None:
+    assert len(without_secrets(["key" * 20_000 + "!", *["key"] * 60_000])) <= 300
 
 
 @tries(100)

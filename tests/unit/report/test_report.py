@@ -33,9 +33,10 @@ from labconsole.report.digest import Digest
 from labconsole.report.evaluation import evaluate
 from labconsole.report.reference import load_reference
 from labconsole.report.sample import coverage, sample
-from labconsole.report.tables import latex_text, to_csv, to_latex, to_markdown
+from labconsole.report.tables import to_csv, to_latex, to_markdown
 from labconsole.store.exchange.importing import import_records
 from labconsole.store.open import open_store
+from labconsole.text.harmless import latex_text
 from support.job_records import taken as job_taken
 from support.report_runs import evaluation, measured, set_ups_of, taken
 

@@ -34,6 +34,7 @@ from labconsole.tui.screens.check.checks_table import ChecksTable
 from labconsole.tui.screens.check.screen import CheckScreen
 from labconsole.tui.screens.log.journal_table import JournalTable
 from labconsole.tui.screens.log.screen import LogScreen
+from labconsole.tui.screens.nodes.node_details import interface_rows
 from labconsole.tui.screens.nodes.node_list import NodeList
 from labconsole.tui.screens.nodes.screen import NodesScreen
 from labconsole.tui.screens.plans import store_watch
@@ -41,6 +42,8 @@ from labconsole.tui.screens.plans.grid import GridTable
 from labconsole.tui.screens.plans.plans_table import PlansTable
 from labconsole.tui.screens.plans.screen import PlansScreen
 from labconsole.tui.screens.runs.screen import RunsScreen
+from labconsole.wire.settings import NodeSettings
+from support.asking import partly
 from support.driven_console import shown, text, until
 from support.fake_lab_session import EVE, LabSession
 from support.fake_session import refuse
@@ -790,6 +793,15 @@ async def test_a_node_is_looked_at_once_and_again_when_asked(size):
         else:
             await pilot.press("v")
             await shown(app, pilot, "exit status 75", "$ ethtool -a eth1")
+
+
+async def test_a_virtual_link_has_no_speed_of_its_own():
+    nic = {"up": True, "mtu": 1500, "speed_mbps": 10_000, "pause": None, "rings": None, "queues": None, "offloads": {}}
+    settings = partly(NodeSettings, {"interfaces": {"v0": {**nic, "driver": "veth"}, "e0": {**nic, "driver": "ice"}}})
+    rows = interface_rows(settings.interfaces, 80)
+    text = " ".join(span[0] for row in rows for span in row)
+    assert "virtual link" in text
+    assert text.count("Mbit/s") == 1
 
 
 async def test_nobody_looks_at_a_node_in_a_trial():

@@ -62,7 +62,7 @@ async def _check(session: Testbed[RunStore], args: argparse.Namespace, plan: Pla
         json_line({**_summary(session, results, took_s, status), "connect_s": connect_s})
     else:
         lines = report_lines(results, list(session.inventory.nodes), brief=args.brief, **terminal_style())
-        # Colours are ours; what nodes say in it has been made printable by the engine.
+        # The colours are ours, and all words in the lines are harmless.
         undisguised(sys.stdout).write(
             "\n".join([*lines, "", closing_line(results, took_s, connect_s, stopped=session.stopping)]) + "\n"
         )

@@ -19,6 +19,7 @@ from labconsole.text.cells import UNKNOWN, count, mbit, safe, scale_top, sparkli
 from labconsole.tui.console import clock
 from labconsole.tui.parts.lines import Span, entitle
 from labconsole.tui.parts.table import Column, LineTable
+from labconsole.wire.links import VIRTUAL_LINKS
 
 Key = tuple[str, str, str]
 SCALE_WINDOW = 60
@@ -39,10 +40,6 @@ SORTS: dict[str, str] = {
 
 _SORT_STATS = {"rx": ("rx_packets",), "tx": ("tx_packets",)}
 _TOTALS = {"drops": ("rx_dropped", "tx_dropped"), "errors": ("rx_errors", "tx_errors")}
-
-
-NOMINAL = frozenset({"veth", "tun"})
-"""Kinds of links whose drivers report a speed that is no link's: what such a one carries, hosts.yaml says."""
 
 
 def _natural(text: str) -> list[tuple[int, str]]:
@@ -222,7 +219,7 @@ class InterfacesTable(LineTable):
 
     def cell_speed(self, key: Key, width: int) -> Span:
         live = self._live(key)
-        if live is not None and live.link.kind in NOMINAL:
+        if live is not None and live.link.kind in VIRTUAL_LINKS:
             return "virtual", "muted"
         speed = live.link.speed_bps if live else None
         return (count(speed / 1e6), "muted") if speed is not None else (UNKNOWN, "muted")

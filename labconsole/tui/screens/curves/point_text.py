@@ -7,7 +7,7 @@ from typing import Any
 
 from labconsole.measure.curves import X_FACTORS, Curve, CurvePoint, CurveSpec
 from labconsole.model.design_point import target_words
-from labconsole.text.spreadsheet import harmless_cell
+from labconsole.text.harmless import tsv_line
 from labconsole.units import format_target
 
 
@@ -40,8 +40,4 @@ def values(curve: Curve, point: CurvePoint, spec: CurveSpec) -> dict[str, Any]:
 def rows(points: Iterable[tuple[Curve, CurvePoint]], spec: CurveSpec) -> list[str]:
     """A line of names, then one per point, with tabs between."""
     told = [values(curve, point, spec) for curve, point in points]
-    return ["\t".join(told[0]), *("\t".join(map(_cell, each.values())) for each in told)] if told else []
-
-
-def _cell(value: object) -> str:
-    return "" if value is None else " ".join(str(harmless_cell(value)).split())
+    return [tsv_line(told[0]), *(tsv_line(each.values()) for each in told)] if told else []

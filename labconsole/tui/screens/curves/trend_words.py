@@ -16,7 +16,7 @@ from labconsole.report.trend_tables import (
 )
 from labconsole.report.trends import PlanTrends, Trend, TrendStep
 from labconsole.report.words import UNKNOWN, percent
-from labconsole.text.spreadsheet import harmless_cell
+from labconsole.text.harmless import tsv_line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,10 +44,7 @@ def shown(read: PlanTrends) -> list[ShownTrend]:
 
 def rows(read: PlanTrends) -> str:
     """Every result with tabs between the columns, of each kind with a line of names above."""
-    lines = []
-    for table in results_table(read.trends):
-        for row in (table.columns, *table.rows):
-            lines.append("\t".join("" if cell is None else str(harmless_cell(cell)) for cell in row))
+    lines = [tsv_line(row) for table in results_table(read.trends) for row in (table.columns, *table.rows)]
     return "\n".join(lines) + "\n"
 
 

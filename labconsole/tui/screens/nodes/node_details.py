@@ -22,7 +22,7 @@ from labconsole.tui.parts.screen import with_keys
 from labconsole.tui.screens.nodes.node_list import offset_words, retry_words
 from labconsole.wire.facts import NodeFacts
 from labconsole.wire.lease import StatedNodeHolder
-from labconsole.wire.links import Pause
+from labconsole.wire.links import VIRTUAL_LINKS, Pause
 from labconsole.wire.settings import InterfaceSettings
 from labconsole.wire.surroundings import NodeSurroundings, UsageWindow
 
@@ -93,7 +93,7 @@ class NodeDetails(Lines):
             rows += self._surroundings(look.surroundings, width)
         # Last: there may be many, and who else is on the node must not need scrolling.
         if look is not None and look.settings is not None and look.settings.interfaces:
-            rows += self._interfaces(look.settings.interfaces, width)
+            rows += interface_rows(look.settings.interfaces, width)
         return rows + self._age(name, look, width)
 
     def _holder(self, name: str, seen: StatedNodeHolder | None, width: int) -> Rows:
@@ -116,16 +116,6 @@ class NodeDetails(Lines):
         rows += field("tools", ", ".join(f"{name} {_known(said)}" for name, said in tools.items()), width, "muted")
         if facts.uptime_s is not None:
             rows += field("up for", span(facts.uptime_s), width, "muted")
-        return rows
-
-    def _interfaces(self, interfaces: Mapping[str, InterfaceSettings], width: int) -> Rows:
-        rows: Rows = [[]]
-        for name, nic in interfaces.items():
-            state: Span = ("● up", "good") if nic.up else ("○ down", "muted")
-            told = f"{count(nic.speed_mbps)} Mbit/s" if nic.speed_mbps is not None else "speed unknown"
-            rows.append([(f" {safe(name, 16)}  ", "second"), state, (safe(f"  {told}", width - 30), "")])
-            words = f"{nic.driver or 'driver unknown'}, MTU {nic.mtu or UNKNOWN}, "
-            rows += field("", words + pause_words(nic.pause) + queue_words(nic), width, "muted")
         return rows
 
     def _surroundings(self, seen: NodeSurroundings, width: int) -> Rows:
@@ -166,6 +156,20 @@ class NodeDetails(Lines):
         if name in self._refused:
             rows += field("", self._refused[name], width, "warn", rows=3)
         return rows
+
+
+def interface_rows(interfaces: Mapping[str, InterfaceSettings], width: int) -> Rows:
+    """Two rows for each interface: its state and speed, its driver and settings."""
+    rows: Rows = [[]]
+    for name, nic in interfaces.items():
+        state: Span = ("● up", "good") if nic.up else ("○ down", "muted")
+        speed = "speed unknown" if nic.speed_mbps is None else f"{count(nic.speed_mbps)} Mbit/s"
+        if nic.driver in VIRTUAL_LINKS:
+            speed = "virtual link"
+        rows.append([(f" {safe(name, 16)}  ", "second"), state, (safe(f"  {speed}", width - 30), "")])
+        words = f"{nic.driver or 'driver unknown'}, MTU {nic.mtu or UNKNOWN}, "
+        rows += field("", words + pause_words(nic.pause) + queue_words(nic), width, "muted")
+    return rows
 
 
 def _known(said: str | int | None) -> str:

@@ -13,7 +13,7 @@ from labconsole.engine.protocol import RunsStore
 from labconsole.errors import LabError
 from labconsole.model.record.note import exported
 from labconsole.model.record.summary import RunSummary
-from labconsole.text.spreadsheet import harmless_cell
+from labconsole.text.harmless import harmless_cell
 from labconsole.tui.parts import new_file
 
 

@@ -23,6 +23,7 @@ from labconsole.model.record.run import RunRecord, StreamRecord, Total
 from labconsole.model.record.timing import Delay, Quantiles
 from labconsole.model.record.verdict_codes import WHAT_TO_DO, depths, title_with_code
 from labconsole.text.cells import UNKNOWN, count, decimal, mbit, percent, safe
+from labconsole.text.harmless import tsv_line
 from labconsole.tui.console.state import VERDICT_GLYPHS, VERDICT_TONE
 from labconsole.tui.parts import lines
 from labconsole.units import format_rate_bps, format_target
@@ -330,7 +331,7 @@ def comparison_lines(left: RunRecord, right: RunRecord, pairs: list[Pair]) -> li
             change = "" if pair.change is None else _change(pair.change)
             shown = [safe(_shown(value, pair), 400).replace("\u2009", "") for value in (pair.left, pair.right)]
             rows.append([pair.section, pair.label, *shown, change])
-    return ["\t".join(row) for row in rows]
+    return [*map(tsv_line, rows)]
 
 
 def _change(share: float) -> str:

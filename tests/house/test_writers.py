@@ -1,0 +1,131 @@
+"""Every module that writes for somebody outside, and why words of others do no harm there. A new one fails here."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[2] / "labconsole"
+
+NOT_READ_BY_PEOPLE = {"agent", "network", "wire", "packets", "nodes", "lab"}
+"""Rooms that write to kernels, to agents and to a lab's own machines. What they tell people goes through the others."""
+
+FILES = {
+    "write_text",
+    "write_bytes",
+    "write",
+    "writelines",
+    "writerow",
+    "writerows",
+    "savefig",
+    "to_csv",
+    "write_table",
+}
+OUTWARD = {"copy_to_clipboard", "notify", "fdopen", "create_subprocess_exec", "Popen", "check_output"}
+NAMES = {"print", "Console", "undisguised"}
+STREAMS = ("sys.stdout", "sys.stderr")
+"""What is written there is cleaned by the stream (cli/main.py)."""
+
+WORDS = "tests/unit/text/test_foreign_words.py"
+WRITTEN = "tests/unit/cli/test_untrusted_written.py"
+TERMINAL = "tests/unit/cli/test_untrusted_terminal.py"
+JSON = "JSON, in which all but ASCII is escaped"
+BYTES = "bytes of others, as they are, for the program that reads them"
+OURS = "words of ours, and names of files that the operator gave"
+
+WRITERS = {
+    "bundle/archive.py": BYTES,
+    "bundle/pack.py": JSON,
+    "bundle/verify.py": BYTES,
+    "cli/commands/calibrate.py": TERMINAL,
+    "cli/commands/check/checks.py": WORDS,
+    "cli/commands/gate.py": WORDS,
+    "cli/commands/replay/notify.py": JSON,
+    "cli/output.py": TERMINAL,
+    "cli/text/changes.py": WRITTEN,
+    "cli/text/replay.py": TERMINAL,
+    "cli/text/report.py": TERMINAL,
+    "cli/text/trends.py": WRITTEN,
+    "engine/discovery/hosts_file.py": WORDS,
+    "engine/execution/hooks.py": WORDS,
+    "model/plan/writer.py": "names of this testbed (NAME), and remarks that are harmless",
+    "report/draw.py": WORDS,
+    "report/files.py": WRITTEN,
+    "report/tables.py": WORDS,
+    "store/exchange/importing.py": JSON,
+    "store/exporters/__init__.py": WRITTEN,
+    "store/exporters/csv.py": WRITTEN,
+    "store/exporters/parquet.py": WRITTEN,
+    "store/series.py": BYTES,
+    "store/sql/sqlite.py": BYTES,
+    "testing/generators.py": BYTES,
+    "text/harmless.py": TERMINAL,
+    "tui/app.py": "tests/unit/tui/test_outward_text.py",
+    "tui/console/attention.py": WORDS,
+    "tui/console/kept_file.py": JSON,
+    "tui/console/outward_text.py": "tests/unit/tui/test_outward_text.py",
+    "tui/console/terminal.py": "what Textual drew: every screen shows words by `safe`, which " + TERMINAL + " tries",
+    "tui/parts/new_file.py": "tests/unit/tui/test_outward_text.py",
+    "tui/parts/reaching.py": "tests/unit/tui/test_outward_text.py",
+    "tui/parts/stored_trials.py": "tests/unit/tui/test_outward_text.py",
+    "tui/screens/curves/screen.py": "tests/unit/tui/test_outward_text.py",
+    "tui/screens/curves/trend_view.py": "tests/unit/tui/test_outward_text.py",
+    "tui/screens/first/screen.py": OURS,
+    "tui/screens/log/screen.py": "tests/unit/tui/test_outward_text.py",
+    "tui/screens/nodes/screen.py": "the operator's own ssh, and a node's name (NAME)",
+    "tui/screens/plans/screen.py": "a note, into the store",
+    "tui/screens/runs/run_files.py": "tests/unit/tui/test_run_files.py",
+    "tui/screens/runs/screen.py": "tests/unit/tui/test_outward_text.py",
+    "tui/screens/runs/taking.py": "tests/unit/tui/test_outward_text.py",
+}  # fmt: skip
+"""By module: the test that feeds it words of others, or what else is written there."""
+
+BY_MARKDOWN = {
+    "cli/commands/compare.py", "cli/commands/gate.py", "cli/commands/trend.py",
+}  # fmt: skip
+"""Commands that print Markdown: WORDS and WRITTEN read it with a parser."""
+
+
+def writes(tree: ast.Module) -> Iterator[str]:
+    """What a module calls that takes words out of the program."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        called = node.func
+        if isinstance(called, ast.Name) and called.id in NAMES:
+            yield called.id
+        elif isinstance(called, ast.Attribute):
+            owner = ast.unparse(called.value)
+            opens = called.attr == "open" and any(
+                isinstance(mode, ast.Constant) and isinstance(mode.value, str) and set(mode.value) & set("wxa")
+                for mode in node.args[:2]
+            )
+            runs = owner == "subprocess" and called.attr == "run"
+            if owner not in STREAMS and (called.attr in FILES | OUTWARD or opens or runs):
+                yield f"{owner}.{called.attr}"
+
+
+def modules() -> Iterator[tuple[str, str]]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = path.relative_to(PACKAGE).as_posix()
+        if name.partition("/")[0] not in NOT_READ_BY_PEOPLE:
+            yield name, path.read_text(encoding="utf-8")
+
+
+def test_every_writer_is_listed_with_what_keeps_words_of_others_from_doing_harm():
+    found = {name: set(writes(ast.parse(text))) for name, text in modules()}
+    found = {name: calls for name, calls in found.items() if calls}
+    new = {name: sorted(calls) for name, calls in found.items() if name not in WRITERS}
+    assert not new, f"writers that are not listed; use text/harmless.py, test them, and list them: {new}"
+    assert not set(WRITERS) - set(found), "no longer writers; take them off the list"
+
+
+def test_the_tests_that_are_named_are_there():
+    for words in WRITERS.values():
+        if words.startswith("tests/"):
+            assert (PACKAGE.parent / words).is_file(), words
+
+
+def test_every_command_that_prints_markdown_is_known():
+    assert {name for name, text in modules() if '"--markdown"' in text and "add_argument" in text} == BY_MARKDOWN
