@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from textual.pilot import Pilot
@@ -796,7 +797,15 @@ async def test_a_node_is_looked_at_once_and_again_when_asked(size):
 
 
 async def test_a_virtual_link_has_no_speed_of_its_own():
-    nic = {"up": True, "mtu": 1500, "speed_mbps": 10_000, "pause": None, "rings": None, "queues": None, "offloads": {}}
+    nic: dict[str, Any] = {
+        "up": True,
+        "mtu": 1500,
+        "speed_mbps": 10_000,
+        "pause": None,
+        "rings": None,
+        "queues": None,
+        "offloads": {},
+    }
     settings = partly(NodeSettings, {"interfaces": {"v0": {**nic, "driver": "veth"}, "e0": {**nic, "driver": "ice"}}})
     rows = interface_rows(settings.interfaces, 80)
     text = " ".join(span[0] for row in rows for span in row)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+from collections.abc import Awaitable
 from pathlib import Path
 
 import pytest
@@ -66,13 +67,18 @@ def test_a_line_of_the_log_is_one_line() -> None:
 def test_a_new_file_holds_words(tmp_path: Path) -> None:
     path = tmp_path / "a.tsv"
     ask = new_file.ask("it", str(path), "", {".tsv": lambda: WORDS}, lambda _: None)
-    assert asyncio.run(ask._take(str(path))) == ""
+    taken: Awaitable[str] = ask._take(str(path))
+
+    async def answer() -> str:
+        return await taken
+
+    assert asyncio.run(answer()) == ""
     assert not harmful(path.read_text(encoding="utf-8"))
 
 
 def test_differences_of_runs_are_cells_without_formulas() -> None:
     left, right = sample_record(0, operator=WORDS), sample_record(1)
-    pairs = [*(Pair("s", piece, piece, "x") for piece in PIECES), Pair("s", "rate", 2.0, 1.0, "decimal")]
+    pairs = [*(Pair("s", piece, piece, "x") for piece in PIECES), Pair("s", "rate", 2.0, 1.0, "pps")]
     text = "\n".join(comparison_lines(left, right, pairs))
     check_tabs(text, 5)
     assert "\t-50 %" in text, "a number stays one"
