@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, Protocol
 
 from labconsole.contracts.report import Cell
@@ -53,6 +54,36 @@ def with_interval(summary: Interval, scale: float = 1e6, places: int = 1) -> str
     if summary.ci_low is None or summary.ci_high is None:
         return mean
     return f"{mean} ± {number((summary.ci_high - summary.ci_low) / 2 / scale, places)}"
+
+
+def mean_words(
+    found: SetUpMean | None, unit: float = 1.0, places: int = 0, form: Callable[[float, int], str] = number
+) -> str:
+    """``mean ± half width`` of the interval over set-ups, or what takes its place: ``0.0 (at most 7.1)`` of events that
+    were not seen, ``0.9998 (at least 0.9993)``, ``0.95 (0.91 to 0.97)`` where the mean is not in its middle, ``3.0
+    (trials 1.0 to 7.0)`` where there is none. Of one set-up the mean alone: an interval would speak for no other.
+    ``form``: writes a number with its places.
+    """
+    if found is None:
+        return UNKNOWN
+    mean = form(found.mean / unit, places)
+    if found.method == "no interval":
+        least, most = found.minimum / unit, found.maximum / unit
+        alone = found.trials < 2
+        return mean if alone else f"{mean} (trials {form(least, places)} to {form(most, places)})"
+    if found.ci_low is None or found.scope != "set-ups":
+        return mean
+    if found.half_width is not None:
+        return f"{mean} ± {form(found.half_width / unit, places)}"
+    low = found.ci_low / unit
+    if found.ci_high is None:
+        return f"{mean} (at least {form(low, places)})"
+    high = found.ci_high / unit
+    if found.method == "counts over set-ups":
+        places = digits_to_tell(high, least=places)
+        if found.mean == 0:
+            return f"{mean} (at most {form(high, places)})"
+    return f"{mean} ({form(low, places)} to {form(high, places)})"
 
 
 def scientific(value: float, digits: int = 2) -> str:
