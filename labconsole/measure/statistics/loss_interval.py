@@ -141,8 +141,8 @@ def _estimate(
         return LossEstimate(None, None, None, x, n, set_ups, None, "nothing offered")
     none_lost = lossy = None
     if x == 0:
-        none_lost = _upper_of_none(n, 1 - level)
-        lossy = _upper_of_none(len(trials_lost), 1 - level) if trials_lost else None
+        none_lost = share_if_none(n, 1 - level)
+        lossy = share_if_none(len(trials_lost), 1 - level) if trials_lost else None
     method: Method = "this set-up only" if within else "over set-ups"
     effect: float | None = None
     if set_ups == 2:  # how far they scatter is not known, and packets know nothing of it
@@ -182,6 +182,6 @@ def _wilson(x: int, n: int, effect: float, t: float) -> tuple[float, float]:
     return (low, high) if few == x else (1.0 - high, 1.0 - low)
 
 
-def _upper_of_none(count: int, chance: float) -> float:
+def share_if_none(count: int, chance: float = 1 - LEVEL) -> float:
     """The share at which none of ``count`` is seen with this chance."""
     return -math.expm1(math.log(chance) / count)
