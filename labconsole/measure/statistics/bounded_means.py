@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from labconsole.errors import MeasurementError
 from labconsole.measure.statistics.distributions import student_t_cdf, student_t_quantile
-from labconsole.measure.statistics.loss_interval import loss_of_trials
+from labconsole.measure.statistics.loss_interval import ALPHA, loss_of_trials
 from labconsole.measure.statistics.set_ups import LEVEL, Key, SetUpMean, mean_over_set_ups, set_up_means
 from labconsole.measure.statistics.special_functions import incomplete_gamma
 
@@ -36,7 +36,7 @@ def share_over_set_ups(trials: Mapping[Key, Sequence[tuple[int, int]]], families
     )
     plain = replace(without_interval(mean), mean=ratio)
     try:
-        found = loss_of_trials(known, 1 - (1 - LEVEL) / families)
+        found = loss_of_trials(known, ALPHA / families)
     except MeasurementError:
         return plain
     if mean.scope == "too few" or found.high is None:
