@@ -83,7 +83,7 @@ def mean_words(
         return f"{mean} ± {form(found.half_width / unit, places)}"
     low = found.ci_low / unit
     if found.ci_high is None:
-        return f"{mean} (at least {form(low, places)})"
+        return f"{mean} (at least {form(low, digits_to_tell(low, 1.0, places))})"  # of an index that ends at 1
     high = found.ci_high / unit
     if found.method == "counts over set-ups":
         places = digits_to_tell(high, least=places)

@@ -56,11 +56,12 @@ def without_interval(mean: SetUpMean) -> SetUpMean:
     return replace(mean, ci_low=None, ci_high=None, method="no interval")
 
 
-def least_of(means: Sequence[SetUpMean]) -> SetUpMean | None:
+def least_of(means: Sequence[SetUpMean], floor: float = 0.0) -> SetUpMean | None:
     """The lowest of several means, with an interval of the lowest *true* one, at LEVEL at the least.
 
     All upper bounds hold at once (Bonferroni), so that the lowest of them is one of the lowest true mean, and the
     lowest of the plain lower bounds is, too: that of the truly lowest holds. Without interval where one has none.
+    ``floor``: what no true mean lies below.
     """
     if not means:
         return None
@@ -70,15 +71,18 @@ def least_of(means: Sequence[SetUpMean]) -> SetUpMean | None:
     if any(each.ci_low is None or each.scope != "set-ups" for each in means):
         return without_interval(least)
     tail = (1 - LEVEL) / 2
-    low = min(each.mean - _reach(each, tail) for each in means)
+    low = max(min(each.mean - _reach(each, tail) for each in means), floor)
     high = min(each.mean + _reach(each, tail / len(means)) for each in means)
     return replace(least, ci_low=low, ci_high=high, method="student-t over set-ups, simultaneous")
 
 
-def greatest_of(means: Sequence[SetUpMean]) -> SetUpMean | None:
+def greatest_of(means: Sequence[SetUpMean], floor: float = 0.0) -> SetUpMean | None:
     """The highest of several means, with an interval of the highest true one: as least_of()."""
-    found = least_of([_negative(each) for each in means])
-    return None if found is None else _negative(found)
+    negative = least_of([_negative(each) for each in means], -math.inf)
+    if negative is None:
+        return None
+    found = _negative(negative)
+    return found if found.ci_low is None or len(means) == 1 else replace(found, ci_low=max(found.ci_low, floor))
 
 
 def deviation_over_set_ups(

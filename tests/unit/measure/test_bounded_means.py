@@ -90,10 +90,17 @@ def test_the_least_of_several_has_an_interval_of_the_least_true_one():
 
 def test_the_greatest_is_the_least_mirrored():
     rates = np.random.default_rng(3).normal(5, 1, (4, 3))
-    most, least = greatest_of(means_of(rates)), least_of(means_of(-rates))
+    most, least = greatest_of(means_of(rates), -np.inf), least_of(means_of(-rates), -np.inf)
     assert most is not None and least is not None and least.ci_low is not None and least.ci_high is not None
     assert (most.mean, most.ci_low, most.ci_high) == (-least.mean, -least.ci_high, -least.ci_low)
     assert (most.minimum, most.maximum) == (-least.maximum, -least.minimum)
+
+
+def test_no_bound_lies_below_what_can_be():
+    means = means_of(np.array([[0.0, 1.0], [9.0, 2.0], [0.0, 1.5]]))
+    for found in (least_of(means), greatest_of(means)):
+        assert found is not None
+        assert found.ci_low == 0
 
 
 def test_the_least_of_two_set_ups_has_no_interval():
