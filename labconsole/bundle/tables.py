@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from labconsole.measure.recompute.tables import CLAIMING, OF_GUESTS, wrong_cells
+from labconsole.measure.recompute.tables import ABSTRACTS, CLAIMING, OF_GUESTS, wrong_cells
 from labconsole.model.record.summary import RunSummary
 
-READ = ("results", *CLAIMING, *OF_GUESTS)
+READ = ("results", *CLAIMING, *OF_GUESTS, *ABSTRACTS)
 
 
 def wrong_tables(directory: Path, runs: list[RunSummary], manifest: dict[str, Any]) -> Iterator[str]:

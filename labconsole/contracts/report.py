@@ -140,6 +140,9 @@ class MethodNote:
     words: str
 
 
+Experiments = Mapping[str, Sequence[ExperimentRecord]]
+"""Records of kinds that are no runs, by the kind's name."""
+
 Part = Figure | Table | Findings | MethodNote
 
 
@@ -149,7 +152,8 @@ class ReportUnit(Generic[Material]):
 
     ``place``: figures, tables and findings of a report each stand in the order of their units' places. ``paper``: what
     it reproduces, such as ``("schlosser", "figure 3")``. ``claims``: the p values that it adds to the report's one
-    family, from the records of kinds that are no runs; None: it claims nothing of its own.
+    family, from the records of kinds that are no runs; None: it claims nothing of its own. ``claims_beside``: likewise,
+    where the tables of its ``paper`` are asked for, with one's own platforms to the paper's.
     ``plugin``: the plug-in that it is from, which the loader writes; empty for labconsole's own.
     """
 
@@ -157,7 +161,8 @@ class ReportUnit(Generic[Material]):
     place: int
     make: Callable[[Material], Part | Sequence[Part] | None]
     paper: tuple[str, str] | None = None
-    claims: Callable[[Mapping[str, Sequence[ExperimentRecord]]], Sequence[float]] | None = None
+    claims: Callable[[Experiments], Sequence[float]] | None = None
+    claims_beside: Callable[[Experiments, Mapping[str, str]], Sequence[float]] | None = None
     plugin: str = ""
 
     def parts(self, material: Material) -> Sequence[Part]:

@@ -25,10 +25,16 @@ Rates = Sequence[Sequence[float]]
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """How many of the bins, and the longest run of them without a break, in bins."""
+    """How many of so many bins, and the longest run of them without a break, in bins."""
 
-    share_ratio: float
+    marked_bins: int
+    of_bins: int
     longest_bins: int
+
+    @property
+    def share_ratio(self) -> float:
+        """Of the bins."""
+        return self.marked_bins / self.of_bins
 
 
 def whole_bins(first_ns: int, last_ns: int, origin_ns: int, bin_ns: int) -> tuple[int, int]:
@@ -70,7 +76,7 @@ def dominance(rates: Rates) -> Stretch | None:
         runs = (runs + 1 if former == first else 1) if dominates else 0
         former = first if dominates else None
         longest = max(longest, runs)
-    return Stretch(sum(marks) / len(marks), longest) if marks else None
+    return Stretch(sum(marks), len(marks), longest) if marks else None
 
 
 def starvation(rates: Rates, guest: int) -> Stretch | None:
@@ -85,7 +91,7 @@ def starvation(rates: Rates, guest: int) -> Stretch | None:
         marks.append(values[guest] < STARVED_RATIO * total / len(values))
         run = run + 1 if marks[-1] else 0
         longest = max(longest, run)
-    return Stretch(sum(marks) / len(marks), longest) if marks else None
+    return Stretch(sum(marks), len(marks), longest) if marks else None
 
 
 def share_ratio(rates: Rates, guest: int) -> float | None:

@@ -1,8 +1,8 @@
 """What a paper concludes in its abstract, beside one's own findings: one word for each. Pure.
 
-A conclusion is confirmed, or not, by what is shown in pairs of blocks, after an adjustment over all that its table
-rests on; that two are not shown to differ decides nothing. It is about what was measured here, and no judgement of the
-paper's.
+A conclusion is confirmed, or not, by what is shown in pairs of blocks. What confirms one is a claim of the report's one
+family, with all others (Holm); that two are alike is adjusted over all of its table. That two are not shown to differ
+decides nothing. It is about what was measured here, and no judgement of the paper's.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from itertools import combinations
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeVar, cast
 
-from labconsole.contracts.report import ReportUnit, Table
+from labconsole.contracts.report import Experiments, ReportUnit, Table
 from labconsole.measure.statistics.effects import Effect, equivalence_p, word
 from labconsole.measure.trials_of_guests import adjusted, in_order
 from labconsole.report.material import Material
@@ -22,7 +22,9 @@ Held = Literal["confirmed", "not confirmed", "not decided", "not decided: held b
 NOT_BY_LINK: Final = "not decided: held by the link"
 """What goes as fast as a link carries it does not tell what runs the guests."""
 
-ADJUSTED = "Differences are taken in pairs of blocks, or over three boots a side, adjusted by Holm over this table."
+ONE_FAMILY = "What confirms is one family with all that the report claims (Holm)."
+
+ADJUSTED = f"Differences are taken in pairs of blocks, or over three boots a side. {ONE_FAMILY}"
 
 
 class ToolKey(Protocol):
@@ -40,19 +42,23 @@ K = TypeVar("K", bound=ToolKey)
 
 
 class Concluded(NamedTuple):
-    """``conclusion``: the paper's, in short; ``about``: what of one's own it is compared with; ``found``: that."""
+    """``conclusion``: the paper's, in short; ``about``: what of one's own it is compared with; ``found``: that.
+    ``p_values``: of its claims in the report's family.
+    """
 
     conclusion: str
     about: str
     found: str
     held: Held
+    p_values: tuple[float, ...] = ()
 
 
 class ToolPair(NamedTuple):
     """Two tools, by their platforms, and what they differ by at one thing that was measured.
 
     ``said``: that with their names, ``uml against lxc: +3.1 % (+2.0 % to +4.2 %)``. ``apart`` True: they are shown to
-    differ, False: shown not to, by more than matters; None: neither. ``by_link``: because a link was full.
+    differ, False: shown not to, by more than matters; None: neither. ``by_link``: because a link was full. ``p``: of
+    the claim that they differ; None: it is not tested.
     """
 
     one: str
@@ -60,14 +66,18 @@ class ToolPair(NamedTuple):
     said: str
     apart: bool | None
     by_link: bool = False
+    p: float | None = None
 
 
-def judged(effects: Sequence[Effect], margins: Sequence[float | None]) -> list[bool | None]:
+def judged(
+    effects: Sequence[Effect], margins: Sequence[float | None], family: Sequence[float] = ()
+) -> list[bool | None]:
     """Of each whether its two sides are shown to differ (True), or not by more than its margin (False); None: neither.
 
-    Effects are one family (Holm), and so are those that are tested for equivalence; margin None: not tested.
+    Effects are part of the report's ``family`` of p values (Holm); those that are tested for equivalence are one of
+    their own; margin None: not tested.
     """
-    different = adjusted([effect.p for effect in effects])
+    different = adjusted([effect.p for effect in effects], family)
     tested = [
         None if margin is None else equivalence_p(effect, margin)
         for effect, margin in zip(effects, margins, strict=True)
@@ -104,6 +114,11 @@ def tool_pairs(keys: Iterable[K]) -> list[tuple[K, K]]:
             and (key.kernel == than.kernel or not kernels[key.platform] & kernels[than.platform])
         ]
     return found
+
+
+def p_values_of(pairs: Iterable[ToolPair]) -> tuple[float, ...]:
+    """Of those that are tested."""
+    return tuple(pair.p for pair in pairs if pair.p is not None)
 
 
 def kernel_words(kernels: Collection[str], *pair: ToolKey) -> str:
@@ -166,26 +181,33 @@ def not_xens(platform: str, names: Mapping[str, str], best: str = "xen") -> str:
 
 
 def abstract_unit(
-    paper_name: str, name: str, place: int, conclude: Callable[[Material], Iterable[Concluded]], how: str
+    paper_name: str,
+    name: str,
+    place: int,
+    conclude: Callable[[Material], Iterable[Concluded]],
+    how: str,
+    claims: Callable[[Experiments, Mapping[str, str]], Sequence[float]],
 ) -> ReportUnit[Material]:
-    """A row for each conclusion, as often as there is something to compare it with. ``how``: by what it is decided."""
+    """A row for each conclusion, as often as there is something to compare it with. ``how``: by what it is decided;
+    ``claims``: the p values of all rows.
+    """
 
     def make(material: Material) -> Table | None:
         paper = material.paper
         if paper is None or paper.name != paper_name:
             return None
-        rows = tuple(tuple(row) for row in conclude(material))
-        if not rows:
+        found = list(conclude(material))
+        if not found:
             return None
         return Table(
             name=name,
             title="What the abstract concludes, and what was found here",
-            columns=("conclusion", "about", "finding", "word"),
-            rows=rows,
+            columns=("conclusion", "about", "finding", "word", "claims_p"),
+            rows=tuple((*row[:4], " ".join(map(repr, row.p_values))) for row in found),
             headings=("the paper concludes", "compared with", "own finding", "here"),
-            shown=rows,
+            shown=tuple(row[:4] for row in found),
             note=f"{how} {paper.cited()}",
             beside_paper=True,
         )
 
-    return ReportUnit(name=name, place=place, make=make, paper=(paper_name, "abstract"))
+    return ReportUnit(name=name, place=place, make=make, paper=(paper_name, "abstract"), claims_beside=claims)

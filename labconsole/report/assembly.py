@@ -236,15 +236,25 @@ def _unit_words(unit: Unit) -> str:
 
 
 def claimed(
-    units: Sequence[Unit], experiments: Mapping[str, Sequence[ExperimentRecord]]
+    units: Sequence[Unit],
+    experiments: Mapping[str, Sequence[ExperimentRecord]],
+    paper: PaperTables | None = None,
+    names: Mapping[str, str] | None = None,
 ) -> tuple[list[Unit], list[float], list[str]]:
-    """The units whose claims could be read, the p values of these claims, and why other units are left out."""
+    """The units whose claims could be read, the p values of these claims, and why other units are left out. ``paper``:
+    whose tables are asked for beside one's own; ``names``: as ``assemble`` has them.
+    """
+    own = sorted({platform_of(each) for records in experiments.values() for each in records}, key=platform_order)
+    given = {name: theirs for name, theirs in (names or {}).items() if name in own}
+    theirs = {} if paper is None else matched(own, paper, given)
     kept: list[Unit] = []
     p_values: list[float] = []
     failures: list[str] = []
     for unit in units:
         try:
             found = [] if unit.claims is None else list(unit.claims(experiments))
+            if unit.claims_beside is not None and paper is not None and unit.paper and unit.paper[0] == paper.name:
+                found += unit.claims_beside(experiments, theirs)
             found = [_checked_p(p) for p in found] if unit.plugin else found
         except Exception as exc:  # of a plug-in's code, whatever it raises; of labconsole's own it is a fault
             if not unit.plugin:

@@ -11,6 +11,13 @@ from labconsole.report.points import PointSummary, platform_order
 
 MEGA = 1e6
 
+INTERVALS = (
+    "Means over set-ups, each of which is one replicate; ±: half the 95 % interval (Student's t), each by itself."
+)
+"""What a table's note says of intervals that are no claims, and are adjusted for nothing."""
+
+JAIN = "Jain: at least what its lower bound says (97.5 %), as noise lowers the index of each trial."
+
 
 def sizes_of(points: Iterable[PointSummary]) -> list[FrameSize]:
     """Frame sizes with their conventions, the smallest first: a figure has a panel for each."""

@@ -69,7 +69,7 @@ def gather(
         raise _no_runs(stored, store, place, by_file=bool(plans))
     kept = sample(meant, admission := admit(stored, {run.run_id for run in meant}))
     digest = _digest(store, where, kept, on_unreadable)
-    units, p_values, failures = claimed(units, experiments)
+    units, p_values, failures = claimed(units, experiments, reference, names)
     made = evaluate(
         kept.entered, admission=admission, facts=digest.facts, margin_ratio=selection.margin_ratio, pool=selection.pool,
         beside=p_values,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, Protocol
 
 from labconsole.contracts.report import Cell
 from labconsole.measure.statistics.effects import digits_to_tell
-from labconsole.measure.statistics.loss_interval import LossEstimate
+from labconsole.measure.statistics.loss_interval import LossEstimate, share_if_none
 from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.model.design_point import INCLUDES_FCS, FrameSize
 from labconsole.model.record.note import PlanNote
@@ -53,6 +54,43 @@ def with_interval(summary: Interval, scale: float = 1e6, places: int = 1) -> str
     if summary.ci_low is None or summary.ci_high is None:
         return mean
     return f"{mean} ± {number((summary.ci_high - summary.ci_low) / 2 / scale, places)}"
+
+
+def mean_words(
+    found: SetUpMean | None, unit: float = 1.0, places: int = 0, form: Callable[[float, int], str] = number
+) -> str:
+    """``mean ± half width`` of the interval over set-ups. Of one set-up the mean alone: an interval would speak for no
+    other. Means that Student's interval does not fit (bounded_means.py) have in its place
+
+    - ``0.0 (at most 7.1, in at most 45 % of set-ups)``: events that were not seen; the first were bins or packets
+      independent;
+    - ``0.9998 (at least 0.9993)``: an index with a lower bound alone;
+    - ``0.95 (0.91 to 0.97)``: an interval that does not have the mean in its middle;
+    - ``3.0 (trials 1.0 to 7.0)``: none, and the least and most of the trials.
+
+    ``form``: writes a number with its places.
+    """
+    if found is None:
+        return UNKNOWN
+    mean = form(found.mean / unit, places)
+    if found.method == "no interval":
+        least, most = found.minimum / unit, found.maximum / unit
+        alone = found.trials < 2
+        return mean if alone else f"{mean} (trials {form(least, places)} to {form(most, places)})"
+    if found.ci_low is None or found.scope != "set-ups":
+        return mean
+    if found.half_width is not None:
+        return f"{mean} ± {form(found.half_width / unit, places)}"
+    low = found.ci_low / unit
+    if found.ci_high is None:
+        return f"{mean} (at least {form(low, digits_to_tell(low, 1.0, places))})"  # of an index that ends at 1
+    high = found.ci_high / unit
+    if found.method == "counts over set-ups":
+        places = digits_to_tell(high, least=places)
+        if found.mean == 0:
+            set_ups = f"in at most {100 * share_if_none(found.set_ups):.0f} % of set-ups"
+            return f"{mean} (at most {form(high, places)}, {set_ups})"
+    return f"{mean} ({form(low, places)} to {form(high, places)})"
 
 
 def scientific(value: float, digits: int = 2) -> str:

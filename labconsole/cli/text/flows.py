@@ -14,6 +14,7 @@ from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.model.record.flow import FlowRecord, ReceiverSeen, RingSeen, SenderSeen
 from labconsole.model.weights import weights_text
 from labconsole.report.effect_words import effect_words
+from labconsole.report.words import mean_words
 from labconsole.units import format_rate_bps, format_target
 
 MAX_GUESTS = 20
@@ -156,10 +157,9 @@ def _sharing_lines(record: FlowRecord) -> list[str]:
         lines.append(f"attained of the limit, in frames: {each}")
     if found.interference_ratio is not None:
         lines.append(f"interference with the first guest: {found.interference_ratio:+.2%} of its rate alone")
-    if found.dominant_ratio is not None and found.dominant_s is not None:
-        lines.append(
-            f"one had over 90 % in {found.dominant_ratio:.1%} of the bins, {found.dominant_s:g} s at a stretch"
-        )
+    if found.dominant_bins is not None and found.dominant_s is not None:
+        some, of = found.dominant_bins
+        lines.append(f"one had over 90 % in {some / of:.1%} of the bins, {found.dominant_s:g} s at a stretch")
     return lines
 
 
@@ -224,6 +224,8 @@ def _point_words(point: FlowPointFound, name: str) -> str:
     words += f", Jain {_mean(point.jain, 1, 4)}" if len(point.guests) > 1 and point.jain is not None else ""
     if point.interference_ratio is not None:
         words += f", interference {_mean(point.interference_ratio, 0.01, 2)} %"
+    if point.dominant_ratio is not None:
+        words += f", dominance {_mean(point.dominant_ratio, 0.01, 1)} % of the bins"
     if point.dominant_s is not None:
         words += f", longest dominance {_mean(point.dominant_s, 1, 1)} s"
     if point.during_disk_ratio is not None:
@@ -237,8 +239,4 @@ def _point_words(point: FlowPointFound, name: str) -> str:
 
 
 def _mean(found: SetUpMean | None, unit: float = MEGA, digits: int = 2) -> str:
-    if found is None:
-        return DASH
-    if found.half_width is None:
-        return f"{found.mean / unit:.{digits}f}"
-    return f"{found.mean / unit:.{digits}f} ± {found.half_width / unit:.{digits}f}"
+    return DASH if found is None else mean_words(found, unit, digits, lambda value, places: f"{value:.{places}f}")

@@ -11,7 +11,7 @@ from labconsole.experiments.route.summary import RoutePointFound, RoutesSummary
 from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.model.plan.routes import target_words
 from labconsole.model.record.route import RouteRecord, RouterSeen
-from labconsole.report.words import count
+from labconsole.report.words import count, mean_words
 from labconsole.text.cells import decimal
 
 MAX_ROUTERS = 20
@@ -111,8 +111,4 @@ def _point_words(point: RoutePointFound, name: str) -> str:
 
 
 def _mean(found: SetUpMean | None, unit: float = 1.0, digits: int = 0) -> str:
-    if found is None:
-        return DASH
-    if found.half_width is None:
-        return f"{decimal(found.mean / unit, digits)}"
-    return f"{decimal(found.mean / unit, digits)} ± {decimal(found.half_width / unit, digits)}"
+    return DASH if found is None else mean_words(found, unit, digits, decimal)

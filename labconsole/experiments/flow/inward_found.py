@@ -97,20 +97,20 @@ def ledger(
     return tuple(found), sent - read - sum(each.packets for each in found)
 
 
-def lost_ratios(receivers: Sequence[ReceiverSeen]) -> dict[str, float]:
-    """Of all that was sent to all guests, what was lost at each place, and ``unplaced``; nothing where one is not known
-    of all.
+def lost_packets(receivers: Sequence[ReceiverSeen]) -> dict[str, tuple[int, int]]:
+    """Packets lost at each place, and ``unplaced``, and of how many that were sent to all guests; nothing where one is
+    not known of all.
     """
     sent = [each.sent_packets for each in receivers]
     total = 0 if None in sent else sum(each or 0 for each in sent)
     places: list[dict[str, int | None]] = [
         {**{loss.hop: loss.packets for loss in each.losses}, "unplaced": each.unplaced_packets} for each in receivers
     ]
-    found: dict[str, float] = {}
+    found: dict[str, tuple[int, int]] = {}
     for place in dict.fromkeys(place for each in places for place in each):
         counts = [each.get(place) for each in places]
         if total and None not in counts:
-            found[place] = sum(each or 0 for each in counts) / total
+            found[place] = sum(each or 0 for each in counts), total
     return found
 
 

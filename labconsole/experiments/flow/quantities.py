@@ -21,7 +21,8 @@ class SharingFound:
     """Of one trial, in the bins in which all guests send; docs/flow.md has the definitions. None: cannot be said.
 
     ``attained``: guest to what it reached of its limit, both in whole frames. ``interference_ratio`` and
-    ``alone_spread_bps``: of the first guest, where the others begin later.
+    ``alone_spread_bps``: of the first guest, where the others begin later. ``dominant_bins``: in which one guest has
+    nearly all, and of how many; ``starved_bins``: the same of each guest that has next to nothing.
     """
 
     rates_bps: Mapping[str, Sequence[float]] = field(default_factory=dict)
@@ -29,9 +30,9 @@ class SharingFound:
     spread_bps: Mapping[str, float] = field(default_factory=dict)
     alone_spread_bps: float | None = None
     interference_ratio: float | None = None
-    dominant_ratio: float | None = None
+    dominant_bins: tuple[int, int] | None = None
     dominant_s: float | None = None
-    starved_ratio: float | None = None
+    starved_bins: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     first_share_ratio: float | None = None
 
 
@@ -48,7 +49,7 @@ def quantities(record: FlowRecord) -> SharingFound:
     rates = {guest: rates_of(guest, first, stop) for guest in names}
     rows = list(rates.values())
     dominance = sharing.dominance(rows)
-    starved = [sharing.starvation(rows, place) for place in range(len(rows))] if len(rows) > 1 else []
+    starved = {guest: sharing.starvation(rows, place) for place, guest in enumerate(rates)} if len(rows) > 1 else {}
     spreads = {guest: sharing.spread_bps(values) for guest, values in rates.items()}
     alone = rates_of(names[0], *alone_bins(record)) if alone_bins(record)[1] else []
     return SharingFound(
@@ -57,9 +58,9 @@ def quantities(record: FlowRecord) -> SharingFound:
         spread_bps={guest: spread for guest, spread in spreads.items() if spread is not None},
         alone_spread_bps=sharing.spread_bps(alone),
         interference_ratio=sharing.interference_ratio(alone, rates[names[0]]) if alone else None,
-        dominant_ratio=None if dominance is None else dominance.share_ratio,
+        dominant_bins=None if dominance is None else (dominance.marked_bins, dominance.of_bins),
         dominant_s=None if dominance is None else dominance.longest_bins * asked.bin_s,
-        starved_ratio=max((each.share_ratio for each in starved if each is not None), default=None),
+        starved_bins={guest: (of.marked_bins, of.of_bins) for guest, of in starved.items() if of is not None},
         first_share_ratio=sharing.share_ratio(rows, 0) if len(rows) > 1 else None,
     )
 

@@ -9,7 +9,7 @@ from labconsole.experiments.flow.summary import FlowPointFound, FlowsSummary, su
 from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.model.record.flow import FlowRecord
 from labconsole.report.material import Material
-from labconsole.report.words import UNKNOWN, number
+from labconsole.report.words import mean_words
 
 MEGA = 1e6
 FULL_RATIO = 0.999
@@ -79,9 +79,5 @@ def interval(found: SetUpMean | None) -> tuple[Cell, Cell, Cell]:
 
 
 def words(found: SetUpMean | None, unit: float = MEGA, places: int = 2) -> str:
-    """``mean ± half width``."""
-    if found is None:
-        return UNKNOWN
-    known = found.half_width is not None and found.scope == "set-ups"  # of one set-up it would speak for no other
-    half = f" ± {number((found.half_width or 0.0) / unit, places)}" if known else ""
-    return f"{number(found.mean / unit, places)}{half}"
+    """A mean with its interval over set-ups."""
+    return mean_words(found, unit, places)

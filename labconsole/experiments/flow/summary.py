@@ -8,20 +8,28 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from labconsole.experiments.flow.cost import cpu_s_per_gb, machine_cpu_s_per_gb
 from labconsole.experiments.flow.figures import bin_rates, sent_to_at_once
-from labconsole.experiments.flow.inward_found import lost_ratios
+from labconsole.experiments.flow.inward_found import lost_packets
 from labconsole.experiments.flow.quantities import SharingFound, quantities
+from labconsole.experiments.flow.weight_shares import WeightStepFound, weight_steps
 from labconsole.measure.hypervisors import hypervisor, told_hypervisor
+from labconsole.measure.statistics.bounded_means import (
+    lower_bounded,
+    share_over_set_ups,
+    without_interval,
+)
 from labconsole.measure.statistics.effects import Effect, Word
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
 from labconsole.measure.trials_of_guests import in_order, left_out_by, newest_trials, uut_kernel, with_points
 from labconsole.model.disk_beside import DiskBeside
-from labconsole.model.record.flow import FlowRecord, WeightStepSeen
-from labconsole.model.weights import Weights, WeightSteps
+from labconsole.model.record.flow import FlowRecord
+from labconsole.model.weights import WeightSteps
 from labconsole.units import format_target
+
+V = TypeVar("V")
 
 BY_OUTCOME = ("no_packets", "duration_cut", "offered_short", "rate_uncertain")
 """Codes of trials that are left out because of what they came to: those that enter are a choice."""
@@ -105,22 +113,14 @@ class GuestFound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WeightStepFound:
-    """Weights at a point: what of all that comes the first guest is due, what it has, and how far guests are from
-    their due.
-    """
-
-    weights: Weights
-    due_ratio: float
-    first_share_ratio: SetUpMean | None
-    error_ratio: SetUpMean | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FlowPointFound:
     """A point. ``line_bps``: what the link carries of its payload; ``line_ratio``: what the sum is of that, None where
     rates do not add up. ``median_id``: the trial whose longest dominance is
     the median one, by which it is drawn as a path.
+
+    ``jain`` has a lower bound alone. ``dominant_ratio``, ``starved_ratio`` (of the guest that starves most) and
+    ``lost_ratios`` are shares of rare events, with the intervals that losses have; ``dominant_s``, ``recovered_s`` and
+    ``weight_error`` have none (measure/statistics/bounded_means.py).
 
     ``lost_ratios``: where guests are sent to, what of all that was lost at each place. ``recovered_s``: of trials in
     which the others came back to 95 % after the work on the disk; in ``not_recovered`` they did not while they sent.
@@ -255,19 +255,33 @@ def _point(key: FlowPointKey, every: Sequence[FlowRecord]) -> FlowPointFound:
     entered = [each for each in every if each.verdict.status == "valid"]
     known = {each.flow_id: quantities(each) for each in entered}
 
+    by_set_up: dict[str, list[FlowRecord]] = {}
+    for each in entered:
+        by_set_up.setdefault(set_up_of(each), []).append(each)
+
+    def by_trial(take: Callable[[FlowRecord, SharingFound], V | None]) -> dict[str, list[V]]:
+        values = {name: [take(each, known[each.flow_id]) for each in group] for name, group in by_set_up.items()}
+        return {name: held for name, group in values.items() if (held := [each for each in group if each is not None])}
+
     def mean(take: Callable[[FlowRecord, SharingFound], float | None]) -> SetUpMean | None:
-        values: dict[str, list[float]] = {}
-        for each in entered:
-            if (value := take(each, known[each.flow_id])) is not None:
-                values.setdefault(set_up_of(each), []).append(value)
+        values = by_trial(take)
         return mean_over_set_ups(values) if values else None
+
+    def mean_alone(take: Callable[[FlowRecord, SharingFound], float | None]) -> SetUpMean | None:
+        found = mean(take)
+        return None if found is None else without_interval(found)
+
+    def share(take: Callable[[FlowRecord, SharingFound], tuple[int, int] | None], of: int = 1) -> SetUpMean | None:
+        return share_over_set_ups(by_trial(take), of)
 
     names = [sender.guest for sender in entered[0].senders] if entered else []
     ring = [each.guest for each in entered[0].ring] if entered else []
     received = [each.guest for each in entered[0].receivers] if entered else []
-    lost = {each.flow_id: lost_ratios(each.receivers) for each in entered}
+    lost = {each.flow_id: lost_packets(each.receivers) for each in entered}
     places = dict.fromkeys(place for each in lost.values() for place in each)
-    at_places = {place: mean(lambda record, _, place=place: lost[record.flow_id].get(place)) for place in places}  # type: ignore[misc]
+    at_places = {place: share(lambda record, _, place=place: lost[record.flow_id].get(place)) for place in places}  # type: ignore[misc]
+    starved = [share(lambda _, found, name=name: found.starved_bins.get(name), len(names)) for name in names]  # type: ignore[misc]
+    jain = mean(lambda record, _: record.jain)
     adds_up = all(sent_to_at_once(each.receivers) for each in entered)
     left_out = Counter(
         each.verdict.reasons[0].code for each in every if each.verdict.status != "valid" and each.verdict.reasons
@@ -277,16 +291,16 @@ def _point(key: FlowPointKey, every: Sequence[FlowRecord]) -> FlowPointFound:
         line_bps=every[0].line_bps,
         sum_bps=mean(lambda record, found: record.sum_bps),
         line_ratio=mean(lambda record, found: record.line_ratio) if adds_up else None,
-        jain=mean(lambda record, found: record.jain),
+        jain=None if jain is None else lower_bounded(jain),
         interference_ratio=mean(lambda record, found: found.interference_ratio),
         alone_spread_bps=mean(lambda record, found: found.alone_spread_bps),
-        dominant_ratio=mean(lambda record, found: found.dominant_ratio),
-        dominant_s=mean(lambda record, found: found.dominant_s),
-        starved_ratio=mean(lambda record, found: found.starved_ratio),
+        dominant_ratio=share(lambda _, found: found.dominant_bins),
+        dominant_s=mean_alone(lambda _, found: found.dominant_s),
+        starved_ratio=max((each for each in starved if each is not None), key=lambda each: each.mean, default=None),
         first_share_ratio=mean(lambda record, found: found.first_share_ratio),
         lost_ratios={place: found for place, found in at_places.items() if found is not None},
         during_disk_ratio=mean(lambda record, _: None if record.disk is None else record.disk.during_ratio),
-        recovered_s=mean(lambda record, _: None if record.disk is None else record.disk.recovered_s),
+        recovered_s=mean_alone(lambda record, _: None if record.disk is None else record.disk.recovered_s),
         not_recovered=sum(
             each.disk.recovered_s is None and each.disk.during_ratio is not None
             for each in entered
@@ -294,8 +308,8 @@ def _point(key: FlowPointKey, every: Sequence[FlowRecord]) -> FlowPointFound:
         ),
         cpu_s_per_gb=mean(lambda record, _: cpu_s_per_gb(record)),
         machine_cpu_s_per_gb=mean(lambda record, _: machine_cpu_s_per_gb(record)),
-        weight_error=mean(lambda record, _: None if record.weights is None else record.weights.mean_error_ratio),
-        weight_steps=_weight_steps(key, mean),
+        weight_error=mean_alone(lambda record, _: None if record.weights is None else record.weights.mean_error_ratio),
+        weight_steps=weight_steps(key.weights[1] if key.weights else (), by_set_up, limited=bool(key.limits_bps)),
         guests=(
             *(_guest(place, name, key, entered, mean) for place, name in enumerate(names)),
             *(
@@ -312,32 +326,6 @@ def _point(key: FlowPointKey, every: Sequence[FlowRecord]) -> FlowPointFound:
         flow_ids=tuple(each.flow_id for each in entered),
         by_outcome=left_out_by(BY_OUTCOME, (each for each in every if each.verdict.status != "valid")),
     )
-
-
-def _weight_steps(
-    key: FlowPointKey, mean: Callable[[Callable[[FlowRecord, SharingFound], float | None]], SetUpMean | None]
-) -> tuple[WeightStepFound, ...]:
-    def of(number: int) -> WeightStepFound:
-        def step(record: FlowRecord) -> WeightStepSeen | None:
-            return record.weights.steps[number] if record.weights else None
-
-        def share(record: FlowRecord) -> float | None:
-            found = step(record)
-            return found.share_ratios[0] if found is not None and found.share_ratios else None
-
-        def error(record: FlowRecord) -> float | None:
-            found = step(record)
-            return None if found is None else found.error_ratio
-
-        weights = key.weights[1][number]
-        return WeightStepFound(
-            weights=weights,
-            due_ratio=weights[0] / sum(weights),
-            first_share_ratio=mean(lambda record, _: share(record)),
-            error_ratio=mean(lambda record, _: error(record)),
-        )
-
-    return tuple(of(number) for number in range(len(key.weights[1]) if key.weights else 0))
 
 
 def _plain_guest(

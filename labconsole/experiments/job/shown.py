@@ -28,15 +28,18 @@ CLOCK = "Seconds by the clock outside, less what a job takes that does nothing"
 
 def summary_of(material: Material) -> JobsSummary:
     """Reckoned once for all units of a report."""
-    return _summary(material.of("job"), material.evaluation.claims.p_values)
+    return summarize_last(material.of("job"), material.evaluation.claims.p_values)
 
 
 def claimed(experiments: Mapping[str, Sequence[ExperimentRecord]]) -> list[float]:
     """The p values of what a guest adds."""
-    return [each.effect.p for each in _summary(experiments.get("job", ()), ()).overheads if each.effect.p is not None]
+    return [
+        each.effect.p for each in summarize_last(experiments.get("job", ()), ()).overheads if each.effect.p is not None
+    ]
 
 
-def _summary(records: Sequence[ExperimentRecord], family: Sequence[float]) -> JobsSummary:
+def summarize_last(records: Sequence[ExperimentRecord], family: Sequence[float]) -> JobsSummary:
+    """Of these records, reckoned once while they are the same and their family is."""
     if not _last or _last[0][0] is not records or _last[0][1] != family:
         jobs = (record for record in records if isinstance(record, JobRecord))
         _last[:] = [(records, family, summarize_jobs(jobs, family))]

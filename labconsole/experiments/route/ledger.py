@@ -24,11 +24,16 @@ class Hops:
         return None if not self.sent else (self.sent - self.arrived) / self.sent
 
     @property
-    def inside_ratio(self) -> float | None:
-        """What was lost in the router of what came into it."""
+    def lost_packets(self) -> tuple[int, int] | None:
+        """What did not come to the sink, of how many that were sent."""
+        return None if not self.sent else (self.sent - self.arrived, self.sent)
+
+    @property
+    def inside_packets(self) -> tuple[int, int] | None:
+        """What was lost in the router, of how many that came into it."""
         if self.sent is None or self.before is None or self.inside is None or self.sent == self.before:
             return None
-        return self.inside / (self.sent - self.before)
+        return self.inside, self.sent - self.before
 
     def words(self) -> str:
         """Begins with a comma; nothing where nothing was lost."""

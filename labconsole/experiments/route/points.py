@@ -76,12 +76,18 @@ def sum_pps(record: RouteRecord) -> float | None:
     return record.sum_pps
 
 
-def lost_ratio(record: RouteRecord) -> float | None:
-    """Of what was sent to all routers."""
+def lost_packets(record: RouteRecord) -> tuple[int, int] | None:
+    """Packets lost, of how many that were sent to all routers."""
     sent = [each.sent_packets for each in record.routers if each.sent_packets is not None]
     if len(sent) < len(record.routers) or not sum(sent):
         return None
-    return 1 - sum(each.packets for each in record.routers) / sum(sent)
+    return sum(sent) - sum(each.packets for each in record.routers), sum(sent)
+
+
+def lost_ratio(record: RouteRecord) -> float | None:
+    """The same as a share."""
+    counts = lost_packets(record)
+    return None if counts is None else counts[0] / counts[1]
 
 
 def lost_inside_ratio(record: RouteRecord) -> float | None:

@@ -12,7 +12,7 @@ from labconsole.model.record.route import RouteRecord
 from labconsole.report.captions import mark_of
 from labconsole.report.material import Material
 from labconsole.report.points import platform_order
-from labconsole.report.words import UNKNOWN, number
+from labconsole.report.words import mean_words
 
 KILO = 1e3
 
@@ -55,9 +55,5 @@ def interval(found: SetUpMean | None) -> tuple[Cell, Cell, Cell]:
 
 
 def words(found: SetUpMean | None, unit: float = 1.0, places: int = 0) -> str:
-    """``mean ± half width``."""
-    if found is None:
-        return UNKNOWN
-    known = found.half_width is not None and found.scope == "set-ups"  # of one set-up it would speak for no other
-    half = f" ± {number((found.half_width or 0.0) / unit, places)}" if known else ""
-    return f"{number(found.mean / unit, places)}{half}"
+    """A mean with its interval over set-ups."""
+    return mean_words(found, unit, places)

@@ -8,15 +8,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from labconsole.experiments.route.comparing import BY_OUTCOME, RoutesCompared, apart_words, compare_points, said
 from labconsole.experiments.route.ledger import hops_of
-from labconsole.experiments.route.points import RoutePointKey, lost_ratio, route_key, set_up_of, sum_pps
+from labconsole.experiments.route.points import RoutePointKey, lost_packets, route_key, set_up_of, sum_pps
 from labconsole.measure.hypervisors import told_hypervisor
+from labconsole.measure.statistics.bounded_means import lower_bounded, share_over_set_ups
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
 from labconsole.measure.trials_of_guests import Blocks, in_order, left_out_by, newest_trials, with_points
 from labconsole.model.record.route import RouteRecord
 from labconsole.report.effect_words import effect_words
+
+V = TypeVar("V")
 
 TOLD_APART = (("cpu", "CPU {}"), ("frame_bytes", "{} B"), ("duration_s", "for {:g} s"))
 """Of a point, what is part of its name where points differ in it."""
@@ -34,7 +38,8 @@ class RouterFound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutePointFound:
-    """A point. ``sent_pps``: offered to all routers; ``lost_ratio``: of what was sent. ``left_out``: trials that do not
+    """A point. ``sent_pps``: offered to all routers; ``lost_ratio``: of what was sent, with the interval that losses
+    have; ``jain`` has a lower bound alone. ``left_out``: trials that do not
     enter, by the code that keeps them out; ``route_ids``: of those that enter; ``by_outcome``: a code that keeps some
     out because of what they came to, None: none does.
     """
@@ -125,39 +130,45 @@ def _loading(record: RouteRecord) -> float | None:
 
 
 def _point(key: RoutePointKey, every: Sequence[RouteRecord], entered: Sequence[RouteRecord]) -> RoutePointFound:
+    by_set_up: dict[str, list[RouteRecord]] = {}
+    for each in entered:
+        by_set_up.setdefault(set_up_of(each), []).append(each)
+
+    def by_trial(take: Callable[[RouteRecord], V | None]) -> dict[str, list[V]]:
+        values = {name: [take(each) for each in group] for name, group in by_set_up.items()}
+        return {name: held for name, group in values.items() if (held := [each for each in group if each is not None])}
+
     def mean(take: Callable[[RouteRecord], float | None]) -> SetUpMean | None:
-        values: dict[str, list[float]] = {}
-        for each in entered:
-            if (value := take(each)) is not None:
-                values.setdefault(set_up_of(each), []).append(value)
+        values = by_trial(take)
         return mean_over_set_ups(values) if values else None
+
+    def share(take: Callable[[RouteRecord], tuple[int, int] | None]) -> SetUpMean | None:
+        return share_over_set_ups(by_trial(take))
 
     left_out = Counter(
         each.verdict.reasons[0].code for each in every if each.verdict.status != "valid" and each.verdict.reasons
     )
     names = [each.guest for each in entered[0].routers] if entered else []
+    jain = mean(lambda record: record.jain)
     return RoutePointFound(
         key=key,
         sum_pps=mean(sum_pps),
         sent_pps=mean(_sent),
-        lost_ratio=mean(lost_ratio),
-        jain=mean(lambda record: record.jain),
+        lost_ratio=share(lost_packets),
+        jain=None if jain is None else lower_bounded(jain),
         busy_ratio=mean(lambda record: record.busy_ratio),
         switches_per_s=mean(lambda record: record.switches_per_s),
         load_s=mean(_loading),
-        routers=tuple(_router(place, name, mean) for place, name in enumerate(names)),
+        routers=tuple(
+            RouterFound(
+                guest=name,
+                forwarded_pps=mean(lambda record, place=place: record.routers[place].forwarded_pps),  # type: ignore[misc]
+                lost_ratio=share(lambda record, place=place: hops_of(record.routers[place]).lost_packets),  # type: ignore[misc]
+                inside_ratio=share(lambda record, place=place: hops_of(record.routers[place]).inside_packets),  # type: ignore[misc]
+            )
+            for place, name in enumerate(names)
+        ),
         left_out=dict(left_out),
         route_ids=tuple(each.route_id for each in entered),
         by_outcome=left_out_by(BY_OUTCOME, (each for each in every if each.verdict.status != "valid")),
-    )
-
-
-def _router(
-    place: int, name: str, mean: Callable[[Callable[[RouteRecord], float | None]], SetUpMean | None]
-) -> RouterFound:
-    return RouterFound(
-        guest=name,
-        forwarded_pps=mean(lambda record: record.routers[place].forwarded_pps),
-        lost_ratio=mean(lambda record: hops_of(record.routers[place]).lost_ratio),
-        inside_ratio=mean(lambda record: hops_of(record.routers[place]).inside_ratio),
     )

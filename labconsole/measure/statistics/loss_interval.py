@@ -38,7 +38,8 @@ from labconsole.errors import MeasurementError
 from labconsole.measure.statistics.distributions import binomial_bounds, student_t_quantile
 from labconsole.measure.statistics.set_ups import Key
 
-LEVEL = 0.95
+ALPHA = 0.05
+"""An interval's chance to miss the truth."""
 MINIMUM_FOR_INTERVAL = 3
 FEW_LOST_EACH = 5
 """Packets a set-up below which less scatter than chance brings is no evidence."""
@@ -79,16 +80,18 @@ class LossEstimate:
     upper_share_of_lossy_trials: float | None = None
 
 
-def loss_of_trials(trials: Mapping[Key, Sequence[tuple[int, int]]]) -> LossEstimate:
-    """Loss from every trial's (lost, offered) packets, by set-up: in the form that their number allows."""
+def loss_of_trials(trials: Mapping[Key, Sequence[tuple[int, int]]], alpha: float = ALPHA) -> LossEstimate:
+    """Loss from every trial's (lost, offered) packets, by set-up: in the form that their number allows. ``alpha``: the
+    interval's chance to miss the truth.
+    """
     known = [group for group in trials.values() if len(group)]
     each = [pair for group in known for pair in group]
     lossy = [lost > 0 for lost, _ in each]
     if len(known) == 1:
-        return loss_within_set_up([lost for lost, _ in each], [offered for _, offered in each], lossy)
+        return _estimate([lost for lost, _ in each], [offered for _, offered in each], lossy, within=True, alpha=alpha)
     lost = [sum(pair[0] for pair in group) for group in known]
     offered = [sum(pair[1] for pair in group) for group in known]
-    return loss_over_set_ups(lost, offered, lossy)
+    return _estimate(lost, offered, lossy, within=False, alpha=alpha)
 
 
 def loss_of_counts(*trials: Sequence[tuple[int, int]]) -> LossEstimate:
@@ -120,7 +123,12 @@ def loss_within_set_up(
 
 
 def _estimate(
-    lost: Sequence[int], offered: Sequence[int], trials_lost: Sequence[bool] | None, *, within: bool
+    lost: Sequence[int],
+    offered: Sequence[int],
+    trials_lost: Sequence[bool] | None,
+    *,
+    within: bool,
+    alpha: float = ALPHA,
 ) -> LossEstimate:
     if len(lost) != len(offered):
         raise ValueError(f"{len(lost)} counts lost for {len(offered)} offered")
@@ -134,22 +142,22 @@ def _estimate(
         return LossEstimate(None, None, None, x, n, set_ups, None, "nothing offered")
     none_lost = lossy = None
     if x == 0:
-        none_lost = _upper_of_none(n, 0.05)
-        lossy = _upper_of_none(len(trials_lost), 0.05) if trials_lost else None
+        none_lost = share_if_none(n, alpha)
+        lossy = share_if_none(len(trials_lost), alpha) if trials_lost else None
     method: Method = "this set-up only" if within else "over set-ups"
     effect: float | None = None
     if set_ups == 2:  # how far they scatter is not known, and packets know nothing of it
         return LossEstimate(x / n, None, None, x, n, set_ups, None, method, none_lost, lossy)
     if units < MINIMUM_FOR_INTERVAL:
         method = "of this run"
-        low, high = binomial_bounds(x, n, LEVEL)
+        low, high = binomial_bounds(x, n, 1 - alpha)
     elif x in (0, n):
-        low, high = binomial_bounds(x, n, LEVEL)
+        low, high = binomial_bounds(x, n, 1 - alpha)
     else:
         effect = _design_effect(lost, offered, units)
-        low, high = _wilson(x, n, effect, student_t_quantile((1 + LEVEL) / 2, float(units - 1)))
+        low, high = _wilson(x, n, effect, student_t_quantile(1 - alpha / 2, float(units - 1)))
         if _few(x, n, units):
-            alone = binomial_bounds(x, n, LEVEL)
+            alone = binomial_bounds(x, n, 1 - alpha)
             low, high = min(low, alone[0]), max(high, alone[1])
     return LossEstimate(x / n, low, high, x, n, set_ups, effect, method, none_lost, lossy)
 
@@ -175,6 +183,6 @@ def _wilson(x: int, n: int, effect: float, t: float) -> tuple[float, float]:
     return (low, high) if few == x else (1.0 - high, 1.0 - low)
 
 
-def _upper_of_none(count: int, chance: float) -> float:
+def share_if_none(count: int, chance: float = ALPHA) -> float:
     """The share at which none of ``count`` is seen with this chance."""
     return -math.expm1(math.log(chance) / count)

@@ -26,6 +26,10 @@ MINIMUM_FOR_INTERVAL = 3
 LARGEST = 1e150  # its square still is a number
 
 Scope = Literal["set-ups", "this set-up only", "too few"]
+Method = Literal[
+    "student-t over set-ups", "student-t within one set-up", "counts over set-ups", "lower bound over set-ups",
+    "student-t over set-ups, simultaneous", "no interval",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,8 @@ class SetUpMean:
     ``scope`` says what the interval is about: "set-ups" (any set-up of this kind), "this set-up only" (there was one,
     and another may lie elsewhere), "too few" (no interval). ``sd`` is between the means of set-ups where there are
     two or more, else between the trials of the one. ``minimum``, ``maximum`` and ``median`` are of all trials.
+
+    ``method``: how the interval is made; the last four are those of bounded_means.py. A lower bound has no ``ci_high``.
     """
 
     mean: float
@@ -47,11 +53,13 @@ class SetUpMean:
     minimum: float
     maximum: float
     median: float
-    method: Literal["student-t over set-ups", "student-t within one set-up"]
+    method: Method
 
     @property
     def half_width(self) -> float | None:
-        """The part after the plus-minus sign."""
+        """The part after the plus-minus sign, of an interval that has its mean in the middle."""
+        if not self.method.startswith("student-t") or self.method.endswith("simultaneous"):
+            return None
         return None if self.ci_low is None or self.ci_high is None else (self.ci_high - self.ci_low) / 2
 
 

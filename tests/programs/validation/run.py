@@ -36,8 +36,10 @@ import maxima  # noqa: E402
 import null_evaluation  # noqa: E402
 import one_set_up  # noqa: E402
 import powers  # noqa: E402
+import references  # noqa: E402
 import routers  # noqa: E402
 import set_up_means  # noqa: E402
+import shares  # noqa: E402
 import simulating  # noqa: E402
 import witness  # noqa: E402
 from tables import Deadline, Table  # noqa: E402
@@ -91,6 +93,8 @@ def simulations(options: argparse.Namespace) -> dict[str, Callable[[], Table]]:
         "equivalence": lambda: powers.equivalent(some(powers.REPORTS), processes),
         "command": lambda: commanded.no_effect(some(commanded.REPORTS), processes),
         "gates": lambda: gates.conclusions(some(gates.GATES), processes),
+        "shares": lambda: shares.coverage(some(shares.SIMULATIONS), processes),
+        "references": lambda: references.beside_papers(some(references.REPORTS), processes),
     }
 
 
@@ -136,7 +140,7 @@ def main() -> int:
     parser.add_argument(
         "--only", action="append", metavar="TABLE",
         help="loss, intervals, observer, faults, limits, drills, jobs, crews, starts, flows, routers, drops, times, another-kernel; of what is simulated set-ups, losses, maxima, "
-        "null, contrast, power, equivalence, command, gates, or simulated for all of it; may be given again; needs --out",
+        "null, contrast, power, equivalence, command, gates, trends, shares, contradictions, references, or simulated for all of it; may be given again; needs --out",
     )  # fmt: skip
     parser.add_argument(
         "--renew", action="append", metavar="TABLE",

@@ -107,3 +107,32 @@ def test_flows_are_put_beside_the_bare_host_in_the_same_family(tmp_path: Path) -
     table = tmp_path / "out" / "flow-overheads.csv"
     table.write_text(table.read_text().replace("inconclusive", "different"))
     assert [each.partition(":")[0] for each in wrong_tables(tmp_path / "out", [], {})] == ["report/flow-overheads.csv"]
+
+
+def test_what_confirms_an_abstract_is_in_the_reports_family(tmp_path: Path) -> None:
+    """Beside a paper's tables a report claims more, and each claim costs as much more."""
+    draw, url = random.Random(11), f"sqlite:///{tmp_path}/jobs.sqlite"
+    with open_store(url) as opened:
+        for block in range(1, 7):
+            for platform in ("host", "lxc", "uml"):
+                for guests in (1, 2) if platform != "host" else (1,):
+                    seconds = [4.0 * (1.02 if platform == "uml" else 1.0) * draw.gauss(1, 0.006)]
+                    opened.save_experiment(
+                        JOB, taken(seconds, platform=platform, guests=guests, working="one", cpu="same", block=block)
+                    )
+    for words, tested in (((), 4), (("--reference", "quetier"), 6)):  # one guest's job, and how that grows
+        out = tmp_path / f"out{tested}"
+        assert main(["report", "--store", url, "--out", str(out), "--formats", "csv", *words]) == 0
+        overheads = list(csv.DictReader((out / "job-overheads.csv").read_text().splitlines()))
+        abstract = out / "quetier-abstract-jobs.csv"
+        beside = list(csv.DictReader(abstract.read_text().splitlines())) if abstract.exists() else []
+        p_values = [float(row["p"]) for row in overheads] + [
+            float(p) for row in beside for p in row["claims_p"].split()
+        ]
+        assert len(p_values) == tested
+        adjusted = holm(p_values)
+        assert [float(row["adjusted_p"]) for row in overheads] == pytest.approx(adjusted[:4])
+        for row in beside:
+            own = [adjusted[p_values.index(float(p))] for p in row["claims_p"].split()]
+            assert not own or (row["word"] == "confirmed") == all(p <= 0.05 for p in own)
+        assert list(wrong_tables(out, [], {})) == [], "reckoned again, with what the abstracts claim"

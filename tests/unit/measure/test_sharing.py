@@ -31,16 +31,16 @@ def test_dominance_counts_stretches_of_one_guest_and_not_of_two_that_follow_each
     first = [50.0, 95.0, 95.0, 5.0, 5.0, 5.0, 0.0, 50.0]
     second = [50.0, 5.0, 5.0, 95.0, 95.0, 95.0, 0.0, 50.0]
     found = sharing.dominance([first, second])
-    assert found == Stretch(5 / 7, 3), "bins in which nothing came are nobody's"
+    assert found == Stretch(5, 7, 3), "bins in which nothing came are nobody's"
     assert sharing.dominance([first]) is None
-    assert sharing.dominance([[90.0], [10.0]]) == Stretch(0.0, 0), "more than 90 %"
+    assert sharing.dominance([[90.0], [10.0]]) == Stretch(0, 1, 0), "more than 90 %"
     assert sharing.dominance([[0.0], [0.0]]) is None
 
 
 def test_who_starves():
     rates = [[99.9, 50.0, 99.9, 99.9], [0.1, 50.0, 0.1, 0.1]]
-    assert sharing.starvation(rates, 1) == Stretch(0.75, 2)
-    assert sharing.starvation(rates, 0) == Stretch(0.0, 0)
+    assert sharing.starvation(rates, 1) == Stretch(3, 4, 2)
+    assert sharing.starvation(rates, 0) == Stretch(0, 4, 0)
 
 
 def test_share_and_utilization():

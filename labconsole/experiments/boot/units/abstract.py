@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from labconsole.experiments.boot.tools import compare_memory
+from labconsole.contracts.report import Experiments
+from labconsole.experiments.boot.tools import MemoryCompared, compare_memory
 from labconsole.experiments.boot.units.starts import summary_of
 from labconsole.measure.statistics.effects import SIGNIFICANCE
 from labconsole.measure.statistics.line_in_blocks import LineInBlocks, slope_p
 from labconsole.measure.trials_of_guests import adjusted
 from labconsole.model.record.boot import BootRecord
-from labconsole.report.abstracts import Concluded, ToolPair, abstract_unit, all_apart, kernel_words, one_only
+from labconsole.report.abstracts import (
+    ONE_FAMILY,
+    Concluded,
+    ToolPair,
+    abstract_unit,
+    all_apart,
+    kernel_words,
+    one_only,
+    p_values_of,
+)
 from labconsole.report.effect_words import interval_words
 from labconsole.report.material import Material
 
@@ -22,9 +32,10 @@ def _conclude(material: Material) -> Iterator[Concluded]:
     """For each way to start that several platforms were measured for."""
     summary = summary_of(material)
     compared = compare_memory(each for each in material.of("boot") if isinstance(each, BootRecord))
-    found = adjusted([None if each.line is None or each.absent else slope_p(each.line) for each in compared])
+    tested = [_p(each) for each in compared]
+    found = adjusted(tested, material.evaluation.claims.p_values)
     groups: dict[tuple[str, str], list[ToolPair]] = {}
-    for each, p in zip(compared, found, strict=True):
+    for each, plain, p in zip(compared, tested, found, strict=True):
         about = f"memory of each guest, {each.key.start} start"
         about += "".join(f", {mib} MiB given" for mib in each.key.crew)
         if len(summary.testbeds) > 1:
@@ -32,12 +43,23 @@ def _conclude(material: Material) -> Iterator[Concluded]:
         about += kernel_words({point.key.kernel for point in summary.points}, each.key, each.than)
         apart = True if p is not None and p <= SIGNIFICANCE else None
         said = f"{summary.names[each.key]} against {summary.names[each.than]}: {each.absent or _words(each.line)}"
-        pair = ToolPair(each.key.platform, each.than.platform, said, apart)
+        pair = ToolPair(each.key.platform, each.than.platform, said, apart, p=plain)
         groups.setdefault((each.key.testbed_fingerprint, about), []).append(pair)
     if summary.points and not groups:
         yield Concluded(OCCUPATION, "memory of each guest", one_only("the same start"), "not decided")
     for (_, about), pairs in groups.items():
-        yield Concluded(OCCUPATION, about, "; ".join(pair.said for pair in pairs), all_apart(pairs))
+        said = "; ".join(pair.said for pair in pairs)
+        yield Concluded(OCCUPATION, about, said, all_apart(pairs), p_values_of(pairs))
+
+
+def _claimed(experiments: Experiments, names: Mapping[str, str]) -> list[float]:
+    """The p values of every two platforms' lines."""
+    compared = compare_memory(each for each in experiments.get("boot", ()) if isinstance(each, BootRecord))
+    return [p for each in compared if (p := _p(each)) is not None]
+
+
+def _p(compared: MemoryCompared) -> float | None:
+    return None if compared.line is None or compared.absent else slope_p(compared.line)
 
 
 def _words(line: LineInBlocks | None) -> str:
@@ -57,6 +79,7 @@ UNITS = (
         "(its hypervisor's word where that tells, else the kernel's), as lines over the number of guests. Confirmed "
         "where every two are shown to differ; that none do, this does not show. Guests have the memory that their "
         "platform gives them. Nothing is decided where no start is valid, or some were left out by what they came to. "
-        "Differences are taken in pairs of blocks, adjusted by Holm over this table.",
+        f"Differences are taken in pairs of blocks. {ONE_FAMILY}",
+        _claimed,
     ),
 )  # fmt: skip

@@ -8,6 +8,7 @@ from functools import partial
 from labconsole.contracts.report import Cell, ReportUnit, Table
 from labconsole.experiments.flow.shown import full, inward_of, nothing_words, plain, summary_of, words
 from labconsole.experiments.flow.summary import FlowPointFound, FlowsSummary, summarize_flows
+from labconsole.measure.statistics.bounded_means import least_of
 from labconsole.model.weights import Weights
 from labconsole.report.material import Material
 from labconsole.report.reference import BESIDE_ALL, matching_words
@@ -124,9 +125,11 @@ def _found(point: FlowPointFound) -> str:
         found += [f"Jain {words(point.jain, 1, 4)}"]
     attained = [guest.attained_ratio for guest in point.guests if guest.attained_ratio is not None]
     if attained:
-        found.append(f"attained {words(min(attained, key=lambda each: each.mean), 1, 4)} of the limit")
+        found.append(f"least attained {words(least_of(attained), 1, 4)} of the limit")
     if point.interference_ratio is not None:
         found.append(f"interference {words(point.interference_ratio, 0.01)} %")
+    if point.dominant_ratio is not None:
+        found.append(f"dominance {words(point.dominant_ratio, 0.01, 1)} % of the bins")
     if point.dominant_s is not None:
         found.append(f"longest dominance {words(point.dominant_s, 1, 1)} s")
     if point.during_disk_ratio is not None:
@@ -136,7 +139,9 @@ def _found(point: FlowPointFound) -> str:
     if point.not_recovered:
         found.append(f"{point.not_recovered} of {len(point.flow_ids)} trials did not recover")
     if point.weight_error is not None:
-        found.append(f"error of weights {words(point.weight_error, 1, 4)}")
+        fewest = [step.packets for step in point.weight_steps if step.packets is not None]
+        packet = f", where one packet is {1 / min(fewest):.4f}" if fewest else ""
+        found.append(f"error of weights {words(point.weight_error, 1, 4)}{packet}")
     if point.key.greedy > 1:
         found.append(f"first guest's share {words(point.first_share_ratio, 1, 3)}")
     return ", ".join(found)

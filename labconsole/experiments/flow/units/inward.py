@@ -6,6 +6,7 @@ from labconsole.contracts.report import Cell, MethodNote, ReportUnit, Table
 from labconsole.experiments.flow.figures import SAME_TIME_RATIO
 from labconsole.experiments.flow.shown import interval, inward_of, words
 from labconsole.experiments.flow.summary import summarize_flows
+from labconsole.report.captions import INTERVALS, JAIN
 from labconsole.report.material import Material
 from labconsole.report.tested_on import TESTED_ON, tested_on
 from labconsole.report.words import UNKNOWN
@@ -64,7 +65,8 @@ def table(material: Material) -> Table | None:
             "trials", "left out",
         ),
         shown=tuple(shown),
-        note="Of payload, over the time that the source sent; mean ± half the 95 % interval over set-ups. Of the line: "
+        note=f"Of payload, over the time that the source sent. {INTERVALS} {JAIN} Lost: with the interval that losses "
+        "have. Of the line: "
         f"only where guests were sent to over one time, to {100 * SAME_TIME_RATIO:g} %, so that their rates add up. "
         "to_guest: before the guest was handed it; guest_nic, guest_udp: before its NIC and its UDP layer counted it; "
         "guest_socket_full: the reader was too slow.",

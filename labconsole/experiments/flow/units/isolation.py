@@ -10,8 +10,9 @@ from labconsole.contracts.report import Cell, Figure, Mark, Panel, PlottedCurve,
 from labconsole.experiments.flow.figures import HEADER_BYTES, bin_rates
 from labconsole.experiments.flow.shown import MEGA, interval, nothing_words, records_of, summary_of, words
 from labconsole.experiments.flow.summary import FlowPointFound, FlowPointKey, FlowsSummary
+from labconsole.measure.statistics.bounded_means import greatest_of, least_of
 from labconsole.model.weights import weights_text
-from labconsole.report.captions import caption, mark_of, told_once
+from labconsole.report.captions import INTERVALS, JAIN, caption, mark_of, told_once
 from labconsole.report.material import Material
 from labconsole.report.tested_on import TESTED_ON, tested_on
 from labconsole.report.words import UNKNOWN, count
@@ -205,10 +206,8 @@ def sharing(material: Material) -> Table | None:
     for point in summary.points:
         key = point.key
         out = ", ".join(f"{times} {code}" for code, times in point.left_out.items())
-        attained = [guest.attained_ratio for guest in point.guests if guest.attained_ratio is not None]
-        least = min(attained, key=lambda each: each.mean, default=None)
-        spreads = [guest.spread_bps for guest in point.guests if guest.spread_bps is not None]
-        widest = max(spreads, key=lambda each: each.mean, default=None)
+        least = least_of([guest.attained_ratio for guest in point.guests if guest.attained_ratio is not None])
+        widest = greatest_of([guest.spread_bps for guest in point.guests if guest.spread_bps is not None])
         found = (
             point.sum_bps, point.line_ratio, point.jain, least, point.interference_ratio, widest, point.dominant_ratio,
             point.dominant_s, point.starved_ratio, point.first_share_ratio, point.during_disk_ratio, point.recovered_s,
@@ -231,6 +230,7 @@ def sharing(material: Material) -> Table | None:
                 words(least, 1, 4),
                 words(point.interference_ratio, 0.01),
                 words(widest),
+                words(point.dominant_ratio, 0.01, 1),
                 words(point.dominant_s, 1, 1),
                 words(point.first_share_ratio, 1, 3),
                 str(len(point.flow_ids)),
@@ -255,13 +255,16 @@ def sharing(material: Material) -> Table | None:
         rows=tuple(rows),
         headings=(
             "platform", "guests", "scenario", "sum, Mbit/s", "Jain", "least attained of its limit",
-            "interference, %", "widest spread, Mbit/s", "longest dominance, s", "first guest's share", "trials",
-            "left out",
+            "interference, %", "widest spread, Mbit/s", "dominance, %", "longest dominance, s", "first guest's share",
+            "trials", "left out",
         ),
         shown=tuple(shown),
-        note="Of payload, in the bins in which all guests send; mean ± half the 95 % interval over set-ups. Attained: "
-        "of the limit, both in whole frames. Interference: what the first guest loses of its rate alone when others "
-        "send. Spread: standard deviation over bins. Dominance: bins in which one guest has over 90 % of what came.",
+        note=f"Of payload, in the bins in which all guests send. {INTERVALS} {JAIN} Attained: of the limit, both in "
+        "whole frames. Least and widest: of the guest that has it, chosen by its result, so that it lies too low (or "
+        "too high) by chance; the interval is of the least (or widest) true one, simultaneous over the point's guests. "
+        "Interference: what the first guest loses of its rate alone when others send. Spread: standard deviation over "
+        "bins. Dominance: bins in which one guest has over 90 % of what came, with the interval that losses have (at "
+        "most: none was seen); its longest stretch has no interval but the least and most of the trials.",
     )  # fmt: skip
 
 
@@ -274,10 +277,16 @@ def weights_table(material: Material) -> Table | None:
         every_s = point.key.weights[0] if point.key.weights else 0.0
         for number, step in enumerate(point.weight_steps):
             weights, from_s = weights_text(step.weights), number * every_s
-            cells = [cell for each in (step.first_share_ratio, step.error_ratio) for cell in interval(each)]
+            place, deviation = step.farthest or (None, None)
+            name = "" if place is None else point.guests[place].guest
+            error = None if step.error_ratio is None else step.error_ratio.mean
             rows.append(
-                (point.key.platform, point.key.scenario, weights, from_s, step.due_ratio, *cells, len(point.flow_ids))
-            )
+                (
+                    point.key.platform, point.key.scenario, weights, from_s, step.due_ratio,
+                    *interval(step.first_share_ratio), error, name, *interval(deviation), step.packets,
+                    len(point.flow_ids),
+                )
+            )  # fmt: skip
             shown.append(
                 (
                     summary.name_of(point.key),
@@ -286,7 +295,8 @@ def weights_table(material: Material) -> Table | None:
                     f"{from_s:g}",
                     f"{step.due_ratio:.4f}",
                     words(step.first_share_ratio, 1, 4),
-                    words(step.error_ratio, 1, 4),
+                    UNKNOWN if deviation is None else f"{name}: {words(deviation, 1, 4)}",
+                    UNKNOWN if step.packets is None else f"{1 / step.packets:.4f}",
                     str(len(point.flow_ids)),
                 )
             )
@@ -297,14 +307,19 @@ def weights_table(material: Material) -> Table | None:
         title="Shares by weight",
         columns=(
             "platform", "scenario", "weights", "from_s", "first_due_ratio", "first_share_ratio",
-            "first_share_ratio_ci_low", "first_share_ratio_ci_high", "error_ratio", "error_ratio_ci_low",
-            "error_ratio_ci_high", "trials",
+            "first_share_ratio_ci_low", "first_share_ratio_ci_high", "error_ratio", "farthest_guest",
+            "deviation_ratio", "deviation_ratio_ci_low", "deviation_ratio_ci_high", "fewest_packets", "trials",
         ),
         rows=tuple(rows),
-        headings=("platform", "scenario", "weights", "from, s", "first guest's due", "its share", "error", "trials"),
+        headings=(
+            "platform", "scenario", "weights", "from, s", "first guest's due", "its share", "farthest from its due",
+            "one packet", "trials",
+        ),
         shown=tuple(shown),
-        note="Of payload, in the bins that lie wholly in a step without its first 0.2 s; mean ± half the 95 % interval "
-        "over set-ups. Error: mean over guests of how far a share is from its weight's.",
+        note="Of payload, in the bins that lie wholly in a step without its first 0.2 s; means over set-ups. Farthest "
+        "from its due: the guest whose share is, and by how much, signed. Intervals are of 95 % over set-ups, "
+        "simultaneous over all guests and steps of the point (Bonferroni), and no bound is closer than one packet of "
+        "those that came in a step.",
     )  # fmt: skip
 
 

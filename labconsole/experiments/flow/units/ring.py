@@ -5,7 +5,8 @@ from __future__ import annotations
 from labconsole.contracts.report import Cell, Figure, Mark, MethodNote, Panel, PlottedCurve, ReportUnit, Table
 from labconsole.experiments.flow.shown import interval, rings_of, words
 from labconsole.experiments.flow.summary import FlowPointFound, FlowsSummary, summarize_flows
-from labconsole.report.captions import caption, mark_of, told_once
+from labconsole.measure.statistics.bounded_means import greatest_of, least_of
+from labconsole.report.captions import INTERVALS, JAIN, caption, mark_of, told_once
 from labconsole.report.material import Material
 from labconsole.report.points import platform_order
 from labconsole.report.reference import NO_ROW, matching_words
@@ -62,8 +63,7 @@ def table(material: Material) -> Table | None:
     shown: list[tuple[str, ...]] = []
     for each in points:
         key, rates = each.key, [guest.shared_bps for guest in each.guests if guest.shared_bps is not None]
-        least = min(rates, key=lambda rate: rate.mean, default=None)
-        most = max(rates, key=lambda rate: rate.mean, default=None)
+        least, most = least_of(rates), greatest_of(rates)
         out = ", ".join(f"{times} {code}" for code, times in each.left_out.items())
         mean_bps = None if each.sum_bps is None else each.sum_bps.mean / key.guests
         rows.append(
@@ -97,8 +97,10 @@ def table(material: Material) -> Table | None:
             "platform", "guests", "scenario", "each, MB/s", "least, MB/s", "most, MB/s", "Jain", "trials", "left out",
         ),
         shown=tuple(shown),
-        note="Of frames at the guests' interfaces on the unit under test, with the answers to the guest before; mean ± "
-        "half the 95 % interval over set-ups. No packet leaves the unit under test: no clock and no capture outside.",
+        note="Of frames at the guests' interfaces on the unit under test, with the answers to the guest before. "
+        f"{INTERVALS} {JAIN} Least and most: of the guests that have it, chosen by their results, so that they lie too "
+        "far apart by chance; their intervals are of the least and the greatest true rate, simultaneous over guests. "
+        "No packet leaves the unit under test: no clock and no capture outside.",
     )  # fmt: skip
 
 

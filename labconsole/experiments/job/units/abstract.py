@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from labconsole.contracts.measured import HELD
+from labconsole.contracts.report import Experiments
 from labconsole.experiments.job.points import PointKey
-from labconsole.experiments.job.shown import asked_words, job_words, resource_of, summary_of
+from labconsole.experiments.job.shown import asked_words, job_words, resource_of, summarize_last, summary_of
 from labconsole.experiments.job.summary import LEFT_OUT, IsolationFound, JobsSummary
 from labconsole.experiments.job.tools import ToolsCompared, compare_tools, stand_for
 from labconsole.model.record.job import JobRecord
@@ -21,6 +22,7 @@ from labconsole.report.abstracts import (
     kernel_words,
     none_valid,
     one_only,
+    p_values_of,
     tool_pairs,
 )
 from labconsole.report.effect_words import effect_words
@@ -39,23 +41,34 @@ def _conclude(material: Material) -> Iterator[Concluded]:
     summary = summary_of(material)
     records = [each for each in material.of("job") if isinstance(each, JobRecord)]
     for conclusion, groups in (
-        (OVERHEAD, _overheads(summary, compare_tools(records, summary.bare_platforms))),
+        (
+            OVERHEAD,
+            _overheads(summary, compare_tools(records, summary.bare_platforms), material.evaluation.claims.p_values),
+        ),
         (ISOLATION, _isolated(summary)),
     ):
         if conclusion == OVERHEAD and summary.points and not groups:
             yield Concluded(conclusion, "one guest's job", one_only("the same"), "not decided")
         for (_, about), pairs in groups.items():
-            yield Concluded(conclusion, about, "; ".join(pair.said for pair in pairs), all_apart(pairs))
+            said = "; ".join(pair.said for pair in pairs)
+            yield Concluded(conclusion, about, said, all_apart(pairs), p_values_of(pairs))
         whole = apart_in_something(conclusion, list(groups.values()))
         if whole is not None:
             yield whole
 
 
-def _overheads(summary: JobsSummary, compared: Sequence[ToolsCompared]) -> Groups:
+def _claimed(experiments: Experiments, names: Mapping[str, str]) -> list[float]:
+    """The p values of every two tools' overheads."""
+    every = experiments.get("job", ())
+    records = [each for each in every if isinstance(each, JobRecord)]
+    compared = compare_tools(records, summarize_last(every, ()).bare_platforms)
+    return [p for each in compared if each.absent is None and (p := each.effect.p) is not None]
+
+
+def _overheads(summary: JobsSummary, compared: Sequence[ToolsCompared], family: Sequence[float]) -> Groups:
     known = [each for each in compared if each.absent is None]
-    apart = dict(
-        zip(map(id, known), judged([x.effect for x in known], [x.margin_ratio for x in known]), strict=True)
-    )  # fmt: skip
+    found = judged([x.effect for x in known], [x.margin_ratio for x in known], family)
+    apart = dict(zip(map(id, known), found, strict=True))
     groups: Groups = {}
     for each in compared:
         about = _about(summary, each.key, each.than, guests=each.most_guests is None)
@@ -63,6 +76,7 @@ def _overheads(summary: JobsSummary, compared: Sequence[ToolsCompared]) -> Group
             about += f", growth from {each.key.guests} to {each.most_guests} guests"
         said = each.absent or effect_words(each.effect)
         pair = _pair(summary, each.key, each.than, said, apart.get(id(each)), by_link=each.absent == HELD)
+        pair = pair._replace(p=each.effect.p if each.absent is None else None)
         groups.setdefault((each.key.testbed_fingerprint, about), []).append(pair)
     return groups
 
@@ -119,7 +133,9 @@ UNITS = (
         "plan's margin, or to be of one class; what the link holds, or memory gave, or of which trials were left out "
         "by what they came to, or no trial is valid, decides nothing. The last row of a conclusion is that as a whole: "
         "every two differ in something, or two in nothing. Times are compared in pairs of blocks, or over three boots "
-        "a side, and growth in pairs of blocks, adjusted by Holm over this table; classes of isolation are by their "
-        "intervals of 95 %.",
+        "a side, and growth in pairs of blocks: that they differ is one family with all that the report claims (Holm), "
+        "that they do not is adjusted over this table; classes of isolation are by their intervals of 95 %, of each "
+        "point by itself.",
+        _claimed,
     ),
 )  # fmt: skip

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from labconsole.contracts.report import Experiments
 from labconsole.experiments.route.comparing import RoutesCompared
 from labconsole.experiments.route.shown import summary_of
-from labconsole.experiments.route.summary import RoutesSummary
+from labconsole.experiments.route.summary import RoutesSummary, summarize_routes
 from labconsole.measure.statistics.effects import SIGNIFICANCE, fall_p
 from labconsole.measure.trials_of_guests import adjusted
+from labconsole.model.record.route import RouteRecord
 from labconsole.report.abstracts import ADJUSTED, Concluded, Held, abstract_unit, not_xens
 from labconsole.report.effect_words import effect_words
 from labconsole.report.material import Material
@@ -21,18 +23,35 @@ MATTERS_RATIO = 0.05
 def _conclude(material: Material) -> Iterator[Concluded]:
     """For each number of routers above the least, without rules that are there to cost something."""
     summary = summary_of(material)
-    claims = [each for each in summary.compared if each.what == "guests" and not each.key.filters]
-    for claim, held in zip(claims, _held(summary, claims), strict=True):
+    claims = _claims(summary)
+    words = _held(summary, claims, material.evaluation.claims.p_values)
+    for claim, held in zip(claims, words, strict=True):
         name = f"{summary.name_of(claim.key)}{not_xens(claim.key.platform, material.paper_names)}"
         yield Concluded(
             "the network needs further enhancement when several guests forward at once",
             f"{name}: {claim.key.words}, against {claim.than.guests}", effect_words(claim.effect), held,
+            tuple(p for p in (_fall_p(claim),) if p is not None),
         )  # fmt: skip
 
 
-def _held(summary: RoutesSummary, claims: Sequence[RoutesCompared]) -> list[Held]:
+def _claims(summary: RoutesSummary) -> list[RoutesCompared]:
+    return [each for each in summary.compared if each.what == "guests" and not each.key.filters]
+
+
+def _claimed(experiments: Experiments, names: Mapping[str, str]) -> list[float]:
+    """The p values that the sum falls by more than matters."""
+    records = (each for each in experiments.get("route", ()) if isinstance(each, RouteRecord))
+    return [p for claim in _claims(summarize_routes(records)) if (p := _fall_p(claim)) is not None]
+
+
+def _fall_p(claim: RoutesCompared) -> float | None:
+    found = fall_p(claim.effect, MATTERS_RATIO)
+    return None if found is None else found[0]
+
+
+def _held(summary: RoutesSummary, claims: Sequence[RoutesCompared], family: Sequence[float]) -> list[Held]:
     tested = [fall_p(claim.effect, MATTERS_RATIO) or (None, None) for claim in claims]
-    falls, stands = (adjusted([each[side] for each in tested]) for side in (0, 1))
+    falls, stands = adjusted([each[0] for each in tested], family), adjusted([each[1] for each in tested])
     return [_word(summary, claim, *ps) for claim, *ps in zip(claims, falls, stands, strict=True)]
 
 
@@ -62,5 +81,6 @@ UNITS = (
         "confirmed where it is shown not to, and the fewer lost packets, so that they could do no more; nothing is "
         "decided where trials were left out by what they came to. Points with rules that do nothing but cost something "
         f"are left out. {ADJUSTED}",
+        _claimed,
     ),
 )  # fmt: skip

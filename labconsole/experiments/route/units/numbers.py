@@ -14,6 +14,7 @@ from labconsole.experiments.route.comparing import (
 from labconsole.experiments.route.points import RoutePointKey
 from labconsole.experiments.route.shown import claimed, interval, summary_of, words
 from labconsole.experiments.route.summary import RoutesSummary
+from labconsole.report.captions import INTERVALS, JAIN
 from labconsole.report.effect_words import effect_words
 from labconsole.report.material import Material
 from labconsole.report.reference import BESIDE_ALL, CAUTION, matching_words
@@ -79,9 +80,9 @@ def routers(material: Material) -> Table | None:
             "trials", "left out",
         ),
         shown=tuple(shown),
-        note="Packets that came to the sink, in the bins in which all routers forward; mean ± half the 95 % interval "
-        "over set-ups. Lost: of what was sent. Lost in it: of what came into a router's interface on the unit under "
-        "test, what did not come out of the other.",
+        note="Packets that came to the sink, in the bins in which all routers forward. "
+        f"{INTERVALS} {JAIN} Lost: of what was sent, with the interval that losses have (at most: none was lost). Lost "
+        "in it: of what came into a router's interface on the unit under test, what did not come out of the other.",
     )  # fmt: skip
 
 
