@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from labconsole.cli.main import main
-from labconsole.measure.trend import FOUND_STEPS, levels, smallest_step_ratio
+from labconsole.measure.trend import segment
+from labconsole.measure.trend_power import FOUND_STEPS, LATEST_STEPS, smallest_steps
 from labconsole.model.query import parse_query
 from labconsole.report.changes import Side
 from labconsole.report.gathering_occasions import everything_in, gather_occasions
@@ -51,7 +52,7 @@ def test_no_more_than_one_in_twenty_stationary_series_raises_an_alarm():
     rng, alarms = np.random.default_rng(9), 0
     for number in range(200):
         sd = (0.001, 0.005, 0.02)[number % 3]
-        alarms += len(levels(list(100 * (1 + sd * rng.standard_normal(12))))) > 1
+        alarms += len(segment(list(100 * (1 + sd * rng.standard_normal(12)))).levels) > 1
     assert alarms <= 10
 
 
@@ -64,18 +65,20 @@ def test_the_step_that_is_said_to_be_found_mostly_is(results, sd):
     for _ in range(100):
         series = 100 + sd * rng.standard_normal(results)
         series[results // 2 :] += sd * FOUND_STEPS[size]
-        found += len(levels(list(series))) > 1
+        found += len(segment(list(series)).levels) > 1
     assert found >= 69
 
 
 def test_the_smallest_step_is_reckoned_from_the_spread_within_levels():
     values = [100.0, 101.0, 99.0, 100.0, 80.0, 81.0, 79.0, 80.0]
-    held = levels(values)
-    assert [(each.first, each.last) for each in held] == [(0, 3), (4, 7)]
+    held = segment(values)
+    assert [(each.first, each.last) for each in held.levels] == [(0, 3), (4, 7)]
     sd = np.sqrt(2 / 3)
-    assert smallest_step_ratio(held) == pytest.approx(FOUND_STEPS[8] * sd / 80)
-    assert smallest_step_ratio(levels([1.0])) is None
-    assert levels([]) == []
+    middle, latest = smallest_steps(held)
+    assert middle == pytest.approx(FOUND_STEPS[8] * sd / 80)
+    assert latest == pytest.approx(LATEST_STEPS[8] * sd / 80)
+    assert smallest_steps(segment([1.0])) == (None, None)
+    assert segment([]).levels == ()
 
 
 def test_records_are_read_where_something_changed_and_one_of_each_other_occasion(tmp_path):
