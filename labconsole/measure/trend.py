@@ -8,6 +8,7 @@ has to depend on the order of the results (order_test.py). What is found and how
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from itertools import islice, pairwise
@@ -25,6 +26,20 @@ HELD_CHANGE_RATIO: Final = 0.002
 """Of the highest result: the least change where half of all neighbours are alike as far as results are known, since
 such a series does not say how far a result may lie from the others.
 """
+
+FAR_SPREADS: Final = 5.0
+FAR_SPREADS_OF_ONE: Final = 32.0
+"""How far a result is from its level to be no part of it, in spreads of the series: of n results the first and the
+n-th part of the second, since few do not say well how far they scatter. Of normal series 1 in 100 has one at most.
+"""
+
+CLEAR_ERRORS: Final = 4.75
+WANDERING_RESULTS: Final = 14
+"""By how many standard errors levels have to differ, from how many results on: fewer do not say how far one resembles
+the next, and are cut less.
+"""
+
+MOST_AUTOCORRELATION: Final = 0.9
 
 MOST_OUTLIERS: Final = 0.25
 """Of all results; where more lie apart, they scatter so."""
@@ -96,14 +111,16 @@ def segment(values: Sequence[float], known: Resolution = EXACT) -> Segmentation:
         return Segmentation(_levels([everything], values, {}))
     known, fewest = _held_known(values, known), fewest_results(len(values))
     kept, groups = everything, _groups(everything, values, known)
-    while short := [place for group in groups if len(group) < fewest for place in group]:
-        kept = [place for place in kept if place not in short]
+    while apart := _apart(groups, values, known, fewest):
+        kept = [place for place in kept if place not in apart]
         if len(values) - len(kept) > max(1, MOST_OUTLIERS * len(values)):
             kept, groups = everything, [everything]
             break
         groups = _groups(kept, values, known)
     groups = _confirmed(groups, _tested(values, kept), fewest)
-    _join(groups, values, known)
+    _join_alike(groups, values, known)
+    if len(kept) >= WANDERING_RESULTS:
+        _join_wandering(groups, values, known.least_spread)
     means = [statistics.fmean(values[place] for place in group) for group in groups]
     outliers: dict[int, int] = {}
     """Of each the level that it lies in."""
@@ -142,6 +159,24 @@ def _groups(places: list[int], values: Sequence[float], known: Resolution) -> li
     return [list(islice(rest, len(group.run_list))) for group in classify(moved, unit=spread / UNITS)]
 
 
+def _apart(groups: list[list[int]], values: Sequence[float], known: Resolution, fewest: int) -> list[int]:
+    """Results that are too few for a level; or else the one that lies farthest from its level, if so far that hardly a
+    normal one would: two such ones hide each other, and a step, from jumpavg.
+    """
+    if short := [place for group in groups if len(group) < fewest for place in group]:
+        return short
+    own = [values[place] for group in groups for place in group]
+    reach = (FAR_SPREADS + FAR_SPREADS_OF_ONE / len(own)) * max(_spread(own), known.least_spread)
+    farthest, distance = None, max(reach, LEAST_SPREAD_RATIO * max(own))
+    for group in groups:
+        middle = statistics.median(values[place] for place in group)
+        for place in group if len(group) >= MINIMUM_RESULTS else ():
+            away = abs(values[place] - middle)
+            if away > distance and known.is_change(middle, values[place]):
+                farthest, distance = place, away
+    return [] if farthest is None else [farthest]
+
+
 def _spread(values: Sequence[float]) -> float:
     """Standard deviation of a result, by the median of what neighbours differ by: a step moves it little."""
     return statistics.median(abs(after - before) for before, after in pairwise(values)) / MEDIAN_OF_NEIGHBOURS
@@ -172,7 +207,7 @@ def _confirmed(groups: list[list[int]], tested: dict[int, float], fewest: int) -
     return found
 
 
-def _join(groups: list[list[int]], values: Sequence[float], known: Resolution) -> None:
+def _join_alike(groups: list[list[int]], values: Sequence[float], known: Resolution) -> None:
     """Those that differ least first, until all neighbours differ by more."""
     while len(groups) > 1:
         means = [statistics.fmean(values[place] for place in group) for group in groups]
@@ -181,6 +216,36 @@ def _join(groups: list[list[int]], values: Sequence[float], known: Resolution) -
             return
         place = [abs(after - before) for before, after in pairwise(means)].index(min(alike))
         groups[place : place + 2] = [groups[place] + groups[place + 1]]
+
+
+def _join_wandering(groups: list[list[int]], values: Sequence[float], least_spread: float) -> None:
+    """Those whose difference is nearest to what results give that resemble their neighbours, until all stand out."""
+    while len(groups) > 1:
+        own = [[values[place] for place in group] for group in groups]
+        error = wandering_error(own, least_spread)
+        clear = [
+            abs(statistics.fmean(after) - statistics.fmean(before)) / math.sqrt(1 / len(before) + 1 / len(after))
+            for before, after in pairwise(own)
+        ]
+        if min(clear) > CLEAR_ERRORS * error:
+            return
+        place = clear.index(min(clear))
+        groups[place : place + 2] = [groups[place] + groups[place + 1]]
+
+
+def wandering_error(groups: Sequence[Sequence[float]], least_spread: float = 0.0) -> float:
+    """Standard deviation within levels, times what means of results vary by more where each resembles the one before:
+    the root of (1 + r) / (1 - r), r being the lag-1 autocorrelation within levels, less its bias (M. G. Kendall,
+    Biometrika 41, 1954).
+    """
+    away = [[value - statistics.fmean(group) for value in group] for group in groups]
+    count = sum(map(len, groups))
+    squares = math.fsum(value * value for group in away for value in group)
+    if not squares or count <= len(groups):
+        return least_spread
+    r = math.fsum(one * next for group in away for one, next in pairwise(group)) / squares
+    r = min(max(r + (1 + 3 * r) * len(groups) / count, 0.0), MOST_AUTOCORRELATION)
+    return max(math.sqrt(squares / (count - len(groups))), least_spread) * math.sqrt((1 + r) / (1 - r))
 
 
 def _levels(groups: list[list[int]], values: Sequence[float], outliers: dict[int, int]) -> tuple[Level, ...]:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from labconsole.measure.trend import Segmentation
 
 FOUND_STEPS: Final[dict[int, float]] = {
-    4: 17.8, 5: 14.7, 6: 11.7, 8: 8.3, 10: 7.0, 12: 6.0, 16: 4.7, 20: 3.9, 30: 3.0,
+    4: 17.8, 5: 14.7, 6: 11.7, 8: 8.3, 10: 7.0, 12: 6.0, 16: 4.7, 20: 3.9, 30: 3.0, 60: 2.0, 100: 1.5,
 }  # fmt: skip
 """The step in the middle of so many results that is found in 8 of 10 series, in standard deviations of a result: of
 simulated series of normal results, validated by the table of trends in docs/validation.md.

@@ -12,8 +12,8 @@ from labconsole.report.words import UNKNOWN, number, percent
 
 TRENDS_NOTE = (
     "Level: mean and standard deviation of the occasions since the last change, found by minimum description length "
-    "(jumpavg), outliers left out. Would have found, in 8 of 10 such series: a step in the middle of the series as a "
-    "change, and that the latest occasion alone is off, which may be an outlier or the first of a change."
+    "(jumpavg), without outliers. Would have found: a step in the middle of the series / that the latest occasion alone is "
+    "off, each in 8 of 10 such series. An occasion alone may be an outlier, or the first of a change."
 )
 
 MOST_OUTLIERS = 3
@@ -104,7 +104,7 @@ def _trends_table(kind: str, trends: Sequence[Trend]) -> Table:
 def margin_note(trends: Sequence[Trend]) -> str:
     """What is no change by a margin; empty without one."""
     margins = {each.margin_ratio for each in trends if each.margin_ratio is not None}
-    return f" A change of {percent(max(margins), 2)} or less is none, by the margin." if margins else ""
+    return f" Changes of {percent(max(margins), 2)} or less do not count: they are within the margin." if margins else ""
 
 
 def found_words(trend: Trend) -> str:
@@ -112,7 +112,7 @@ def found_words(trend: Trend) -> str:
     middle, latest = trend.smallest
     if middle is None or latest is None:
         return UNKNOWN
-    return f"{percent(middle, 2)}; latest {percent(latest, 2)}"
+    return f"{number(100 * middle, 2)} / {percent(latest, 2)}"
 
 
 def _steps_table(kind: str, trends: Sequence[Trend]) -> Table:

@@ -38,6 +38,7 @@ import powers  # noqa: E402
 import routers  # noqa: E402
 import set_up_means  # noqa: E402
 import simulating  # noqa: E402
+import trends  # noqa: E402
 import witness  # noqa: E402
 from tables import Deadline, Table  # noqa: E402
 
@@ -89,6 +90,7 @@ def simulations(options: argparse.Namespace) -> dict[str, Callable[[], Table]]:
         "power": lambda: powers.seen(some(powers.REPORTS), processes),
         "equivalence": lambda: powers.equivalent(some(powers.REPORTS), processes),
         "command": lambda: commanded.no_effect(some(commanded.REPORTS), processes),
+        "trends": lambda: trends.trends(some(trends.SERIES), processes),
     }
 
 
@@ -134,7 +136,7 @@ def main() -> int:
     parser.add_argument(
         "--only", action="append", metavar="TABLE",
         help="loss, intervals, observer, faults, limits, drills, jobs, crews, starts, flows, routers, drops, times, another-kernel; of what is simulated set-ups, losses, maxima, "
-        "null, contrast, power, equivalence, command, or simulated for all of it; may be given again; needs --out",
+        "null, contrast, power, equivalence, command, trends, or simulated for all of it; may be given again; needs --out",
     )  # fmt: skip
     parser.add_argument(
         "--renew", action="append", metavar="TABLE",
