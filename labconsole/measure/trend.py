@@ -117,6 +117,7 @@ def segment(values: Sequence[float], known: Resolution = EXACT) -> Segmentation:
             kept, groups = everything, [everything]
             break
         groups = _groups(kept, values, known)
+    _join_alike(groups, values, known)
     groups = _confirmed(groups, _tested(values, kept), fewest)
     _join_alike(groups, values, known)
     if len(kept) >= WANDERING_RESULTS:
@@ -235,17 +236,25 @@ def _join_wandering(groups: list[list[int]], values: Sequence[float], least_spre
 
 def wandering_error(groups: Sequence[Sequence[float]], least_spread: float = 0.0) -> float:
     """Standard deviation within levels, times what means of results vary by more where each resembles the one before:
-    the root of (1 + r) / (1 - r), r being the lag-1 autocorrelation within levels, less its bias (M. G. Kendall,
-    Biometrika 41, 1954).
+    the root of (1 + r) / (1 - r), r being the lag-1 autocorrelation about a line in each level, less its bias (M. G.
+    Kendall, Biometrika 41, 1954, for a line). About a line, since a drift is no resemblance.
     """
-    away = [[value - statistics.fmean(group) for value in group] for group in groups]
-    count = sum(map(len, groups))
-    squares = math.fsum(value * value for group in away for value in group)
+    count, about_line = sum(map(len, groups)), [_about_line(group) for group in groups]
+    squares = math.fsum((value - statistics.fmean(group)) ** 2 for group in groups for value in group)
+    of_line = math.fsum(value * value for group in about_line for value in group)
     if not squares or count <= len(groups):
         return least_spread
-    r = math.fsum(one * next for group in away for one, next in pairwise(group)) / squares
-    r = min(max(r + (1 + 3 * r) * len(groups) / count, 0.0), MOST_AUTOCORRELATION)
+    r = math.fsum(one * other for group in about_line for one, other in pairwise(group)) / of_line if of_line else 0.0
+    r = min(max(r + (2 + 4 * r) * len(groups) / count, 0.0), MOST_AUTOCORRELATION)
     return max(math.sqrt(squares / (count - len(groups))), least_spread) * math.sqrt((1 + r) / (1 - r))
+
+
+def _about_line(values: Sequence[float]) -> list[float]:
+    if len(values) < MINIMUM_RESULTS:
+        mean = statistics.fmean(values)
+        return [value - mean for value in values]
+    slope, start = statistics.linear_regression(range(len(values)), values)
+    return [value - start - slope * place for place, value in enumerate(values)]
 
 
 def _levels(groups: list[list[int]], values: Sequence[float], outliers: dict[int, int]) -> tuple[Level, ...]:
