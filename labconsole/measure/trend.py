@@ -94,6 +94,7 @@ class Segmentation(NamedTuple):
 
     @property
     def latest_is_off(self) -> bool:
+        """Whether the latest result belongs to no level."""
         return bool(self.outliers) and self.outliers[-1] == self.levels[-1].last
 
 
