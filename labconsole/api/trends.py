@@ -22,8 +22,10 @@ def trends_of(
     on_unreadable: Callable[[StoreError], None],
     tell: Callable[[str], None],
     everything: Everything | None = None,
+    margin_ratio: float | None = None,
 ) -> list[Trend]:
     """Of every design point of a plan, named without an occasion. ``everything``: in the store, if it was read.
+    ``margin_ratio``: None, the plan's.
 
     Blocking. Raises ConfigError and StoreError.
     """
@@ -32,7 +34,7 @@ def trends_of(
 
     everything = everything or _everything(store)
     found = gather_occasions(plan, query, store, everything, on_unreadable=on_unreadable, tell=tell)
-    return find_trends(found.sides, found.told)
+    return find_trends(found.sides, found.told, margin_ratio)
 
 
 def read_trends(plan: str | None, query: Query, store: RunStore) -> PlanTrends:

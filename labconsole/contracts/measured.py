@@ -38,12 +38,14 @@ class MeasuredValue(NamedTuple):
     ``bound``: "at least" where nothing was lost of all that could be offered, so that more may be possible; "none"
     where not even the least was reached (``value`` None); "unknown" where it is not known what was lost; HELD where it
     was as good as its link allows; FROM_MEMORY where it is to be that of a disk, and may be that of a cache.
-    ``width_ratio``: the steps that the value moves in, as a share of it; None: none that matter.
+    ``width_ratio``: the steps that the value moves in, as a share of it; None: none that matter. ``resolution``: what a
+    single value is known to, in its unit, where a mean of several is known better, such as one packet of a count.
     """
 
     value: float | None
     bound: Bound = "exact"
     width_ratio: float | None = None
+    resolution: float | None = None
 
 
 class TrialTurn(NamedTuple):

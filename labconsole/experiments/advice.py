@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Final
 
-from labconsole.contracts.measured import FROM_MEMORY, HELD, MeasuredKind, MeasuredTrial, Quantity
+from labconsole.contracts.measured import FROM_MEMORY, HELD, MeasuredKind, MeasuredTrial, MeasuredValue, Quantity
 from labconsole.engine.execution.advice import APART, Dimension, dimension, seconds_between
 from labconsole.errors import MeasurementError
 from labconsole.measure.statistics.components import (
@@ -171,11 +171,11 @@ def _of_quantity(
     if len({measured.from_memory for measured in own if quantity in measured.values}) > 1:
         raise MeasurementError(NOT_ITS_OWN[BOTH])
     for measured in own:
-        value, bound, _ = measured.values.get(quantity, (None, "exact", None))
-        if bound != "exact":
-            raise MeasurementError(NOT_ITS_OWN.get(bound, bound))
-        if value is not None:
-            by_set_up.setdefault(measured.set_up, []).append(value)
+        known = measured.values.get(quantity, MeasuredValue(None))
+        if known.bound != "exact":
+            raise MeasurementError(NOT_ITS_OWN.get(known.bound, known.bound))
+        if known.value is not None:
+            by_set_up.setdefault(measured.set_up, []).append(known.value)
     if len(by_set_up) < MINIMUM_SET_UPS:
         raise MeasurementError(f"advice needs {MINIMUM_SET_UPS} set-ups, there are {len(by_set_up)}")
     if min(min(values) for values in by_set_up.values()) <= 0:

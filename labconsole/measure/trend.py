@@ -1,8 +1,9 @@
 """Where a series of results changes, by minimum description length: jumpavg, the CSIT project's own. Pure.
 
 A series is cut into levels so that telling the levels and how far each result lies from its own takes the fewest bits.
-jumpavg knows nothing of drift: a series that creeps is cut into levels as well. How often one without a change is cut,
-and which step is found, was simulated (docs/compare.md).
+jumpavg takes results as normal, and a single one far from the rest, or a pair of counts that differ, as a level. So
+results that are too few for a level are outliers, a spread is no smaller than results are known to, and what is left
+has to depend on the order of the results (order_test.py). What is found and how often without a cause: docs/compare.md.
 """
 
 from __future__ import annotations
@@ -13,19 +14,35 @@ from collections.abc import Sequence
 from itertools import islice, pairwise
 from typing import Final, NamedTuple
 
+from labconsole.measure.order_test import LARGEST_P, ORDER_RESULTS, clearest_places, order_p
+
 MINIMUM_RESULTS: Final = 4
 """Of a series that is cut: with fewer every cut would leave single results."""
 
-FOUND_STEPS: Final[dict[int, float]] = {
-    4: 17.8, 5: 14.7, 6: 11.7, 8: 8.3, 10: 7.0, 12: 6.0, 16: 4.7, 20: 3.9, 30: 3.0,
-}  # fmt: skip
-"""The step in the middle of so many results that is found in 8 of 10 series, in standard deviations of a result: of
-400 simulated series of normal results each (150 from 30 on). Held by tests/unit/report/test_trends.py.
+LEAST_SPREAD_RATIO: Final = 1e-6
+"""Of the highest result: what is smaller is that of floating point."""
+
+HELD_CHANGE_RATIO: Final = 0.002
+"""Of the highest result: the least change where half of all neighbours are alike as far as results are known, since
+such a series does not say how far a result may lie from the others.
 """
 
+FAR_SPREADS: Final = 5.0
+FAR_SPREADS_OF_ONE: Final = 32.0
+"""How far a result is from its level to be no part of it, in spreads of the series: of n results the first and the
+n-th part of the second, since few do not say well how far they scatter. Of normal series 1 in 100 has one at most.
+"""
 
-LEAST_SPREAD_RATIO: Final = 1e-6
-"""Of the highest result: where less than half of them differ, what else is a step."""
+CLEAR_ERRORS: Final = 4.75
+WANDERING_RESULTS: Final = 14
+"""By how many standard errors levels have to differ, from how many results on: fewer do not say how far one resembles
+the next, and are cut less.
+"""
+
+MOST_AUTOCORRELATION: Final = 0.9
+
+MOST_OUTLIERS: Final = 0.25
+"""Of all results; where more lie apart, they scatter so."""
 
 MEDIAN_OF_NEIGHBOURS: Final = 0.9539
 """Median of the absolute difference of two normal results, in their deviation: 0.6745 times the root of two."""
@@ -37,8 +54,28 @@ that vary by 0.5 %, at jumpavg's usual resolution.
 """
 
 
+class Resolution(NamedTuple):
+    """What results are known to. ``least_spread``: deviation that is reckoned with however little they vary;
+    ``least_change``: neighbouring levels that differ by no more are one, as are those that differ by ``margin_ratio``
+    of the earlier one.
+    """
+
+    least_spread: float = 0.0
+    least_change: float = 0.0
+    margin_ratio: float = 0.0
+
+    def is_change(self, before: float, after: float) -> bool:
+        """Whether one level is no longer the other."""
+        return abs(after - before) > max(self.least_change, self.margin_ratio * before)
+
+
+EXACT: Final = Resolution()
+
+
 class Level(NamedTuple):
-    """Results ``first`` to ``last``, numbered from 0, with their mean and (from two) standard deviation."""
+    """Results ``first`` to ``last``, numbered from 0, with their mean and (from two) standard deviation; outliers are
+    in neither.
+    """
 
     first: int
     last: int
@@ -46,44 +83,100 @@ class Level(NamedTuple):
     sd: float | None
 
 
-def levels(values: Sequence[float], least_spread: float = 0.0, least_change: float = 0.0) -> list[Level]:
-    """The levels of results, all above 0, in the order of their time; one where nothing changes, or of too few.
+class Segmentation(NamedTuple):
+    """``outliers``: numbers, from 0, of results that belong to no level. The last result may be the first of one.
+    ``known``: what the results were taken to be known to.
+    """
 
-    ``least_spread``: deviation of a result that is to be reckoned with however little they vary; ``least_change``:
-    neighbouring levels that differ by no more are one. Both are of results that move in steps, such as bounds.
+    levels: tuple[Level, ...] = ()
+    outliers: tuple[int, ...] = ()
+    known: Resolution = EXACT
+
+    @property
+    def latest_is_off(self) -> bool:
+        """Whether the latest result belongs to no level."""
+        return bool(self.outliers) and self.outliers[-1] == self.levels[-1].last
+
+
+def fewest_results(results: int) -> int:
+    """What makes a level in a series of so many: two that agree are more often chance in the middle ones."""
+    return 3 if 6 <= results < 14 else 2
+
+
+def segment(values: Sequence[float], known: Resolution = EXACT) -> Segmentation:
+    """The levels of results, all above 0, in the order of their time; one where nothing changes, or of too few."""
+    if not values:
+        return Segmentation()
+    everything = list(range(len(values)))
+    if len(values) < MINIMUM_RESULTS:
+        return Segmentation(_levels([everything], values, {}))
+    known, fewest = _held_known(values, known), fewest_results(len(values))
+    kept, groups = everything, _groups(everything, values, known)
+    while apart := _apart(groups, values, known, fewest):
+        kept = [place for place in kept if place not in apart]
+        if len(values) - len(kept) > max(1, MOST_OUTLIERS * len(values)):
+            kept, groups = everything, [everything]
+            break
+        groups = _groups(kept, values, known)
+    _join_alike(groups, values, known)
+    groups = _confirmed(groups, _tested(values, kept), fewest)
+    _join_alike(groups, values, known)
+    if len(kept) >= WANDERING_RESULTS:
+        _join_wandering(groups, values, known.least_spread)
+    means = [statistics.fmean(values[place] for place in group) for group in groups]
+    outliers: dict[int, int] = {}
+    """Of each the level that it lies in."""
+    for place in sorted(set(everything) - set(kept)):
+        after = next((number for number, group in enumerate(groups) if group[-1] > place), len(groups) - 1)
+        between = [number for number in (after - 1, after) if number >= 0] if groups[after][0] > place else [after]
+        nearest = min(between, key=lambda number: abs(values[place] - means[number]))
+        inside = len(between) == 2 and min(means[n] for n in between) <= values[place] <= max(means[n] for n in between)
+        if inside or not known.is_change(means[nearest], values[place]):
+            groups[nearest] = sorted([*groups[nearest], place])
+        else:
+            outliers[place] = nearest
+    return Segmentation(_levels(groups, values, outliers), tuple(outliers), known)
+
+
+def _held_known(values: Sequence[float], known: Resolution) -> Resolution:
+    """What the results of a series are known to, where most of them may be alike."""
+    if _spread(values) > max(known.least_spread, LEAST_SPREAD_RATIO * max(values)):
+        return known
+    return known._replace(least_change=max(known.least_change, HELD_CHANGE_RATIO * max(values)))
+
+
+def _groups(places: list[int], values: Sequence[float], known: Resolution) -> list[list[int]]:
+    """By jumpavg alone. It counts bits of the values themselves: what it finds would depend on how far they lie from
+    zero.
     """
     from jumpavg import classify
 
-    if not values:
-        return []
-    groups = [list(values)]
-    if len(values) >= MINIMUM_RESULTS:
-        # jumpavg counts bits of the values themselves: what it finds would depend on how far they lie from zero.
-        spread = max(_spread(values), least_spread, LEAST_SPREAD_RATIO * max(values))
-        lowest = min(values)
-        moved = [float(value - lowest + FROM_ZERO * spread) for value in values]
-        rest = iter(values)
-        groups = [list(islice(rest, len(group.run_list))) for group in classify(moved, unit=spread / UNITS)]
-    _join(groups, least_change)
-    found, first = [], 0
-    for held in groups:
-        mean = statistics.fmean(held)
-        sd = statistics.stdev(held, mean) if len(held) > 1 else None
-        found.append(Level(first, first + len(held) - 1, mean, sd))
-        first += len(held)
-    return found
+    if len(places) < MINIMUM_RESULTS:
+        return [places]
+    own = [values[place] for place in places]
+    spread = max(_spread(own), known.least_spread, LEAST_SPREAD_RATIO * max(own))
+    lowest = min(own)
+    moved = [float(value - lowest + FROM_ZERO * spread) for value in own]
+    rest = iter(places)
+    return [list(islice(rest, len(group.run_list))) for group in classify(moved, unit=spread / UNITS)]
 
 
-def _join(groups: list[list[float]], least_change: float) -> None:
-    """Those that differ least first, until all neighbours differ by more."""
-    while len(groups) > 1:
-        means = [statistics.fmean(held) for held in groups]
-        changes = [abs(after - before) for before, after in pairwise(means)]
-        least = min(changes)
-        if least > least_change:
-            return
-        place = changes.index(least)
-        groups[place : place + 2] = [groups[place] + groups[place + 1]]
+def _apart(groups: list[list[int]], values: Sequence[float], known: Resolution, fewest: int) -> list[int]:
+    """Results that are too few for a level; or else the one that lies farthest from its level, if so far that hardly a
+    normal one would: two such ones hide each other, and a step, from jumpavg.
+    """
+    if short := [place for group in groups if len(group) < fewest for place in group]:
+        return short
+    own = [values[place] for group in groups for place in group]
+    reach = (FAR_SPREADS + FAR_SPREADS_OF_ONE / len(own)) * max(_spread(own), known.least_spread)
+    farthest, distance = None, max(reach, LEAST_SPREAD_RATIO * max(own))
+    for group in groups:
+        middle = statistics.median(values[place] for place in group)
+        for place in group if len(group) >= MINIMUM_RESULTS else ():
+            away = abs(values[place] - middle)
+            if away > distance and known.is_change(middle, values[place]):
+                farthest, distance = place, away
+    return [] if farthest is None else [farthest]
 
 
 def _spread(values: Sequence[float]) -> float:
@@ -91,17 +184,86 @@ def _spread(values: Sequence[float]) -> float:
     return statistics.median(abs(after - before) for before, after in pairwise(values)) / MEDIAN_OF_NEIGHBOURS
 
 
-def smallest_step_ratio(found: Sequence[Level], least_spread: float = 0.0, least_change: float = 0.0) -> float | None:
-    """The smallest step, as a share of the last level, that a series like this one would show in 8 of 10 cases.
-
-    By the spread within levels, and what ``levels`` was told; None where no level has two results, or there
-    are too few.
+def _tested(values: Sequence[float], kept: list[int]) -> dict[int, float]:
+    """What the order is judged by: the results kept, where one or none is an outlier. With more outliers, what is left
+    of results such as theirs could only be neighbours; so they count, as far as others lie from the rest.
     """
-    results = found[-1].last + 1 if found else 0
-    sizes = [size for size in FOUND_STEPS if size <= results]
-    squares = [(each.last - each.first, each.sd) for each in found if each.sd is not None]
-    degrees = sum(many for many, _ in squares)
-    if not sizes or not degrees or not found[-1].mean > 0:
-        return None
-    pooled = math.sqrt(math.fsum(many * sd * sd for many, sd in squares) / degrees)
-    return max(FOUND_STEPS[max(sizes)] * max(pooled, least_spread), least_change) / found[-1].mean
+    if len(values) - len(kept) <= 1:
+        return {place: values[place] for place in kept}
+    own = [values[place] for place in kept]
+    return {place: min(max(value, min(own)), max(own)) for place, value in enumerate(values)}
+
+
+def _confirmed(groups: list[list[int]], tested: dict[int, float], fewest: int) -> list[list[int]]:
+    """Those of them that the order of results bears out, the clearest ones first. ``tested``: by place."""
+    if len(groups) == 1 or len(tested) < ORDER_RESULTS:
+        return groups
+    places, own = list(tested), list(tested.values())
+    if order_p(own, fewest) > LARGEST_P:
+        return [[place for group in groups for place in group]]
+    starts = [0, *(places.index(group[0]) for group in groups[1:]), len(places)]
+    found = []
+    for first, last in pairwise([0, *clearest_places(own, starts[1:-1]), len(places)]):
+        part = groups[starts.index(first) : starts.index(last)]
+        found += _confirmed(part, {place: tested[place] for place in places[first:last]}, fewest)
+    return found
+
+
+def _join_alike(groups: list[list[int]], values: Sequence[float], known: Resolution) -> None:
+    """Those that differ least first, until all neighbours differ by more."""
+    while len(groups) > 1:
+        means = [statistics.fmean(values[place] for place in group) for group in groups]
+        alike = [abs(after - before) for before, after in pairwise(means) if not known.is_change(before, after)]
+        if not alike:
+            return
+        place = [abs(after - before) for before, after in pairwise(means)].index(min(alike))
+        groups[place : place + 2] = [groups[place] + groups[place + 1]]
+
+
+def _join_wandering(groups: list[list[int]], values: Sequence[float], least_spread: float) -> None:
+    """Those whose difference is nearest to what results give that resemble their neighbours, until all stand out."""
+    while len(groups) > 1:
+        own = [[values[place] for place in group] for group in groups]
+        error = wandering_error(own, least_spread)
+        clear = [
+            abs(statistics.fmean(after) - statistics.fmean(before)) / math.sqrt(1 / len(before) + 1 / len(after))
+            for before, after in pairwise(own)
+        ]
+        if min(clear) > CLEAR_ERRORS * error:
+            return
+        place = clear.index(min(clear))
+        groups[place : place + 2] = [groups[place] + groups[place + 1]]
+
+
+def wandering_error(groups: Sequence[Sequence[float]], least_spread: float = 0.0) -> float:
+    """Standard deviation within levels, times what means of results vary by more where each resembles the one before:
+    the root of (1 + r) / (1 - r), r being the lag-1 autocorrelation about a line in each level, less its bias (M. G.
+    Kendall, Biometrika 41, 1954, for a line). About a line, since a drift is no resemblance.
+    """
+    count, about_line = sum(map(len, groups)), [_about_line(group) for group in groups]
+    squares = math.fsum((value - statistics.fmean(group)) ** 2 for group in groups for value in group)
+    of_line = math.fsum(value * value for group in about_line for value in group)
+    if not squares or count <= len(groups):
+        return least_spread
+    r = math.fsum(one * other for group in about_line for one, other in pairwise(group)) / of_line if of_line else 0.0
+    r = min(max(r + (2 + 4 * r) * len(groups) / count, 0.0), MOST_AUTOCORRELATION)
+    return max(math.sqrt(squares / (count - len(groups))), least_spread) * math.sqrt((1 + r) / (1 - r))
+
+
+def _about_line(values: Sequence[float]) -> list[float]:
+    if len(values) < MINIMUM_RESULTS:
+        mean = statistics.fmean(values)
+        return [value - mean for value in values]
+    slope, start = statistics.linear_regression(range(len(values)), values)
+    return [value - start - slope * place for place, value in enumerate(values)]
+
+
+def _levels(groups: list[list[int]], values: Sequence[float], outliers: dict[int, int]) -> tuple[Level, ...]:
+    found: list[Level] = []
+    for number, group in enumerate(groups):
+        own = [values[place] for place in group]
+        mean = statistics.fmean(own)
+        last = max([group[-1], *(place for place, level in outliers.items() if level == number)])
+        first = found[-1].last + 1 if found else 0
+        found.append(Level(first, last, mean, statistics.stdev(own, mean) if len(own) > 1 else None))
+    return tuple(found)

@@ -169,11 +169,7 @@ def find_changes(
     value on either side.
     """
     if margin_ratio is None:
-        declared = {each.margin_ratio for side in (before, after) for each in side.digest.facts.values()}
-        declared |= {
-            trial.margin_ratio for side in (before, after) for trial in side.trials if trial.values and trial.planned
-        }
-        margin_ratio = declared.pop() if len(declared) == 1 else None
+        margin_ratio = declared_margin([before, after])
     points = before.points, after.points
     factors = _compared_factors(*points) if across_factors else ()
     ours, theirs = (_by_key(held, factors) for held in (points[1], points[0]))
@@ -202,6 +198,15 @@ def find_changes(
         quantities=quantities, differences=tuple(differences(before, after)), margin_ratio=margin_ratio,
         size=sum(each.effect is not None for each in (*changes, *quantities.changes)),
     )  # fmt: skip
+
+
+def declared_margin(sides: Iterable[Side]) -> float | None:
+    """What all plans of these sides declare; None: nothing, or not the same."""
+    declared: set[float | None] = set()
+    for side in sides:
+        declared |= {each.margin_ratio for each in side.digest.facts.values()}
+        declared |= {trial.margin_ratio for trial in side.trials if trial.values and trial.planned}
+    return declared.pop() if len(declared) == 1 else None
 
 
 def _values(name: str, runs: Iterable[RunRow]) -> set[str]:

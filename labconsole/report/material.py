@@ -42,6 +42,12 @@ class Material:
         return self.experiments.get(kind, ())
 
     @property
+    def given_margin_ratio(self) -> float | None:
+        """The margin that was given with the command; None: what plans declare holds."""
+        family = self.evaluation.claims
+        return family.margin_ratio if family.declared == "option" else None
+
+    @property
     def emulated(self) -> bool:
         """Whether anything was taken on machines made of software."""
         return self.digest.emulated or any(

@@ -10,6 +10,15 @@ from labconsole.model.record.kinds import record_kinds
 from labconsole.report.trends import RUN, Trend, TrendStep
 from labconsole.report.words import UNKNOWN, number, percent
 
+TRENDS_NOTE = (
+    "Level: mean and standard deviation of the occasions since the last change, found by minimum description length "
+    "(jumpavg), without outliers. Would have found: a step in the middle of the series / that the latest occasion is "
+    "off by itself, each in 8 of 10 such series. One occasion may be an outlier, or the first of a change."
+)
+
+MOST_OUTLIERS = 3
+"""Named in a row, the last ones; the table of occasions has all."""
+
 BESIDE = ("kind", "quantity", "unit", "better")
 """Columns of what is no forwarding rate."""
 
@@ -63,14 +72,15 @@ def _trends_table(kind: str, trends: Sequence[Trend]) -> Table:
             (
                 *_beside(kind, each), each.words, len(each.results), last.occasion, value,
                 level.mean if level else None, level.sd if level else None, len(each.steps),
-                step.occasion if step else None, step.change_ratio if step else None, each.smallest_ratio, each.why,
+                step.occasion if step else None, step.change_ratio if step else None, each.smallest.middle_ratio,
+                each.smallest.latest_ratio, "; ".join(outlier.occasion for outlier in each.outliers), each.margin_ratio,
+                each.why,
             )
         )  # fmt: skip
         shown.append(
             (
                 each.words, *_quantity_words(kind, each), last_words(each), level_words(each),
-                shown_value(each, value), UNKNOWN if each.smallest_ratio is None else percent(each.smallest_ratio, 2),
-                str(len(each.results)),
+                shown_value(each, value), found_words(each), str(len(each.results)),
             )
         )  # fmt: skip
     return Table(
@@ -78,7 +88,8 @@ def _trends_table(kind: str, trends: Sequence[Trend]) -> Table:
         title=_title(kind),
         columns=(
             *beside, "point", "occasions", "last_occasion", f"last{unit}", f"level{unit}", f"level_sd{unit}", "changes",
-            "changed_at", "change_ratio", "smallest_step_ratio", "why",
+            "changed_at", "change_ratio", "smallest_step_ratio", "smallest_latest_ratio", "outliers", "margin_ratio",
+            "why",
         ),
         rows=tuple(rows),
         headings=(
@@ -86,9 +97,24 @@ def _trends_table(kind: str, trends: Sequence[Trend]) -> Table:
             f"last{shown_unit}", "would have found", "occasions",
         ),
         shown=tuple(shown),
-        note="Level: mean and standard deviation of the occasions since the last change, found by minimum description "
-        "length (jumpavg). Would have found: the step in the middle of the series found in 8 of 10 such series.",
+        note=TRENDS_NOTE + margin_note(trends),
     )  # fmt: skip
+
+
+def margin_note(trends: Sequence[Trend]) -> str:
+    """What is no change by a margin; empty without one."""
+    margins = {each.margin_ratio for each in trends if each.margin_ratio is not None}
+    return (
+        f" Changes of {percent(max(margins), 2)} or less do not count: they are within the margin." if margins else ""
+    )
+
+
+def found_words(trend: Trend) -> str:
+    """What would have been found in the middle of the series and of the latest occasion."""
+    middle, latest = trend.smallest
+    if middle is None or latest is None:
+        return UNKNOWN
+    return f"{number(100 * middle, 2)} / {percent(latest, 2)}"
 
 
 def _steps_table(kind: str, trends: Sequence[Trend]) -> Table:
@@ -98,7 +124,16 @@ def _steps_table(kind: str, trends: Sequence[Trend]) -> Table:
             told = "; ".join(each.words for each in step.differences)
             words = () if kind == RUN else ("better" if step.better else "worse",)
             rows.append(
-                (*_beside(kind, trend), trend.words, step.occasion, step.started_at, step.change_ratio, *words, told)
+                (
+                    *_beside(kind, trend),
+                    trend.words,
+                    step.occasion,
+                    step.started_at,
+                    step.change_ratio,
+                    *words,
+                    told,
+                    step.at_least,
+                )
             )
             shown.append(
                 (
@@ -111,7 +146,7 @@ def _steps_table(kind: str, trends: Sequence[Trend]) -> Table:
         title="Changes" if kind == RUN else f"Changes of {record_kinds()[kind].plural}",
         columns=(
             *(() if kind == RUN else BESIDE), "point", "occasion", "started_at", "change_ratio",
-            *(() if kind == RUN else ("changed_for",)), "also_changed",
+            *(() if kind == RUN else ("changed_for",)), "also_changed", "at_least",
         ),
         rows=tuple(rows),
         headings=(
@@ -128,7 +163,7 @@ def results_table(trends: Sequence[Trend]) -> Iterator[Table]:
         unit, _ = _units(kind)
         rows, shown = [], []
         for trend in own:
-            changed = {step.first for step in trend.steps}
+            changed, apart = {step.first for step in trend.steps}, {each.place for each in trend.outliers}
             for place, result in enumerate(trend.results):
                 mean, (low, high) = result.mean, result.interval
                 level = next((each.mean for each in trend.levels if each.first <= place <= each.last), None)
@@ -136,7 +171,7 @@ def results_table(trends: Sequence[Trend]) -> Iterator[Table]:
                     (
                         *_beside(kind, trend), trend.words, place + 1, result.occasion, result.started_at,
                         None if mean is None else mean.mean, low, high, 0 if mean is None else mean.set_ups, level,
-                        place in changed,
+                        place in apart, place in changed,
                     )
                 )  # fmt: skip
                 half = "" if low is None or high is None else f" ± {shown_value(trend, (high - low) / 2)}"
@@ -144,7 +179,8 @@ def results_table(trends: Sequence[Trend]) -> Iterator[Table]:
                     (
                         trend.words, *_quantity_words(kind, trend), str(place + 1), result.occasion,
                         result.started_at[:10], shown_value(trend, None if mean is None else mean.mean) + half,
-                        shown_value(trend, level), "here" if place in changed else "",
+                        shown_value(trend, level),
+                        "outlier" if place in apart else "here" if place in changed else "",
                     )
                 )  # fmt: skip
         yield Table(
@@ -152,7 +188,8 @@ def results_table(trends: Sequence[Trend]) -> Iterator[Table]:
             title=f"{_title(kind)}, result by result",
             columns=(
                 *(() if kind == RUN else BESIDE), "point", "number", "occasion", "started_at", f"result{unit}",
-                f"ci_low{unit}", f"ci_high{unit}", "set_ups", f"level{unit}", "changed",
+                f"ci_low{unit}", f"ci_high{unit}", "set_ups", f"level{unit}", "outlier",
+                "changed",
             ),
             rows=tuple(rows),
             headings=(
@@ -213,20 +250,40 @@ def level_words(trend: Trend) -> str:
 
 
 def last_words(trend: Trend) -> str:
-    """The last change, or why none is looked for."""
+    """The last change, or why none is looked for, and what lies apart."""
     if trend.why is not None:
         return trend.why
-    if not trend.steps:
-        return "none"
-    step = trend.steps[-1]
-    return f"{change_words(trend, step)} since {step.occasion}"
+    words = "none"
+    if trend.steps:
+        step = trend.steps[-1]
+        words = f"{change_words(trend, step)} since {step.occasion}"
+    return "; ".join([words, *outlier_words(trend)])
+
+
+def outlier_words(trend: Trend) -> list[str]:
+    """Which occasions lie apart, the earlier ones without a word each."""
+    passed = [each for each in trend.outliers if not each.can_be_change]
+    latest = [each for each in trend.outliers if each.can_be_change]
+    named = [f"{each.occasion} ({_signed(each.change_ratio)})" for each in passed[-MOST_OUTLIERS:]]
+    more = len(passed) - len(named)
+    words = [f"outlier{'s' if len(passed) > 1 else ''}: {', '.join(named)}"] if named else []
+    if more:
+        words[0] += f" and {more} earlier"
+    return words + [
+        f"{each.occasion} is off by {_signed(each.change_ratio)}: an outlier, or the first of a change"
+        for each in latest[:1]
+    ]
+
+
+def _signed(ratio: float) -> str:
+    return f"{'+' if ratio > 0 else ''}{percent(ratio, 2)}"
 
 
 def change_words(trend: Trend, step: TrendStep) -> str:
     """Of what is no rate also which way it is, as less may be better."""
-    sign = "+" if step.change_ratio > 0 else ""
+    least = "at least " if step.at_least else ""
     way = "" if trend.kind == RUN else f" ({'better' if step.better else 'worse'})"
-    return f"{sign}{percent(step.change_ratio, 2)}{way}"
+    return f"{least}{_signed(step.change_ratio)}{way}"
 
 
 def to_object(trend: Trend) -> dict[str, Any]:
@@ -247,6 +304,7 @@ def to_object(trend: Trend) -> dict[str, Any]:
             {
                 "occasion": step.occasion, "started_at": step.started_at, "change_ratio": step.change_ratio,
                 **({} if of_runs else {"changed_for": "better" if step.better else "worse"}),
+                "at_least": step.at_least,
                 "also_changed": [
                     {"where": each.section, "what": each.label, "before": each.left, "after": each.right}
                     for each in step.differences
@@ -254,6 +312,15 @@ def to_object(trend: Trend) -> dict[str, Any]:
             }
             for step in trend.steps
         ],
-        "smallest_step_ratio": trend.smallest_ratio,
+        "outliers": [
+            {
+                "occasion": each.occasion, "started_at": each.started_at, "change_ratio": each.change_ratio,
+                "can_be_change": each.can_be_change,
+            }
+            for each in trend.outliers
+        ],
+        "smallest_step_ratio": trend.smallest.middle_ratio,
+        "smallest_latest_ratio": trend.smallest.latest_ratio,
+        "margin_ratio": trend.margin_ratio,
         "why": trend.why,
     }  # fmt: skip

@@ -62,5 +62,6 @@ def _trends(material: Material, measured: MeasuredKind) -> tuple[list[Trend], li
     told: list[str] = []
     for trials in by_plan.values():
         if len({trial.plan_name for trial in trials}) > 1:
-            found += find_trends(list(sides_of_trials(trials, trials, "", told.append)))
+            sides = list(sides_of_trials(trials, trials, "", told.append))
+            found += find_trends(sides, margin_ratio=material.given_margin_ratio)
     return found, told

@@ -7,7 +7,7 @@ Results are forwarding rates of runs, and what searches, jobs, starts, flows and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple, TypeVar
@@ -16,8 +16,9 @@ from labconsole.contracts.measured import HELD, Quantity
 from labconsole.measure.comparison import Pair
 from labconsole.measure.maximum import REACHED_LOSS_RATIO
 from labconsole.measure.statistics.set_ups import SetUpMean
-from labconsole.measure.trend import MINIMUM_RESULTS, Level, levels, smallest_step_ratio
-from labconsole.report.changes import Side, design_key, differences
+from labconsole.measure.trend import MINIMUM_RESULTS, Level, Resolution, Segmentation, segment
+from labconsole.measure.trend_power import SmallestSteps, smallest_steps
+from labconsole.report.changes import Side, declared_margin, design_key, differences
 from labconsole.report.compared_effect import LOSS_UNKNOWN
 from labconsole.report.measured_points import MeasuredPoint
 from labconsole.report.points import PointSummary
@@ -38,7 +39,7 @@ RUN: Final = "run"
 RATE: Final = Quantity(name="forwarding rate", unit="bps", better="higher", shown_unit="Mbit/s", scale=1e6)
 
 LEAST_STEPS: Final = 1.5
-"""Of values that move in steps, such as bounds of searches: a smaller change may be the next step for the same load.
+"""Of values that move in steps, such as counts and bounds of searches: a smaller change may be the next step alone.
 Without it up to 3 in 4 series without a change were cut (simulated: 5 to 24 occasions of one search each, whose loads
 vary by 0.1 to 2 steps), with it 1 in 20 at most.
 """
@@ -50,7 +51,8 @@ P = TypeVar("P")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrendStep:
     """A change between two neighbouring occasions. ``first``: the number, from 0, of the result that is the first after
-    it; ``occasion``: on which; ``change_ratio``: of levels; ``better``: which way, by its quantity.
+    it; ``occasion``: on which; ``change_ratio``: of levels; ``better``: which way, by its quantity. ``at_least``: the
+    higher level may be higher still, as nothing was lost in trials of it.
     """
 
     first: int
@@ -58,7 +60,20 @@ class TrendStep:
     started_at: str
     change_ratio: float
     better: bool
+    at_least: bool
     differences: tuple[Pair, ...]
+
+
+class TrendOutlier(NamedTuple):
+    """An occasion that lies apart: too few do to be a level. ``place``: the number, from 0, of its result;
+    ``change_ratio``: from the level around it; ``can_be_change``: nothing but outliers came after it.
+    """
+
+    place: int
+    occasion: str
+    started_at: str
+    change_ratio: float
+    can_be_change: bool
 
 
 class TrendResult(NamedTuple):
@@ -79,7 +94,8 @@ class TrendResult(NamedTuple):
 class Trend:
     """One quantity of one design point. ``results``: by when the occasions began; ``steps``: where it changes.
 
-    ``why``: no change is looked for. ``smallest_ratio``: the smallest step that would be found 8 times of 10.
+    ``why``: no change is looked for. ``smallest``: what would be found 8 times of 10. ``margin_ratio``: no smaller
+    change is one; None: no margin is declared.
     """
 
     kind: str
@@ -88,7 +104,9 @@ class Trend:
     results: tuple[TrendResult, ...]
     levels: tuple[Level, ...]
     steps: tuple[TrendStep, ...]
-    smallest_ratio: float | None
+    outliers: tuple[TrendOutlier, ...]
+    smallest: SmallestSteps
+    margin_ratio: float | None
     why: str | None
 
     @property
@@ -105,17 +123,23 @@ class Trend:
         return None if held is None else held.mean
 
 
-def find_trends(sides: Sequence[Side], told: Callable[[Side], Side] = lambda side: side) -> list[Trend]:
+def find_trends(
+    sides: Sequence[Side], told: Callable[[Side], Side] = lambda side: side, margin_ratio: float | None = None
+) -> list[Trend]:
     """``sides``: for each occasion one of its runs alone, and one of its other trials.
 
     ``told``: the same side with all that there is to know of it, which is asked for where something changed.
+    ``margin_ratio``: the smallest change that matters; None: what all their plans declare.
     """
     ordered = sorted(sides, key=_began)
     places = _testbeds(ordered)
+    if margin_ratio is None:
+        margin_ratio = declared_margin(ordered)
     runs = _series(ordered, places, lambda side: side.points, design_key)
     beside = _series(ordered, places, lambda side: side.quantities, lambda point: point.key)
-    found = [_trend_of_runs(held, where, told) for held, where in runs]
-    return found + [_trend_of_quantity(held, where, told) for held, where in beside]
+    found = [_run_series(held, where) for held, where in runs]
+    found += [_quantity_series(held, where) for held, where in beside]
+    return [_trend(each, told, margin_ratio) for each in found]
 
 
 def _series(
@@ -155,26 +179,43 @@ def _began(side: Side) -> str:
     return min(began, default="")
 
 
-def _trend_of_runs(held: Sequence[tuple[Side, PointSummary]], where: str, told: Callable[[Side], Side]) -> Trend:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Series:
+    """What a trend is made of. ``at_least``: of each result whether more may have been possible, ``bound_words``: where
+    that leaves no change. ``step``: in which values move, in their unit.
+    """
+
+    kind: str
+    quantity: Quantity
+    words: str
+    results: Sequence[tuple[Side, SetUpMean | None]]
+    at_least: Sequence[bool]
+    bound_words: str
+    why: str | None
+    step: float
+
+
+def _run_series(held: Sequence[tuple[Side, PointSummary]], where: str) -> _Series:
     points = [point for _, point in held]
     carried = [each.missing_ratio is not None and each.missing_ratio < REACHED_LOSS_RATIO for each in points]
     why = (
         ALL_CARRIED if all(carried)
-        else SOME_CARRIED if any(carried)
         else TOO_FEW if len(points) < MINIMUM_RESULTS
         else LOSS_UNKNOWN if None in [point.missing_ratio for point in points]
         else NOTHING_FORWARDED if not min(point.rate_bps.mean for point in points) > 0
         else None
     )  # fmt: skip
-    results = [(side, point.rate_bps) for side, point in held]
-    return _trend(RUN, RATE, asked_words(points[0].design) + where, results, why, told)
+    return _Series(
+        kind=RUN, quantity=RATE, words=asked_words(points[0].design) + where,
+        results=[(side, point.rate_bps) for side, point in held], at_least=carried, bound_words=SOME_CARRIED, why=why,
+        step=max((point.rate_bps.mean / point.packets for point in points if point.packets), default=0.0),
+    )  # fmt: skip
 
 
-def _trend_of_quantity(held: Sequence[tuple[Side, MeasuredPoint]], where: str, told: Callable[[Side], Side]) -> Trend:
+def _quantity_series(held: Sequence[tuple[Side, MeasuredPoint]], where: str) -> _Series:
     points = [point for _, point in held]
     means = [point.mean for point in points]
-    bounds = [point.bounds for point in points]
-    said = set().union(*bounds)
+    said = set().union(*(point.bounds for point in points))
     work = set().union(*(point.seen(lambda trial: trial.work) for point in points))
     cached = why_from_memory(said, [point.from_memory for point in points])
     why = (
@@ -183,46 +224,71 @@ def _trend_of_quantity(held: Sequence[tuple[Side, MeasuredPoint]], where: str, t
         else NONE_REACHED if "none" in said
         else LOSS_UNKNOWN if "unknown" in said
         else ALL_FULL if said == {"at least"}
-        else SOME_FULL if "at least" in said
         else OTHER_WORK if len(work) > 1
         else UNKNOWN_SET_UPS if any(None in point.boots for point in points)
         else TOO_FEW if len(points) < MINIMUM_RESULTS
         else NOTHING_MEASURED if not all(mean is not None and mean.mean > 0 for mean in means)
         else None
     )  # fmt: skip
-    steps = [value.value * value.width_ratio for point in points for value in point.values
-             if value.value is not None and value.width_ratio]  # fmt: skip
-    results = [(side, mean) for (side, _), mean in zip(held, means, strict=True)]
+    values = [value for point in points for value in point.values if value.value is not None]
+    steps = [value.value * value.width_ratio for value in values if value.value and value.width_ratio]
+    steps += [value.resolution for value in values if value.resolution]
     key = points[0].key
-    return _trend(key.kind, key.quantity, points[0].words + where, results, why, told, max(steps, default=0.0))
-
-
-def _trend(
-    kind: str, quantity: Quantity, words: str, held: Sequence[tuple[Side, SetUpMean | None]], why: str | None,
-    told: Callable[[Side], Side], step: float = 0.0,
-) -> Trend:  # fmt: skip
-    """``step``: in which values move, in their unit; every result may meet the same ones, so that a mean is known no
-    better than one value within its step.
-    """
-    known = [mean.mean for _, mean in held if mean is not None]
-    least = step / UNIFORM, LEAST_STEPS * step
-    cut = levels(known if why is None else (), *least)
-    steps = []
-    for before, after in pairwise(cut):
-        side = held[after.first][0]
-        ratio = after.mean / before.mean - 1
-        steps.append(
-            TrendStep(
-                first=after.first, occasion=side.words, started_at=_began(side), change_ratio=ratio,
-                better=(ratio > 0) is (quantity.better == "higher"),
-                differences=tuple(differences(told(held[before.last][0]), told(side))),
-            )
-        )  # fmt: skip
-    return Trend(
-        kind=kind, quantity=quantity, words=words, levels=tuple(cut), steps=tuple(steps),
-        results=tuple(TrendResult(side.words, _began(side), mean) for side, mean in held),
-        smallest_ratio=smallest_step_ratio(cut, *least), why=why,
+    return _Series(
+        kind=key.kind, quantity=key.quantity, words=points[0].words + where,
+        results=[(side, mean) for (side, _), mean in zip(held, means, strict=True)],
+        at_least=["at least" in point.bounds for point in points], bound_words=SOME_FULL, why=why,
+        step=max(steps, default=0.0),
     )  # fmt: skip
+
+
+def _trend(series: _Series, told: Callable[[Side], Side], margin_ratio: float | None) -> Trend:
+    """Every result may meet the same steps, so that a mean is taken to be known no better than one value within its
+    step.
+    """
+    known = [mean.mean for _, mean in series.results if mean is not None]
+    resolution = Resolution(series.step / UNIFORM, LEAST_STEPS * series.step, margin_ratio or 0.0)
+    cut = segment(known if series.why is None else (), resolution)
+    steps, outliers, why = tuple(_steps(series, cut, told)), tuple(_outliers(series, cut)), series.why
+    if why is None and any(series.at_least) and not steps and not outliers:
+        why, cut = series.bound_words, Segmentation()
+    return Trend(
+        kind=series.kind, quantity=series.quantity, words=series.words, levels=cut.levels, steps=steps,
+        outliers=outliers, smallest=smallest_steps(cut), margin_ratio=margin_ratio, why=why,
+        results=tuple(TrendResult(side.words, _began(side), mean) for side, mean in series.results),
+    )  # fmt: skip
+
+
+def _steps(series: _Series, cut: Segmentation, told: Callable[[Side], Side]) -> Iterator[TrendStep]:
+    """Changes between levels; where the lower one is a lower bound, nothing says that it is lower."""
+
+    def at_least(level: Level) -> bool:
+        return any(series.at_least[place] for place in range(level.first, level.last + 1) if place not in cut.outliers)
+
+    for before, after in pairwise(cut.levels):
+        lower, higher = sorted((before, after), key=lambda level: level.mean)
+        if at_least(lower):
+            continue
+        side, ratio = series.results[after.first][0], after.mean / before.mean - 1
+        yield TrendStep(
+            first=after.first, occasion=side.words, started_at=_began(side), change_ratio=ratio,
+            better=(ratio > 0) is (series.quantity.better == "higher"), at_least=at_least(higher),
+            differences=tuple(differences(told(series.results[before.last][0]), told(side))),
+        )  # fmt: skip
+
+
+def _outliers(series: _Series, cut: Segmentation) -> Iterator[TrendOutlier]:
+    """None that lies below its level where it is a lower bound itself, and none above such a level."""
+    for place in cut.outliers:
+        side, mean = series.results[place]
+        level = next(each for each in cut.levels if each.first <= place <= each.last)
+        assert mean is not None
+        bounds = {series.at_least[each] for each in range(level.first, level.last + 1) if each not in cut.outliers}
+        if series.at_least[place] if mean.mean < level.mean else True in bounds:
+            continue
+        last = cut.levels[-1].last
+        can_be_change = all(each in cut.outliers for each in range(place, last + 1))
+        yield TrendOutlier(place, side.words, _began(side), mean.mean / level.mean - 1, can_be_change)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from support.report_runs import measured
 
 def stored(
     place: Path, results: Sequence[float], *, kernels: Sequence[str] | None = None, offered: float = 100.0,
-    plan: str = "nightly", **how: Any,
+    plan: str = "nightly", margin_ratio: float | None = None, **how: Any,
 ) -> None:  # fmt: skip
     """An occasion a day, each of three set-ups on a boot of its own."""
     records = []
@@ -25,6 +25,7 @@ def stored(
                 started=f"2026-10-{day + 1:02}T01:{block:02}:00", **how,
             )  # fmt: skip
             record["plan"]["name"] = f"{plan}@{day + 1:02}"
+            record["plan"]["margin_ratio"] = margin_ratio
             if kernels:
                 facts = record["environment"]["nodes"]["uut"]["facts"]
                 record["environment"]["nodes"]["uut"]["facts"] = {**facts, "kernel": kernels[day]}

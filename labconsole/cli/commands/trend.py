@@ -27,25 +27,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "filter", nargs="*", default=[], metavar="FILTER", help="use only runs that match all of these words"
     )
+    parser.add_argument(
+        "--margin", metavar="RATIO", help="largest change that does not matter, such as 2%% (default: the plan's)"
+    )
     parser.add_argument("--markdown", action="store_true", help="print Markdown")
 
 
 def run(args: argparse.Namespace) -> int:
     """0 when it is made."""
     from labconsole.api.trends import trends_of
-    from labconsole.report.selection import parse_filter
+    from labconsole.report.selection import parse_filter, parse_margin
     from labconsole.report.trend_tables import tables, to_object
     from labconsole.store.open import open_store
 
     if args.json and args.markdown:
         raise ConfigError("use either --json or --markdown")
-    query, plan = parse_filter(args.filter), args.plan
+    query, plan, margin_ratio = parse_filter(args.filter), args.plan, parse_margin(args.margin)
     if is_plan(plan):
         from labconsole.model.plan.loader import load_plan
 
         plan = load_plan(Path(plan)).name
     with open_store(args.store, write=False) as store:
-        trends = trends_of(plan, query, store, on_unreadable=complain, tell=complain)
+        trends = trends_of(plan, query, store, on_unreadable=complain, tell=complain, margin_ratio=margin_ratio)
     if args.json:
         for each in trends:
             json_line(to_object(each))

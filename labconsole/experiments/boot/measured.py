@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from labconsole.contracts.measured import MeasuredKind, MeasuredTrial, MeasuredValue, Quantity
+from labconsole.experiments.boot.resolution import resolution_s
 from labconsole.model.plan.boots import BootPoint
 from labconsole.model.record.boot import BootRecord
 from labconsole.model.record.kinds.boot import KIND
@@ -26,13 +27,18 @@ def _said(record: BootRecord) -> TrialSaid:
     asked = record.requested
     memory = "" if asked.memory_mib is None else f", {asked.memory_mib} MiB each"
     known = {STARTUP: record.startup_s, MEMORY: None if record.memory is None else record.memory.used_bytes}
+    known_to = {STARTUP: resolution_s(record.guests, record.clock_error_s)}
     return TrialSaid(
         id=record.boot_id,
         factors={
             "platform": asked.platform, "start": asked.start, "guests": asked.guests, "memory_mib": asked.memory_mib,
         },
         words=BootPoint(0, asked.platform, asked.guests, asked.start).words() + memory,
-        values={quantity: MeasuredValue(float(value)) for quantity, value in known.items() if value is not None},
+        values={
+            quantity: MeasuredValue(float(value), resolution=known_to.get(quantity))
+            for quantity, value in known.items()
+            if value is not None
+        },
         set_up=None,
         anew=True,
     )  # fmt: skip

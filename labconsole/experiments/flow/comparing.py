@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from labconsole.experiments.flow.figures import FULL_LINE_RATIO, sent_to_at_once
+from labconsole.experiments.flow.figures import FULL_LINE_RATIO, arrived_packets, sent_to_at_once
 from labconsole.experiments.flow.summary import (
     BesideBare,
     FlowPointKey,
@@ -121,7 +121,7 @@ def _mean_bps(records: Sequence[FlowRecord]) -> SetUpMean:
 
 def _fewest(records: Sequence[FlowRecord]) -> float | None:
     """Packets that arrived in a trial."""
-    return min((each for record in records if (each := _packets(record))), default=None)
+    return min((each for record in records if (each := arrived_packets(record))), default=None)
 
 
 def compare_with(
@@ -130,8 +130,3 @@ def compare_with(
     """By what the payload of ours differs from theirs, of each pair; ``records``: all of which blocks are made."""
     blocks = Blocks(records)
     return [blocks.effect(ours, theirs, _sum_bps, packets=_fewest([*ours, *theirs])) for ours, theirs in pairs]
-
-
-def _packets(record: FlowRecord) -> int:
-    read = [each.udp_packets or 0 for each in record.receivers]
-    return sum(read) if read else sum(each.packets for each in record.senders)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from labconsole.measure.sharing import whole_bins
 from labconsole.measure.statistics.repetitions import jain_index
 from labconsole.model.design_point import FCS_BYTES, PREAMBLE_AND_GAP_BYTES
-from labconsole.model.record.flow import FlowRequested, FlowSeen, ReceiverSeen
+from labconsole.model.record.flow import FlowRecord, FlowRequested, FlowSeen, ReceiverSeen
 
 HEADER_BYTES = 14 + 20 + 8
 """Ethernet, IPv4, UDP."""
@@ -71,6 +71,12 @@ def sent_to_at_once(receivers: Sequence[ReceiverSeen]) -> bool:
     """Whether guests were sent to over one time: only then do their rates add up to a rate."""
     times_s = [each.sent_s for each in receivers if each.sent_s is not None]
     return not times_s or max(times_s) - min(times_s) <= SAME_TIME_RATIO * max(times_s)
+
+
+def arrived_packets(record: FlowRecord) -> int:
+    """Of all flows of a trial: at the sink, or read by guests. 0 of a ring, whose packets nobody counts."""
+    read = [each.udp_packets or 0 for each in record.receivers]
+    return sum(read) if read else sum(each.packets for each in record.senders)
 
 
 def intended_bps(requested: FlowRequested, place: int) -> int:

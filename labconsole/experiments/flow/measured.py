@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from labconsole.contracts.measured import Bound, MeasuredKind, MeasuredTrial, MeasuredValue, Quantity
-from labconsole.experiments.flow.figures import let_through_bps, sent_to_at_once
+from labconsole.experiments.flow.figures import arrived_packets, let_through_bps, sent_to_at_once
 from labconsole.experiments.flow.summary import flow_key, set_up_of
 from labconsole.measure.maximum import REACHED_LOSS_RATIO
 from labconsole.model.record.flow import FlowRecord
@@ -34,9 +34,19 @@ def _said(record: FlowRecord) -> TrialSaid:
         id=record.flow_id,
         factors={name: value for name, value in key._asdict().items() if name not in CONDITIONS},
         words=f"{key.platform}: {many}, {key.scenario}{where}, payload {key.payload_bytes} B{memory}",
-        values={} if record.sum_bps is None else {quantity: MeasuredValue(record.sum_bps, _bound(record))},
+        values=(
+            {}
+            if record.sum_bps is None
+            else {quantity: MeasuredValue(record.sum_bps, _bound(record), resolution=_packet_bps(record))}
+        ),
         set_up=set_up_of(record),
     )
+
+
+def _packet_bps(record: FlowRecord) -> float | None:
+    """What one packet more would be of the rate."""
+    packets = arrived_packets(record)
+    return record.sum_bps / packets if record.sum_bps and packets else None
 
 
 def _bound(record: FlowRecord) -> Bound:

@@ -68,11 +68,12 @@ def _said(record: JobRecord, *, bare: Collection[tuple[str, str]]) -> TrialSaid:
 
 
 def _values(record: JobRecord) -> dict[Quantity, MeasuredValue]:
-    bound = _bound(record)
+    known_to_s = None if record.empty is None else record.empty.sd_s
+    made = partial(MeasuredValue, bound=_bound(record), resolution=known_to_s)
     if uneven(record):
         first, second = map(statistics.fmean, of_both_guests(record))
-        return {FIRST: MeasuredValue(first, bound), SECOND: MeasuredValue(second, bound)}
-    return {TIME: MeasuredValue(mean_of(record), bound)}
+        return {FIRST: made(first), SECOND: made(second)}
+    return {TIME: made(mean_of(record))}
 
 
 def _bound(record: JobRecord) -> Bound:

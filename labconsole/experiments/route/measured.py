@@ -31,9 +31,15 @@ def _said(record: RouteRecord) -> TrialSaid:
         id=record.route_id,
         factors={name: getattr(key, name) for name in OF_THE_POINT},
         words=f"{key.platform}: {key.words}, {key.frame_bytes} B{memory}",
-        values={} if rate is None else {FORWARDED: MeasuredValue(rate, _bound(record))},
+        values={} if rate is None else {FORWARDED: MeasuredValue(rate, _bound(record), resolution=_packet_pps(record))},
         set_up=set_up_of(record),
     )
+
+
+def _packet_pps(record: RouteRecord) -> float | None:
+    """What one packet more would be of the rate."""
+    rate, packets = sum_pps(record), sum(each.packets for each in record.routers)
+    return rate / packets if rate and packets else None
 
 
 def _bound(record: RouteRecord) -> Bound:

@@ -41,6 +41,7 @@ import routers  # noqa: E402
 import set_up_means  # noqa: E402
 import shares  # noqa: E402
 import simulating  # noqa: E402
+import trends  # noqa: E402
 import witness  # noqa: E402
 from tables import Deadline, Table  # noqa: E402
 
@@ -72,6 +73,7 @@ def tables(deadline: Deadline, options: argparse.Namespace) -> dict[str, Callabl
         "drops": lambda: witness.drops(deadline),
         "times": lambda: witness.times(deadline),
         "another-kernel": lambda: another_kernel.drops_and_times(deadline),
+        **conclusions(options),
     }
 
 
@@ -92,9 +94,22 @@ def simulations(options: argparse.Namespace) -> dict[str, Callable[[], Table]]:
         "power": lambda: powers.seen(some(powers.REPORTS), processes),
         "equivalence": lambda: powers.equivalent(some(powers.REPORTS), processes),
         "command": lambda: commanded.no_effect(some(commanded.REPORTS), processes),
+    }
+
+
+def conclusions(options: argparse.Namespace) -> dict[str, Callable[[], Table]]:
+    """What gates, trends, flows and abstracts conclude, simulated as well: some ten minutes on two cores."""
+    share: float = options.share
+    processes: int = options.processes
+
+    def some(of: int) -> int:
+        return max(1, round(share * of))
+
+    return {
         "gates": lambda: gates.conclusions(some(gates.GATES), processes),
         "shares": lambda: shares.coverage(some(shares.SIMULATIONS), processes),
         "references": lambda: references.beside_papers(some(references.REPORTS), processes),
+        "trends": lambda: trends.trends(some(trends.SERIES), processes),
     }
 
 
@@ -163,7 +178,7 @@ def main() -> int:
     named = set(options.only or options.renew or ())
     if unknown := sorted(named - {*wanted, SIMULATED}):
         parser.error(f"{unknown[0]} is no table: use {', '.join((*wanted, SIMULATED))}")
-    only = (named or set(wanted)) | (set(simulations(options)) if SIMULATED in named else set())
+    only = (named or set(wanted)) | ({*simulations(options), *conclusions(options)} if SIMULATED in named else set())
     path = options.out or DEFAULT
     text = path.read_text() if path.exists() else f"# Validation\n\n{document.BEGIN}{document.END}"
     try:

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from labconsole.cli.main import main
-from labconsole.measure.trend import FOUND_STEPS, levels, smallest_step_ratio
+from labconsole.measure.trend import segment
+from labconsole.measure.trend_power import FOUND_STEPS, LATEST_STEPS, smallest_steps
 from labconsole.model.query import parse_query
 from labconsole.report.changes import Side
 from labconsole.report.gathering_occasions import everything_in, gather_occasions
@@ -51,7 +52,7 @@ def test_no_more_than_one_in_twenty_stationary_series_raises_an_alarm():
     rng, alarms = np.random.default_rng(9), 0
     for number in range(200):
         sd = (0.001, 0.005, 0.02)[number % 3]
-        alarms += len(levels(list(100 * (1 + sd * rng.standard_normal(12))))) > 1
+        alarms += len(segment(list(100 * (1 + sd * rng.standard_normal(12)))).levels) > 1
     assert alarms <= 10
 
 
@@ -64,18 +65,20 @@ def test_the_step_that_is_said_to_be_found_mostly_is(results, sd):
     for _ in range(100):
         series = 100 + sd * rng.standard_normal(results)
         series[results // 2 :] += sd * FOUND_STEPS[size]
-        found += len(levels(list(series))) > 1
+        found += len(segment(list(series)).levels) > 1
     assert found >= 69
 
 
 def test_the_smallest_step_is_reckoned_from_the_spread_within_levels():
     values = [100.0, 101.0, 99.0, 100.0, 80.0, 81.0, 79.0, 80.0]
-    held = levels(values)
-    assert [(each.first, each.last) for each in held] == [(0, 3), (4, 7)]
+    held = segment(values)
+    assert [(each.first, each.last) for each in held.levels] == [(0, 3), (4, 7)]
     sd = np.sqrt(2 / 3)
-    assert smallest_step_ratio(held) == pytest.approx(FOUND_STEPS[8] * sd / 80)
-    assert smallest_step_ratio(levels([1.0])) is None
-    assert levels([]) == []
+    middle, latest = smallest_steps(held)
+    assert middle == pytest.approx(FOUND_STEPS[8] * sd / 80)
+    assert latest == pytest.approx(LATEST_STEPS[8] * sd / 80)
+    assert smallest_steps(segment([1.0])) == (None, None)
+    assert segment([]).levels == ()
 
 
 def test_records_are_read_where_something_changed_and_one_of_each_other_occasion(tmp_path):
@@ -96,6 +99,72 @@ def test_records_are_read_where_something_changed_and_one_of_each_other_occasion
         assert [found.told(side).digest.runs for side in found.sides] == [3] * 8
     assert asked == ["nightly@04", "nightly@05"]
     assert [each.label for each in trend.steps[0].differences if each.label == "kernel"]
+
+
+def test_two_nights_that_are_a_tenth_of_a_per_cent_lower_are_no_change(tmp_path, capsys):
+    stored(tmp_path / "s.sqlite", [30.0] * 3 + [29.97] * 2 + [30.0] * 7)
+    found = trend(tmp_path / "s.sqlite", capsys)
+    assert (found["changes"], found["outliers"], found["why"], len(found["levels"])) == ([], [], None, 1)
+    assert 0.002 <= found["smallest_step_ratio"] <= found["smallest_latest_ratio"] < 0.004
+
+
+@pytest.mark.parametrize(("margin", "changes"), [(None, 1), ("2%", 1), ("5%", 0)])
+def test_a_change_within_the_margin_that_is_given_is_none(tmp_path, capsys, margin, changes):
+    rng = np.random.default_rng(5)
+    stored(tmp_path / "s.sqlite", [mean * (1 + 0.004 * rng.standard_normal()) for mean in [60.0] * 8 + [58.2] * 8])
+    found = trend(tmp_path / "s.sqlite", capsys, *(["--margin", margin] if margin else []))
+    assert len(found["changes"]) == changes
+    assert found["margin_ratio"] == (margin and float(margin[:-1]) / 100)
+    assert margin is None or found["smallest_step_ratio"] > found["margin_ratio"]
+
+
+def test_the_margin_of_the_plan_holds_where_none_is_given(tmp_path, capsys):
+    rng = np.random.default_rng(5)
+    results = [mean * (1 + 0.004 * rng.standard_normal()) for mean in [60.0] * 8 + [58.2] * 8]
+    stored(tmp_path / "s.sqlite", results, margin_ratio=0.05)
+    found = trend(tmp_path / "s.sqlite", capsys)
+    assert (found["changes"], found["margin_ratio"]) == ([], 0.05)
+    assert len(trend(tmp_path / "s.sqlite", capsys, "--margin", "1%")["changes"]) == 1
+    out = tmp_path / "out"
+    assert main(["report", "--store", str(tmp_path / "s.sqlite"), "--out", str(out), "--formats", "csv"]) == 0
+    assert "changes.csv" not in {path.name for path in out.iterdir()}
+
+
+def test_an_occasion_that_lies_apart_is_named_and_the_latest_may_be_the_first_of_a_change(tmp_path, capsys):
+    rng = np.random.default_rng(7)
+    results = [60.0 * (1 + 0.004 * rng.standard_normal()) for _ in range(14)]
+    results[4], results[-1] = 66.0, 54.0
+    stored(tmp_path / "s.sqlite", results)
+    found = trend(tmp_path / "s.sqlite", capsys)
+    assert found["changes"] == []
+    assert [(each["occasion"], each["can_be_change"]) for each in found["outliers"]] == [
+        ("nightly@05", False), ("nightly@14", True),
+    ]  # fmt: skip
+    assert [each["change_ratio"] for each in found["outliers"]] == pytest.approx([0.1, -0.1], abs=0.01)
+    assert found["levels"][0]["mean"] == pytest.approx(60e6, rel=0.005)
+    assert main(["trend", "--store", str(tmp_path / "s.sqlite"), "--markdown", "nightly"]) == 0
+    shown = capsys.readouterr().out
+    assert "none; outlier: nightly@05 (+" in shown
+    assert "nightly@14 is off by −" in shown and "an outlier, or the first of a change" in shown
+
+
+def test_occasions_that_carried_everything_do_not_hide_a_fall(tmp_path, capsys):
+    rng = np.random.default_rng(7)
+    before = [95.0 * (1 + 0.002 * rng.standard_normal()) for _ in range(7)]
+    after = [48.0 * (1 + 0.002 * rng.standard_normal()) for _ in range(8)]
+    stored(tmp_path / "s.sqlite", [*before, 100.0, *after])
+    found = trend(tmp_path / "s.sqlite", capsys)
+    (change,) = found["changes"]
+    assert (change["occasion"], found["why"]) == ("nightly@09", None)
+    assert change["change_ratio"] == pytest.approx(-0.5, abs=0.02)
+
+
+def test_a_level_that_may_be_higher_has_fallen_by_at_least_so_much(tmp_path, capsys):
+    stored(tmp_path / "s.sqlite", [100.0] * 6 + [60.0, 60.2, 59.9, 60.1, 59.8, 60.0])
+    (change,) = trend(tmp_path / "s.sqlite", capsys)["changes"]
+    assert (change["occasion"], change["at_least"]) == ("nightly@07", True)
+    assert main(["trend", "--store", str(tmp_path / "s.sqlite"), "nightly"]) == 0
+    assert "at least −39.99 %" in capsys.readouterr().out
 
 
 def test_what_was_merely_offered_has_no_trend(tmp_path, capsys):

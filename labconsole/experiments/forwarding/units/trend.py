@@ -40,7 +40,7 @@ def trends(material: Material) -> tuple[list[Trend], list[str]]:
             else:
                 sides.append(_side(key[0], runs, material))
         if len(occasions) > 1:
-            found += find_trends(sides)
+            found += find_trends(sides, margin_ratio=material.given_margin_ratio)
     return found, told
 
 
@@ -55,7 +55,9 @@ def _by_occasion(runs: Sequence[RunRow]) -> dict[Occasion, list[RunRow]]:
 
 def _side(words: str, runs: Sequence[RunRow], material: Material) -> Side:
     kept = KeptRuns(tuple(runs), (), {})
-    return Side(words=words, place="", kept=kept, admission=material.evaluation.admission, digest=Digest(()))
+    digest = Digest(())
+    digest.facts = {run.run_id: known for run in runs if (known := material.digest.facts.get(run.run_id)) is not None}
+    return Side(words=words, place="", kept=kept, admission=material.evaluation.admission, digest=digest)
 
 
 def figure(material: Material) -> list[Figure]:

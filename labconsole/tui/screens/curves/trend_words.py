@@ -10,6 +10,8 @@ from labconsole.report.trend_tables import (
     figures,
     last_words,
     level_words,
+    margin_note,
+    outlier_words,
     results_table,
     shown_value,
     to_object,
@@ -56,22 +58,25 @@ def _shown(trend: Trend) -> ShownTrend:
         level=level_words(trend),
         change=last_words(trend),
         better=trend.steps[-1].better if trend.steps else None,
-        found=UNKNOWN if trend.smallest_ratio is None else percent(trend.smallest_ratio, 2),
+        found=UNKNOWN if trend.smallest.middle_ratio is None else percent(trend.smallest.middle_ratio, 2),
         figure=next(figures([trend]), None),
         lines=(*_lines(trend), _occasions(trend)),
     )
 
 
 def _lines(trend: Trend) -> list[str]:
-    would = (
-        "" if trend.smallest_ratio is None
-        else f" A step of {percent(trend.smallest_ratio, 2)} would be found in 8 of 10 such series."
-    )  # fmt: skip
     if trend.why is not None:
         return [f"No change is looked for: {trend.why}."]
+    middle, latest = trend.smallest
+    would = [] if middle is None or latest is None else [
+        f"In 8 of 10 such series a step of {percent(middle, 2)} in the middle would be found, and that the latest "
+        f"occasion alone is off if it is by {percent(latest, 2)}."
+    ]  # fmt: skip
+    apart = [f"{words[0].upper()}{words[1:]}." for words in outlier_words(trend)]
+    margin = [words] if (words := margin_note([trend]).strip()) else []
     if not trend.steps:
-        return [f"No change is found.{would}"]
-    return [line for step in trend.steps for line in _step_lines(trend, step)] + [would.strip()]
+        return [*apart, " ".join(["No change is found.", *would, *margin])]
+    return [*(line for step in trend.steps for line in _step_lines(trend, step)), *apart, " ".join([*would, *margin])]
 
 
 def _occasions(trend: Trend) -> str:
