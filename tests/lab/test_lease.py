@@ -182,6 +182,7 @@ def test_what_holds_the_lock_and_is_no_agent_is_not_killed(net: Net, start: Star
         assert squatter.stdout is not None and squatter.stdout.readline()
         refused = second.error("lease.take", owner="ben@b", purpose="a look", take_over=True)
         assert refused["code"] == "lease_stuck", refused
+        assert refused["message"].startswith(f"process {squatter.pid} (sleep) of user {os.geteuid()} has this node")
         assert squatter.poll() is None
         squatter.kill()
 
