@@ -152,7 +152,7 @@ def _listening(address: str, key: str, registry: Any) -> Iterator[tuple[WSGIServ
             if not path.is_absolute():
                 raise ConfigError("is not a whole path", key=key, value=address, allowed=ALLOWED)
             _forsaken(path)
-            server: WSGIServer = _UnixServer(str(path), _FromSocket)  # type: ignore[arg-type]
+            server: WSGIServer = _UnixServer(str(path), _FromSocket)
             place = f"curl --unix-socket {path} http://localhost/metrics"
         else:
             path = None

@@ -168,3 +168,45 @@ def test_a_lock_of_our_own_is_seen_as_one_of_this_process(tmp_path: Path):
         assert lock.lock_holder(os.fstat(file.fileno())) is None
         fcntl.flock(file, fcntl.LOCK_SH)
         assert lock.lock_holder(os.fstat(file.fileno())) == (os.getpid(), False)
+
+
+def test_the_holder_s_socket_hears_its_own_user_and_root_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    heard: list[dict[str, Any]] = []
+
+    async def knock(user: int) -> bool:
+        monkeypatch.setattr(takeover, "_peer", lambda connected: user)
+        reader, writer = await asyncio.open_unix_connection(tmp_path / "lease.ask")
+        writer.write(json.dumps({"owner": f"user {user}", "purpose": "a look"}).encode())
+        try:
+            return await asyncio.wait_for(reader.read(), 0.3) == b""
+        except TimeoutError:
+            return False
+        except ConnectionError:
+            return True
+        finally:
+            writer.close()
+
+    async def all_of_them() -> list[bool]:
+        door = takeover.Door(str(tmp_path / "lease"), heard.append)
+        try:
+            return [await knock(user) for user in (os.geteuid() + 1, os.geteuid(), 0)]
+        finally:
+            door.close()
+
+    assert asyncio.run(all_of_them()) == [True, False, False]
+    assert [each["by"] for each in heard] == [f"user {os.geteuid()}", "user 0"]
+
+
+def test_a_lease_that_is_a_link_or_in_another_user_s_directory_is_not_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(lock, "directories", lambda: [str(tmp_path)])
+    elsewhere = tmp_path / "elsewhere"
+    (tmp_path / lock.file_name()).symlink_to(elsewhere)
+    with pytest.raises(WireError, match="could not create a lease file"):
+        lock._open()
+    assert not elsewhere.exists() and lock.holder_at(str(tmp_path / lock.file_name())) is None
+    (tmp_path / lock.file_name()).unlink()
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(WireError, match="belongs to another user"):
+        lock._open()
