@@ -34,9 +34,11 @@ SNIFFERS = ("tcpdump", "dumpcap", "tshark", "wireshark", "netsniff-ng", "suricat
 SENDERS = ("trafgen", "iperf", "iperf3", "netperf", "nuttcp", "stress-ng", "stress", "mausezahn", "mz")
 COMMAND_CHARACTERS = 300
 _SECRET = re.compile(
-    r"((?:pass(?:word|wd|phrase)?|secret|token|credentials?|data|(?:api-?|auth-?|private-?)?key)[\w-]*[=: ])[^\s,]+",
+    r"((?:pass(?:word|wd|phrase)?|--pw|--auth|secret|token|credentials?|data|(?:api-?|auth-?|private-?)?key)"
+    r"[\w-]{0,40}[=:\s]+)\S+",
     re.IGNORECASE,
 )
+_LOGIN = re.compile(r"(//[^\s/:@]{1,200}:)[^\s/@]{1,200}(?=@)")
 """QEMU's ``-object secret,data=...``, ``--password ...`` and the like."""
 MAX_PROCESSES = 200
 MAX_LEFTOVERS = 200
@@ -107,8 +109,8 @@ def heat() -> Dict[str, Optional[int]]:
 
 
 def without_secrets(command: str) -> str:
-    """A command line as a report may show it: what stands behind a word for a secret is left out."""
-    return _SECRET.sub(r"\1***", command)
+    """The beginning of a command line as a report may show it: what follows a word for a secret is left out."""
+    return _LOGIN.sub(r"\1***", _SECRET.sub(r"\1***", command[: 4 * COMMAND_CHARACTERS]))[:COMMAND_CHARACTERS]
 
 
 def _process(pid: str, guests: Pattern[str]) -> Optional[Tuple[str, str]]:
@@ -145,7 +147,7 @@ def processes(guests: Pattern[str]) -> List[Dict[str, Any]]:
         known = _process(pid, guests)
         if known is None or len(found) >= MAX_PROCESSES:
             continue
-        command = without_secrets((text_of("/proc/%s/cmdline" % pid) or "").replace("\0", " "))[:COMMAND_CHARACTERS]
+        command = without_secrets((text_of("/proc/%s/cmdline" % pid) or "").replace("\0", " "))
         if _is_ours(int(pid), command):
             continue
         try:

@@ -25,7 +25,7 @@ from labconsole.agent import capture
 from labconsole.agent.operations.execute import Executor
 from labconsole.agent.pipes import Inlet
 from labconsole.agent.reading import counters, drops, facts, files, process_table, surroundings
-from labconsole.agent.reading.survey import without_secrets
+from labconsole.agent.reading.survey import COMMAND_CHARACTERS, without_secrets
 from labconsole.agent.sending import pktgen_files
 from labconsole.errors import LabSetupError, NodeError
 from labconsole.lab import control
@@ -265,9 +265,12 @@ def test_odd_files_of_the_kernel_leave_facts_unknown_and_do_no_more(
 
 def test_secrets_on_other_peoples_command_lines_are_not_told() -> None:
     for command in ("qemu -object secret,id=s0,data=hunter2 -m 1", "x --password hunter2", "x --api-key=hunter2 y",
-                    "x PASSWD=hunter2", "x token:hunter2"):  # fmt: skip
+                    "x PASSWD=hunter2", "x token:hunter2", "x password:  hunter2", "x --pw=hunter2", "x --auth hunter2",
+                    "x --password=a,hunter2", "iperf3 -c http://me:hunter2@host/x"):  # fmt: skip
         assert "hunter2" not in without_secrets(command) and "***" in without_secrets(command)
-    assert without_secrets("tcpdump -i eth1 udp port 9") == "tcpdump -i eth1 udp port 9"
+    for command in ("tcpdump -i eth1 udp port 9", "iperf3 -c http://host:80/x@y", "tcpdump host 10.0.0.1"):
+        assert without_secrets(command) == command
+    assert len(without_secrets("key" * 100_000)) <= COMMAND_CHARACTERS, "and its cost does not grow with the length"
 
 
 @tries(100)
