@@ -58,7 +58,7 @@ class Witness(asyncssh.SSHClient):
     def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
         """Called before keys are exchanged: certificates are judged as OpenSSH does."""
         validate = conn.validate_server_host_key
-        conn.validate_server_host_key = lambda data: judge_host_key(data, validate)  # type: ignore[method-assign]
+        conn.validate_server_host_key = lambda key_data: judge_host_key(key_data, validate)  # type: ignore[method-assign]
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
         """Called for keys that are not in known_hosts: note it, and refuse."""
