@@ -4,12 +4,15 @@ SHELL := /bin/sh
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
+# Exactly what tools/lock says, by the hashes there; what is built from source is built by tools of the lock, too.
+INSTALL := $(BIN)/python -m pip install --quiet --require-hashes --no-build-isolation
+INSTALL_EDITABLE := $(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 DEMO_PACKAGES := python3-venv iproute2 nftables tcpdump stress
 TEST_PACKAGES := $(DEMO_PACKAGES) openssh-server openssh-client ethtool tmux procps qemu-system-x86 busybox-static lxc libvirt-clients user-mode-linux build-essential postgresql pi mbw stress-ng bonnie++ iperf fio e2fsprogs util-linux-extra openssl curl zsh
 SCREENSHOT_PACKAGES := $(DEMO_PACKAGES) openssh-client ethtool librsvg2-bin pngquant fonts-dejavu-core
 BENCH_PACKAGES := $(TEST_PACKAGES) netsniff-ng tshark wireshark-common
 
-.PHONY: demo test quick wheel site test-platforms bench screenshots soak validate evaluation findings clean packages-demo packages-test packages-bench packages-screenshots
+.PHONY: demo test quick wheel site test-platforms bench screenshots soak validate evaluation findings lock clean packages-demo packages-test packages-bench packages-screenshots
 
 demo: packages-demo $(VENV)/.installed
 	$(BIN)/labconsole demo
@@ -73,19 +76,26 @@ $(VENV)/bin/python:
 	@echo "making a virtual environment in $(VENV)"
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.installed: pyproject.toml | $(VENV)/bin/python
+$(VENV)/.installed: pyproject.toml tools/lock/run.txt | $(VENV)/bin/python
 	@echo "installing labconsole and the packages it needs into $(VENV)"
-	$(BIN)/python -m pip install --quiet --editable .
+	$(INSTALL) --only-binary :all: --requirement tools/lock/run.txt
+	$(INSTALL_EDITABLE)
 	@touch $@
 
-$(VENV)/.installed-test: pyproject.toml | $(VENV)/bin/python
-	@echo "installing labconsole and its test tools into $(VENV)"
-	$(BIN)/python -m pip install --quiet --editable '.[test]'
-	@touch $@ $(VENV)/.installed
+$(VENV)/.installed-test: pyproject.toml tools/lock/test.txt | $(VENV)/.installed
+	@echo "installing labconsole's test tools into $(VENV)"
+	$(INSTALL) --requirement tools/lock/test.txt
+	@touch $@
+
+# Resolves tools/lock/*.txt anew: the newest versions that pyproject.toml allows. Run make test before you commit them.
+lock:
+	$(PYTHON) -m venv build/lock
+	build/lock/bin/python -m pip install --quiet uv
+	sh tools/lock/renew.sh build/lock/bin/python
 
 # What `pipx install dist/labconsole-*.whl` installs.
-wheel: $(VENV)/bin/python
-	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+wheel: $(VENV)/.installed
+	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 	@rm -rf build
 
 # The documentation to browse: build/site/index.html

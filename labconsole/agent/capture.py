@@ -2,7 +2,7 @@
 
 tcpdump writes to its stdout, a file that the agent opened: no question of whether tcpdump (its dropped privileges, its
 AppArmor profile) may create files there. The name is removed as soon as tcpdump listens, so a capture cannot be left
-behind, however the agent ends. Only ``keep_path`` captures keep their name until they are complete.
+behind, however the agent ends.
 
 Closing waits until tcpdump has taken over what the kernel holds: its ring hands a block over only when it is full or
 after a second, and an interrupted tcpdump leaves the last block unread.

@@ -64,8 +64,8 @@ class CaptureSpool:
     swept: Set[str] = set()
     """Directories that this process has swept already."""
 
-    def __init__(self, directory: str, keep_path: Optional[str], journal: UndoJournal) -> None:
-        self._journal, self._keep_path = journal, keep_path
+    def __init__(self, directory: str, journal: UndoJournal) -> None:
+        self._journal = journal
         if directory not in self.swept:
             self.swept.add(directory)
             sweep(directory)
@@ -100,34 +100,13 @@ class CaptureSpool:
         return "/proc/%d/fd/%d" % (os.getpid(), self.descriptor)
 
     def unname(self) -> None:
-        """Take the file's name away, unless the capture is to be kept."""
-        if self._keep_path is None:
-            self._forget()
+        """Take the file's name away: from now on it is gone with its last reader."""
+        self._forget()
 
-    def close(self, *, keep: bool) -> Optional[str]:
-        """Let the file go, or give it its final name. Returns that name."""
-        kept = None
-        try:
-            if keep and self._keep_path is not None:
-                kept = self._move()
-        finally:
-            os.close(self.descriptor)
-            self._forget()
-        return kept
-
-    def _move(self) -> str:
-        target = str(self._keep_path)
-        try:
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-            try:
-                os.rename(self._file, target)
-            except OSError:
-                partial = target + ".part"  # another file system: no half a capture under the final name
-                shutil.copyfile(self._file, partial)
-                os.rename(partial, target)
-        except OSError as exc:
-            raise WireError("cannot_keep", "cannot keep the capture as %s: %s" % (target, exc.strerror)) from None
-        return target
+    def close(self) -> None:
+        """Let the file go."""
+        os.close(self.descriptor)
+        self._forget()
 
     def _forget(self) -> None:
         if self._promise is not None:

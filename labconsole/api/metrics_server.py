@@ -1,15 +1,21 @@
-"""Metrics served on this machine alone: on a loopback address, or on a Unix socket that only its owner may open."""
+"""Metrics served on this machine alone: on a loopback address, or on a Unix socket that only its owner may open.
+
+Every user of this machine can read a loopback port. A page in a browser cannot: a request has to name this machine as
+its host, and not a name that somebody lets point to 127.0.0.1.
+"""
 
 from __future__ import annotations
 
 import ipaddress
 import os
+import re
 import socket
 import socketserver
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Thread
+from time import monotonic
 from typing import Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
@@ -18,6 +24,10 @@ from labconsole.text.extras import missing, to_install
 
 PORT: Final = 9477
 UNIX: Final = "unix:"
+MAX_CONNECTIONS: Final = 16
+"""Each has a thread; further ones are closed at once."""
+REQUEST_LIMIT_S: Final = 10.0
+"""For a whole request and its answer: a connection that takes longer is closed."""
 ALLOWED: Final = f"an address of this machine alone, such as 127.0.0.1:{PORT} or {UNIX}/run/labconsole.sock"
 
 
@@ -80,6 +90,31 @@ class _Quiet(WSGIRequestHandler):
 class _Server(socketserver.ThreadingMixIn, WSGIServer):
     daemon_threads = True
 
+    def __init__(self, *args: Any) -> None:
+        self._since: dict[socket.socket, float] = {}
+        """The open connections, with the time at which each was accepted."""
+        super().__init__(*args)
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        if len(self._since) >= MAX_CONNECTIONS:
+            return False
+        self._since[request] = monotonic()
+        return True
+
+    def service_actions(self) -> None:
+        """Called after every connection, and at least each poll interval."""
+        for request, since in list(self._since.items()):
+            if monotonic() - since > REQUEST_LIMIT_S:
+                with suppress(OSError):  # closed meanwhile
+                    request.shutdown(socket.SHUT_RDWR)
+
+    def shutdown_request(self, request: Any) -> None:
+        self._since.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A connection that ends early is not reported on stderr, where a replay shows its progress."""
+
 
 class _Server6(_Server):
     address_family = socket.AF_INET6
@@ -117,7 +152,7 @@ def _listening(address: str, key: str, registry: Any) -> Iterator[tuple[WSGIServ
             if not path.is_absolute():
                 raise ConfigError("is not a whole path", key=key, value=address, allowed=ALLOWED)
             _forsaken(path)
-            server: WSGIServer = _UnixServer(str(path), _FromSocket)  # type: ignore[arg-type]
+            server: WSGIServer = _UnixServer(str(path), _FromSocket)
             place = f"curl --unix-socket {path} http://localhost/metrics"
         else:
             path = None
@@ -126,13 +161,36 @@ def _listening(address: str, key: str, registry: Any) -> Iterator[tuple[WSGIServ
             place = f"http://{f'[{host}]' if ':' in host else host}:{server.server_port}/metrics"
     except OSError as exc:
         raise ConfigError(f"cannot listen there: {exc.strerror or exc}", key=key, value=address) from None
-    server.set_app(make_wsgi_app(registry))
+    server.set_app(_require_own_host(make_wsgi_app(registry)))
     try:
         yield server, place
     finally:
         server.server_close()
         if path is not None:
             path.unlink(missing_ok=True)
+
+
+def _require_own_host(app: Any) -> Any:
+    """The application, for requests whose Host is this machine under a name that nobody else can give it."""
+
+    def checked(environ: dict[str, Any], start_response: Any) -> Any:
+        if is_own_host(str(environ.get("HTTP_HOST", ""))):
+            return app(environ, start_response)
+        start_response("421 Misdirected Request", [("Content-Type", "text/plain; charset=utf-8")])
+        return [b"the Host of a request has to be localhost or a loopback address\n"]
+
+    return checked
+
+
+def is_own_host(host: str) -> bool:
+    """Whether a Host header, with or without a port, says ``localhost`` or a loopback address."""
+    found = re.fullmatch(r"(localhost|[0-9.]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?", host, re.ASCII | re.IGNORECASE)
+    if found is None:
+        return False
+    try:
+        return found[1].lower() == "localhost" or ipaddress.ip_address(found[1].strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 def _forsaken(path: Path) -> None:

@@ -2,7 +2,8 @@
 
 Always strict: nothing here accepts a key that no known_hosts file has. The files are read here because asyncssh
 differs from OpenSSH: it gives up a file for one bad line, also accepts a key known for the peer's address, and looks up
-a HostKeyAlias with the port.
+a HostKeyAlias with the port. Of a certificate, it accepts a signature by SHA-1, and refuses one that says nothing even
+if the key in it is known.
 """
 
 from __future__ import annotations
@@ -11,12 +12,19 @@ import binascii
 import hmac
 import logging
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import sha1
 from pathlib import Path
 
 import asyncssh
-from asyncssh.public_key import get_default_certificate_algs, get_default_public_key_algs
+from asyncssh.packet import String
+from asyncssh.public_key import (
+    SSHOpenSSHCertificate,
+    decode_ssh_certificate,
+    get_default_certificate_algs,
+    get_default_public_key_algs,
+)
 
 from labconsole.nodes.route import JumpHost
 from labconsole.nodes.ssh_config import pattern_list_matches
@@ -47,10 +55,40 @@ class Witness(asyncssh.SSHClient):
     def __init__(self) -> None:
         self.shown: ShownKey | None = None
 
+    def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
+        """Called before keys are exchanged: certificates are judged as OpenSSH does."""
+        validate = conn.validate_server_host_key
+        conn.validate_server_host_key = lambda key_data: judge_host_key(key_data, validate)  # type: ignore[method-assign]
+
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
         """Called for keys that are not in known_hosts: note it, and refuse."""
         self.shown = ShownKey(addr, key.get_algorithm(), key.get_fingerprint())
         return False
+
+
+def judge_host_key(data: bytes, validate: Callable[[bytes], asyncssh.SSHKey]) -> asyncssh.SSHKey:
+    """The key that a server showed, alone or in a certificate, once ``validate`` trusts it.
+
+    A certificate that does not count is passed over, and the key in it has to be known, unless something of it is
+    revoked. Raises asyncssh.HostKeyNotVerifiable.
+    """
+    try:
+        certificate = decode_ssh_certificate(data)
+    except asyncssh.KeyImportError:
+        return validate(data)  # a plain key, or nothing that can be read
+    if isinstance(certificate, SSHOpenSSHCertificate) and not _is_signed_by_sha1(data, certificate):
+        try:
+            return validate(data)
+        except asyncssh.HostKeyNotVerifiable as exc:
+            if "revoked" in str(exc):
+                raise
+    return validate(certificate.key.public_data)
+
+
+def _is_signed_by_sha1(data: bytes, certificate: SSHOpenSSHCertificate) -> bool:
+    """The signature is the last field, behind the authority's key; it begins with the name of its algorithm."""
+    _, _, field = data.rpartition(String(certificate.signing_key.public_data))
+    return field[4:].startswith(String("ssh-rsa"))
 
 
 @dataclass(slots=True)

@@ -39,6 +39,9 @@ SETTINGS = (
 )  # fmt: skip
 """Keywords of ssh_config that have an effect beyond the fields of JumpHost."""
 
+CLIENT = ("ssh", "-a", "-x", "-k", "-o", "ClearAllForwardings=yes")
+"""OpenSSH's client without what an ssh_config may lend to a host: agent, X display, GSSAPI credentials, ports."""
+
 
 @dataclass(frozen=True, slots=True)
 class JumpHost:
@@ -106,7 +109,7 @@ def find_route(name: str, inventory: Inventory) -> Route:
 
 def shell_argv(name: str, inventory: Inventory) -> list[str]:
     """The command line of OpenSSH's client that opens a shell on node ``name`` by the same way and as strictly."""
-    return ["ssh", *_client_options(name, inventory, find_route(name, inventory))]
+    return [*CLIENT, *_client_options(name, inventory, find_route(name, inventory))]
 
 
 def accept_command(name: str, inventory: Inventory, hop: JumpHost) -> str:
@@ -114,7 +117,7 @@ def accept_command(name: str, inventory: Inventory, hop: JumpHost) -> str:
     route = find_route(name, inventory)
     upto = route[: route.index(hop) + 1] if hop in route else (hop,)
     options = _client_options(name, inventory, upto, strict=False)
-    return shlex.join(["ssh", *options])
+    return shlex.join([*CLIENT, *options])
 
 
 def _client_options(name: str, inventory: Inventory, route: Route, *, strict: bool = True) -> list[str]:
@@ -134,7 +137,7 @@ def _client_options(name: str, inventory: Inventory, route: Route, *, strict: bo
     if len(route) > 1 and _jump_is_ours(name, inventory):
         # Not -J: that would use neither the jump's own key nor this strictness.
         jump = [word.replace("%", "%%") for word in _client_options(name, inventory, route[:-1], strict=strict)]
-        options += ["-o", f"ProxyCommand={shlex.join(['ssh', '-W'])} '[%h]:%p' {shlex.join(jump)}"]
+        options += ["-o", f"ProxyCommand={shlex.join([*CLIENT, '-W'])} '[%h]:%p' {shlex.join(jump)}"]
     return [*options, "--", hop.alias]
 
 

@@ -203,7 +203,6 @@ class StartCapture(Request[CaptureStarted], op="capture.start"):
     buffer_kib: Annotated[int, Rule(whole(64, 1048576))]
     directory: Optional[Word] = None
     expected_packets: Optional[Count] = None
-    keep_path: Optional[Word] = None
     namespace: Optional[Word] = None
     immediate: Optional[bool] = None
     spacing_gap_ns: Optional[Count] = None
@@ -246,7 +245,6 @@ class CaptureResult(Message):
     file_bytes: Count
     analysis: AnalyzedCapture
     sha256: Optional[Annotated[str, Rule(_digest)]]
-    kept_path: Optional[Sentence]
     flows: Optional[CountedFlows] = None
 
 

@@ -6,9 +6,10 @@ text-direction overrides or half a surrogate pair. Everything of a node's that e
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
-from typing import Dict, Optional
+from typing import Any, Dict, Optional
 
 _ESCAPES = re.compile(
     r"""
@@ -50,6 +51,28 @@ _KEPT = _Kept()
 def clean_lines(text: str) -> str:
     """``text`` without what is not printable, line feeds and tabs excepted. Nothing else of it is lost."""
     return text if text.isprintable() else text.translate(_KEPT)
+
+
+def read_json(text: str) -> Any:
+    """The JSON that a program on a node printed, with every text in it cleaned as the output itself is.
+
+    Its escapes may name what output cannot contain: control characters, half surrogates. Raises ValueError, for JSON
+    that is nested too deeply as well.
+    """
+    try:
+        return _clean_values(json.loads(text))
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
+
+
+def _clean_values(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean_lines(value)
+    if isinstance(value, list):
+        return [_clean_values(each) for each in value]
+    if isinstance(value, dict):
+        return {clean_lines(key): _clean_values(each) for key, each in value.items()}
+    return value
 
 
 def _printable(char: str) -> bool:

@@ -143,15 +143,23 @@ class HeardStream(Message):
 
 
 class Heard(Message):
-    """The test frames (they have pktgen's magic) that arrived since listening began."""
+    """The test frames (they have pktgen's magic) that arrived since listening began.
+
+    ``complete``: false if there were more than the agent counts, so that some are missing.
+    """
 
     heard: Annotated[List[HeardStream], Most(MAX_HEARD)]
+    complete: bool
 
 
 class StartListening(Request[Done], op="listen.start"):
-    """From now on, count arriving test frames on these interfaces, in promiscuous mode."""
+    """From now on, count arriving test frames on these interfaces, in promiscuous mode.
+
+    ``source_ip``: only frames from this address; the kernel drops all others, whatever their number.
+    """
 
     interfaces: Words
+    source_ip: Optional[Word] = None
 
 
 class ReadListening(Request[Heard], op="listen.read"):

@@ -59,7 +59,7 @@ def test_nothing_is_left(net: Net, agent: AgentProcess, tmp_path: Path, end: Cal
         {"do": "route", "destination": "198.19.1.1/32", "interface": "a0"},
     ]
     agent.ok("net.apply", token="t", changes=changes)
-    agent.ok("capture.start", **agent.capture("b0", keep_path=str(tmp_path / "kept.pcap")))
+    agent.ok("capture.start", **agent.capture("b0", directory=str(tmp_path)))
     inside = agent.ok("exec", argv=["stat", "-Lc", "%i", "/proc/self/ns/net"], timeout_s=5, namespace="guest1")
     guest = int(inside["stdout"])
     # One that ignores every polite request, one that has left its parent and session, one inside the guest.

@@ -47,7 +47,9 @@ def test_a_capture_holds_every_packet_even_when_stopped_at_once(net: Net, agent:
     assert "-Q" in started["argv"]
     assert list(tmp_path.iterdir()) == []  # it has no name, so it cannot be left behind
     net.send("a0", 3000)
-    stopped = agent.ok("capture.stop", capture="s1")
+    with open(started["path"], "rb") as capture:
+        stopped = agent.ok("capture.stop", capture="s1")
+        assert hashlib.sha256(capture.read()).hexdigest() == stopped["sha256"]
     assert stopped["captured_packets"] == 3000
     assert stopped["received_by_filter_packets"] == 3000
     assert stopped["dropped_kernel_packets"] == 0
@@ -56,20 +58,21 @@ def test_a_capture_holds_every_packet_even_when_stopped_at_once(net: Net, agent:
     assert agent.error("capture.stop", capture="s1")["code"] == "no_such_capture"
 
 
-def test_a_capture_to_keep_gets_its_name_when_it_is_complete(net: Net, agent: AgentProcess, tmp_path: Path) -> None:
-    require("tcpdump")
+def test_a_listener_counts_one_source_s_frames_and_says_when_there_were_more_than_it_counts(
+    net: Net, agent: AgentProcess
+) -> None:
     net.pair("a0", "b0")
-    kept = tmp_path / "kept" / "s1.pcap"
-    spool = tmp_path / "spool"
-    spool.mkdir()
-    agent.ok("capture.start", **agent.capture("b0", directory=str(spool), keep_path=str(kept)))
-    net.send("a0", 10)
-    assert not kept.exists()
-    stopped = agent.ok("capture.stop", capture="s1")
-    assert stopped["kept_path"] == str(kept)
-    assert kept.stat().st_size == stopped["file_bytes"]
-    assert hashlib.sha256(kept.read_bytes()).hexdigest() == stopped["sha256"]
-    assert list(spool.iterdir()) == []
+    agent.ok("listen.start", interfaces=["b0"], source_ip="198.18.77.1")
+    net.send("a0", 200)
+    assert agent.ok("listen.read") == {"heard": [], "complete": True}
+    agent.ok("listen.start", interfaces=["b0"], source_ip="198.18.1.1")
+    net.send("a0", 200)
+    (row,) = agent.ok("listen.stop")["heard"]
+    assert (row["interface"], row["source_ip"], row["packets"]) == ("b0", "198.18.1.1", 200)
+    assert agent.error("listen.start", interfaces=["b0"], source_ip="x")["message"].endswith("is not an IPv4 address")
+    agent.ok("listen.start", interfaces=["b0"])
+    net.send("a0", 110_000)
+    assert agent.ok("listen.stop")["complete"] is False
 
 
 def test_a_port_whose_nic_stamps_nothing_says_so_and_is_not_captured_by_the_kernels_stamps(

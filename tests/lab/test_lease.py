@@ -182,6 +182,7 @@ def test_what_holds_the_lock_and_is_no_agent_is_not_killed(net: Net, start: Star
         assert squatter.stdout is not None and squatter.stdout.readline()
         refused = second.error("lease.take", owner="ben@b", purpose="a look", take_over=True)
         assert refused["code"] == "lease_stuck", refused
+        assert refused["message"].startswith(f"process {squatter.pid} (sleep) of user {os.geteuid()} has this node")
         assert squatter.poll() is None
         squatter.kill()
 
@@ -348,9 +349,13 @@ def test_a_holder_tells_its_trial_and_who_watches_follows_it_until_the_holder_is
 
 
 def test_what_a_foreign_hand_writes_into_the_lease_is_checked(net: Net, start: Start) -> None:
-    """Another user may write what he likes: what is no trial is left out, and the rest still told."""
+    """Another user may write what he likes: what is no trial is left out, and the rest still told.
+
+    Unless it names the process that has the lock: then the kernel says who has the node.
+    """
     measuring, watching = start(), start()
     take(measuring)
+    pid = measuring.hello["pid"]
     path = Path(start().error("lease.take", owner="ben@b", purpose="a look")["detail"]["path"])
     now = {**TRIAL, "since_wall_ns": 1, "phase_since_wall_ns": 1, "phase_until_wall_ns": None}
     watching.ok("lease.watch", on=True)
@@ -359,13 +364,17 @@ def test_what_a_foreign_hand_writes_into_the_lease_is_checked(net: Net, start: S
         {**now, "frame_bytes": 0}, {**now, "target_bps": 0}, {**now, "plan": "x" * 300}, {**now, "more": 1}, {},
         [now], "raw", 7, {**now, "repetition": True},
     )):  # fmt: skip
-        path.write_text(json.dumps({"owner": f"eve{number}", "purpose": "p", "observe": "o" * 9999, "trial": trial}))
+        path.write_text(json.dumps({"owner": f"eve{number}", "pid": pid, "observe": "o" * 9999, "trial": trial}))
         holder = watching.event("lease")["holder"]
         while holder["owner"] != f"eve{number}":
             holder = watching.event("lease")["holder"]
         assert (holder["trial"], holder["observe"]) == (None, "o" * 16)
-    path.write_text(json.dumps({"owner": "mal", "purpose": "p", "trial": {**now, "plan": "\x1b[31mred"}}))
+    path.write_text(json.dumps({"owner": "mal", "pid": pid, "trial": {**now, "plan": "\x1b[31mred"}}))
     holder = watching.event("lease")["holder"]
     while holder["owner"] != "mal":
         holder = watching.event("lease")["holder"]
     assert holder["trial"]["plan"].isprintable() and "red" in holder["trial"]["plan"]
+    path.write_text(json.dumps({"owner": "eve", "pid": pid + 1}))
+    while not holder["owner"].startswith(f"process {pid} ("):
+        assert holder["owner"] != "eve", "not the words of one who does not have the lock"
+        holder = watching.event("lease")["holder"]

@@ -16,7 +16,7 @@ import pytest_asyncio
 from labconsole.errors import CapabilityMissing, NodeUnreachable
 from labconsole.nodes import dial, link
 from labconsole.nodes.link import connect
-from labconsole.nodes.route import shell_argv
+from labconsole.nodes.route import CLIENT, shell_argv
 from support.asking import asked
 from support.requirements import old_python
 from support.ssh_servers import HOST, PYTHON, SERVERS, USER, Server, World, free_port, require, ssh_agent, start_with
@@ -74,7 +74,7 @@ async def test_an_unknown_host_key_is_refused_with_its_fingerprint_and_the_comma
     where = f"[{HOST}]:{server.port}"
     fingerprint = asyncssh.read_public_key(world.directory / "host.pub").get_fingerprint()
     assert f"the host key of {where} is in no known_hosts file (it showed ssh-ed25519 {fingerprint})" in told
-    assert f"accept it once by: ssh -F {world.directory}/ssh_config -p {server.port} -- {HOST}" in told
+    assert f"accept it once by: {' '.join(CLIENT)} -F {world.directory}/ssh_config -p {server.port} -- {HOST}" in told
     assert (world.directory / "known_hosts").read_text() == ""
 
 

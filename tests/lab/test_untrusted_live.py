@@ -33,7 +33,7 @@ OPERATIONS = {
     "counters.start": {"interval_s": 0.5}, "counters.stop": {}, "counters.quiet": {"on": False},
     "drops.read": {"interfaces": ["d0"]}, "surroundings": {"begin": True}, "generator.wait": {}, "generator.stop": {},
     "generator.prepare": {"streams": [{"stream": "s", "interface": "d0"}]}, "generator.start": {}, "generator.close": {},
-    "capture.start": {"capture": "c", "interface": "d0", "filter": "udp", "snap_bytes": 96, "buffer_kib": 64, "keep_path": "x"},
+    "capture.start": {"capture": "c", "interface": "d0", "filter": "udp", "snap_bytes": 96, "buffer_kib": 64},
     "capture.drain": {"capture": "c"}, "capture.stop": {"capture": "c"}, "net.apply": {"token": "t", "changes": [{"do": "x"}]},
     "net.undo": {"token": "t"}, "net.read": {"sysctls": ["net.ipv4.ip_forward"], "routes": True},
     "exec": {"argv": ["/nowhere/x"], "timeout_s": 1, "stdin": ""},

@@ -174,7 +174,7 @@ class AgentProcess:
         """Arguments of capture.start for all test frames on an interface."""
         return {
             "capture": "s1", "interface": interface, "filter": "udp and dst port 9", "snap_bytes": 96,
-            "buffer_kib": 8192, "directory": None, "expected_packets": 100_000, "keep_path": None, **more,
+            "buffer_kib": 8192, "directory": None, "expected_packets": 100_000, **more,
         }  # fmt: skip
 
     def close(self) -> None:

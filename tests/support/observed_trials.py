@@ -56,7 +56,7 @@ def observe(
     })  # fmt: skip
     stream.capture = CaptureResult(
         captured_packets=captured, received_by_filter_packets=None, dropped_kernel_packets=dropped,
-        dropped_interface_packets=0, file_bytes=0, sha256=None, kept_path=None,
+        dropped_interface_packets=0, file_bytes=0, sha256=None,
         analysis=AnalyzedCapture(
             format="pcap", link_type=None, packets=captured, bytes=0, first_at_ns=None, last_at_ns=None,
             duration_ns=None, truncated=False, corrupt_at_byte=None, corrupt_reason=None, read_bytes=0, other_packets=0,

@@ -55,7 +55,7 @@ class WiredLink:
 
     def __init__(self, nodes: WiredNodes, name: str) -> None:
         self._nodes, self.name = nodes, name
-        self._port, self._mark = "", 0
+        self._sent: Any = None
 
     async def ask(self, request: Any, *, timeout_s: float = 30.0) -> Any:
         """Answer in what discovery reads of it."""
@@ -69,14 +69,17 @@ class WiredLink:
             case changes.ReadNetwork():
                 return SimpleNamespace(routes=[])
             case generator.PrepareGenerator(streams=[stream]):
-                self._port, self._mark = stream.interface, stream.udp_sink_port
+                self._sent = stream
             case generator.StartGenerator():
                 await nodes.go_on.wait()
-                node, _, interface = nodes.cables[f"{self.name}/{self._port}"].partition("/")
-                row = SimpleNamespace(interface=interface, udp_sink_port=self._mark, packets=5)
+                node, _, interface = nodes.cables[f"{self.name}/{self._sent.interface}"].partition("/")
+                row = survey.HeardStream(
+                    interface=interface, source_ip=self._sent.source_ip, sink_ip=self._sent.sink_ip,
+                    udp_sink_port=self._sent.udp_sink_port, packets=5,
+                )  # fmt: skip
                 nodes.heard.setdefault(node, []).append(row)
             case survey.ReadListening():
-                return SimpleNamespace(heard=nodes.heard.get(self.name, []))
+                return survey.Heard(heard=nodes.heard.get(self.name, []), complete=True)
             case changes.UndoChanges():
                 return SimpleNamespace(failed=[])
         return SimpleNamespace()

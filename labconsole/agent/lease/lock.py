@@ -12,8 +12,10 @@ import glob
 import json
 import os
 import time
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
+from labconsole.agent.reading.files import text_of
+from labconsole.agent.reading.process_table import process_of
 from labconsole.wire.codec import WireError
 from labconsole.wire.lease import TrialNow, TrialTold
 
@@ -108,6 +110,57 @@ def try_lock(descriptor: int, kind: int = fcntl.LOCK_EX) -> bool:
     return True
 
 
+class LockHolder(NamedTuple):
+    """A process that has a lock on a file, as the kernel reports it; ``exclusive``: no reader's lock."""
+
+    pid: int
+    exclusive: bool
+
+
+def lock_holder(status: os.stat_result) -> Optional[LockHolder]:
+    """The process that holds an flock on a file, an exclusive one first; None when none is visible from here."""
+    wanted = "%02x:%02x:%d" % (os.major(status.st_dev), os.minor(status.st_dev), status.st_ino)
+    found: List[LockHolder] = []
+    try:
+        with open("/proc/locks", encoding="ascii") as locks:
+            for line in locks:
+                words = line.split()
+                if len(words) >= 6 and words[1] == "FLOCK" and words[5] == wanted and int(words[4]) > 0:
+                    found.append(LockHolder(int(words[4]), words[3] == "WRITE"))
+    except (OSError, ValueError):
+        return None
+    return max(found, key=lambda each: each.exclusive, default=None)
+
+
+def _read_holder(descriptor: int) -> Dict[str, Any]:
+    """Who has locked the lease. Its text counts only if it names the process that the kernel names.
+
+    Anybody who can read the file can lock it, without writing a word: then the process and its user are the owner.
+    """
+    holder, lock = _read(descriptor), lock_holder(os.fstat(descriptor))
+    if lock is None or ("owner" in holder and holder.get("pid") in _numbers(lock.pid)):
+        return holder
+    return {"owner": _describe_process(lock.pid)}
+
+
+def _numbers(pid: int) -> List[int]:
+    """The numbers of a process: ours, and those in the process namespaces between ours and its own."""
+    for line in (text_of("/proc/%d/status" % pid) or "").splitlines():
+        if line.startswith("NSpid:"):
+            return [int(word) for word in line.split()[1:]]
+    return [pid]
+
+
+def _describe_process(pid: int) -> str:
+    """A process for a sentence, with the id of its user; both as the kernel reports them."""
+    found = process_of(pid)
+    try:
+        user = "user %d" % os.stat("/proc/%d" % pid).st_uid
+    except OSError:
+        user = "an unknown user"
+    return "process %d (%s) of %s" % (pid, "unknown" if found is None else found.name, user)
+
+
 def holder_at(path: str) -> Optional[Dict[str, Any]]:
     """What is said of the session that holds the lease at ``path``; None when none does, or none that we may see."""
     try:
@@ -115,7 +168,7 @@ def holder_at(path: str) -> Optional[Dict[str, Any]]:
     except OSError:
         return None
     try:
-        return None if try_lock(descriptor, fcntl.LOCK_SH) else _read(descriptor)
+        return None if try_lock(descriptor, fcntl.LOCK_SH) else _read_holder(descriptor)
     finally:
         os.close(descriptor)
 
@@ -163,7 +216,7 @@ class Lease:
                     break
                 time.sleep(TRY_AGAIN_S)
             else:
-                raise held_by(_read(descriptor), path)
+                raise held_by(_read_holder(descriptor), path)
             for other in places():
                 # Another user's lies elsewhere, and is as good as ours.
                 if other != path and holder_at(other) is not None:

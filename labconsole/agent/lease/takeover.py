@@ -14,12 +14,13 @@ import json
 import os
 import signal
 import socket
+import stat
 import struct
 import time
 from typing import Any, Callable, Dict, List, Optional
 
 from labconsole.agent.debug import complain
-from labconsole.agent.lease.lock import OWNER_CHARACTERS, PURPOSE_CHARACTERS, Lease, held_by, holder_at
+from labconsole.agent.lease.lock import OWNER_CHARACTERS, PURPOSE_CHARACTERS, Lease, held_by, holder_at, lock_holder
 from labconsole.agent.reading.files import bytes_of
 from labconsole.agent.reading.process_table import process_of
 from labconsole.wire.codec import WireError
@@ -60,8 +61,7 @@ class Door:
             caller, _ = self._socket.accept()
         except OSError:
             return
-        credentials = caller.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        if _CREDENTIALS.unpack(credentials)[1] not in (0, os.geteuid()) or len(self._waiting) >= 8:
+        if _peer(caller) not in (0, os.geteuid()) or len(self._waiting) >= 8:
             caller.close()
             return
         caller.setblocking(False)
@@ -104,40 +104,71 @@ async def take_over(lease: Lease, wish: Dict[str, Any]) -> Dict[str, Any]:
             raise
         former = dict(exc.detail)
     path = former.pop("path")
-    _require_ours(path, former)
+    owner = _require_ours(path, former)
     line = json.dumps({"owner": wish["owner"], "purpose": wish["purpose"]}).encode("ascii")[:LINE_BYTES]
-    if not await _ask(path + ".ask", line):
+    if owner is not None and not await _ask(path + ".ask", owner, line, former):
         await _end_frozen(path, former)
     return dict(lease.take(**wish), taken_from=former)
 
 
-def _require_ours(path: str, holder: Dict[str, Any]) -> None:
+def _require_ours(path: str, holder: Dict[str, Any]) -> Optional[int]:
+    """The lease's user, who is this one unless we are root; None: the lease has been released just now."""
     try:
         owner = os.lstat(path).st_uid
     except FileNotFoundError:
-        return  # let go this moment
+        return None
     if os.geteuid() not in (0, owner):
         refusal = held_by(holder)
         who = "user %d of this node; only that user and root can end it" % owner
         raise WireError("lease_held", "%s; it is a session of %s" % (refusal.message, who), refusal.detail)
+    return owner
 
 
-async def _ask(path: str, line: bytes) -> bool:
-    """Ask, and wait until the holder lets go. False when it does not in time, or nobody listens."""
+async def _ask(path: str, owner: int, line: bytes, former: Dict[str, Any]) -> bool:
+    """Ask, and wait until the holder lets go. False when it does not in time, or nobody listens.
+
+    Only a socket of the lease's ``owner``, with a listener of that user, is asked. Raises WireError("lease_stuck").
+    """
+
+    def refuse(found: str) -> WireError:
+        text = "%s; %s is %s, and not a socket of user %d, who has the lease: nothing was sent to it"
+        return WireError("lease_stuck", text % (held_by(former).message, path, found, owner), former)
+
     try:
-        reader, writer = await asyncio.wait_for(asyncio.open_unix_connection(path), ASK_S)
+        status = os.lstat(path)
+    except FileNotFoundError:
+        return False
+    if not stat.S_ISSOCK(status.st_mode):
+        raise refuse("no socket")
+    if status.st_uid != owner:
+        raise refuse("a socket of user %d" % status.st_uid)
+    try:
+        reader, writer = await asyncio.wait_for(asyncio.open_unix_connection(path, limit=LINE_BYTES), ASK_S)
     except (asyncio.TimeoutError, FileNotFoundError, ConnectionRefusedError):
         return False
     try:
+        listener = _peer(writer.get_extra_info("socket"))
+        if listener != owner:  # the path may have become another one since
+            raise refuse("served by user %d" % listener)
         writer.write(line)
-        await asyncio.wait_for(reader.read(), ASK_S)
+        return await asyncio.wait_for(_read_to_end(reader), ASK_S)
     except asyncio.TimeoutError:
         return False
     except ConnectionError:
         return True  # ended in the middle: as good as the end
     finally:
         writer.close()
-    return True
+
+
+async def _read_to_end(reader: asyncio.StreamReader) -> bool:
+    """Wait for the end, which is the whole answer. False for a holder that says anything: that is no agent."""
+    return not await reader.read(1)
+
+
+def _peer(connected: Any) -> int:
+    """The user at the other end of a Unix socket, as the kernel reports it; of a listener, who made it listen."""
+    credentials = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return int(_CREDENTIALS.unpack(credentials)[1])
 
 
 async def _end_frozen(path: str, former: Dict[str, Any]) -> None:
@@ -171,18 +202,12 @@ async def _end_frozen(path: str, former: Dict[str, Any]) -> None:
 
 
 def lock_owner(path: str) -> Optional[int]:
-    """The process that holds an flock on the file, as the kernel says; None when it is not seen from here."""
+    """The process with the exclusive flock on the file, as the kernel reports it; None when none is visible."""
     try:
-        status = os.stat(path)
-        with open("/proc/locks", encoding="ascii") as locks:
-            wanted = "%02x:%02x:%d" % (os.major(status.st_dev), os.minor(status.st_dev), status.st_ino)
-            for line in locks:
-                words = line.split()
-                if len(words) >= 6 and words[1:4] == ["FLOCK", "ADVISORY", "WRITE"] and words[5] == wanted:
-                    return int(words[4])
-    except (OSError, ValueError):
+        lock = lock_holder(os.stat(path))
+    except OSError:
         return None
-    return None
+    return lock.pid if lock is not None and lock.exclusive else None
 
 
 def _is_agent(pid: int) -> bool:

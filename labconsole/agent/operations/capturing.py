@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 from typing import Any, Callable, Dict, Optional, Sequence, Union
 
@@ -40,18 +39,16 @@ class Captures:
 
     @answers(StartCapture)
     async def start(self, request: StartCapture) -> CaptureStarted:
-        name, keep_path, namespaces = request.capture, request.keep_path, self._to_enter(request.namespace or "")
+        name, namespaces = request.capture, self._to_enter(request.namespace or "")
         if name in self._running:
             raise WireError("exists", "the capture %s is already running" % name)
         directory = request.directory or default_directory()
-        if keep_path is not None and not os.path.isabs(keep_path):
-            raise WireError("bad_request", "keep_path must be absolute, got %r" % keep_path)
         program = shutil.which("tcpdump", path=children.SEARCH_PATH)
         if program is None:
             raise WireError("tcpdump_missing", "tcpdump is not installed on this node; install the package tcpdump")
         require_space(directory, request.expected_packets or 0, request.snap_bytes)
         argv = tcpdump_argv(program, request)
-        spool = CaptureSpool(directory, keep_path, self._journal)
+        spool = CaptureSpool(directory, self._journal)
         flow_bins = None if request.flow_bin_ns is None else (request.flow_bin_ns, request.flow_bins or MAX_BINS)
         capture = RunningCapture(name, spool, self._died, request.spacing_gap_ns, request.sampling_seed or 0, flow_bins)
         self._running[name] = capture
@@ -61,7 +58,7 @@ class Captures:
         except BaseException:
             self._running.pop(name, None)
             await capture.close()
-            spool.close(keep=False)
+            spool.close()
             raise
         return CaptureStarted(path=spool.path, argv=argv, tcpdump=await self._tcpdump_version())
 
@@ -73,25 +70,23 @@ class Captures:
     async def stop(self, request: StopCapture) -> CaptureResult:
         capture = self._told(request)
         try:
-            result = await capture.stop()
-        except BaseException:
-            await self._drop(capture, keep=False)
-            raise
-        return CaptureResult(**result, kept_path=await self._drop(capture, keep=True))
+            return CaptureResult(**await capture.stop())
+        finally:
+            await self._drop(capture)
 
     async def close(self) -> None:
         """Kill all captures and let their files go."""
         for capture in list(self._running.values()):
-            await self._drop(capture, keep=False)
+            await self._drop(capture)
 
     def kill_all(self) -> None:
         for capture in self._running.values():
             capture.kill()
 
-    async def _drop(self, capture: RunningCapture, *, keep: bool) -> Optional[str]:
+    async def _drop(self, capture: RunningCapture) -> None:
         self._running.pop(capture.name, None)
         await capture.close()
-        return capture.spool.close(keep=keep)
+        capture.spool.close()
 
     def _told(self, request: Union[DrainCapture, StopCapture]) -> RunningCapture:
         """The capture that is named, which may learn here how long was sent."""

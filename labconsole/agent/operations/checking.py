@@ -56,13 +56,13 @@ class Checking:
 
         if self._listening is None:
             self._listening = Listening()
-        self._listening.start(request.interfaces)
+        self._listening.start(request.interfaces, request.source_ip)
         return Done()
 
     @answers(ReadListening)
     async def read_listening(self, request: ReadListening) -> Heard:
-        return Heard(heard=[]) if self._listening is None else Heard(**self._listening.read())
+        return Heard(heard=[], complete=True) if self._listening is None else Heard(**self._listening.read())
 
     @answers(StopListening)
     async def stop_listening(self, request: StopListening) -> Heard:
-        return Heard(heard=[]) if self._listening is None else Heard(**self._listening.stop())
+        return Heard(heard=[], complete=True) if self._listening is None else Heard(**self._listening.stop())

@@ -23,30 +23,44 @@ PACKET_OUTGOING = 4
 MAGIC = 0xBE9BE955
 MAGIC_BYTES = struct.pack("!I", MAGIC)
 MAX_FRAMES = 100_000
-"""A listener counts marked frames by the dozen; one that hears a whole run stops before it costs anything."""
+"""A listener counts marked frames by the dozen; one that hears a whole run stops before it costs much, and says so."""
 MAX_PLACES = 1000
+SEEN_BYTES = 96
 
-_FILTER = (
-    (0x28, 0, 0, 12),  # ethertype
-    (0x15, 0, 6, ETH_P_IP),
-    (0x30, 0, 0, 23),  # protocol
-    (0x15, 0, 4, 17),
-    (0xB1, 0, 0, 14),  # X = length of the IP header
-    (0x40, 0, 0, 14 + 8),  # the first word of UDP's payload
-    (0x15, 0, 1, MAGIC),
-    (0x06, 0, 0, 96),  # so much of it
-    (0x06, 0, 0, 0),
-)
+PACKET_STATISTICS = 6
+
+_LOAD_HALF, _LOAD_BYTE, _LOAD_WORD = 0x28, 0x30, 0x20
+_LOAD_HEADER_LENGTH, _LOAD_WORD_BEHIND, _IF_EQUAL, _RETURN = 0xB1, 0x40, 0x15, 0x06
+_SOURCE_IP = slice(26, 30)
+
+
+def _filter(source_ip: bytes) -> bytes:
+    """The socket's program: IPv4, UDP, the payload's magic number and, unless empty, the source address."""
+    tests = [(_LOAD_HALF, 12, ETH_P_IP), (_LOAD_BYTE, 23, socket.IPPROTO_UDP)]
+    if source_ip:
+        tests.append((_LOAD_WORD, _SOURCE_IP.start, struct.unpack("!I", source_ip)[0]))
+    tests.append((_LOAD_WORD_BEHIND, 14 + 8, MAGIC))  # the first word of UDP's payload
+    program = [(_LOAD_HEADER_LENGTH, 0, 0, 14)]
+    for number, (load, offset, wanted) in enumerate(tests, 1):
+        program += [(load, 0, 0, offset), (_IF_EQUAL, 0, 2 * (len(tests) - number) + 1, wanted)]
+    program += [(_RETURN, 0, 0, SEEN_BYTES), (_RETURN, 0, 0, 0)]
+    return b"".join(struct.pack("=HBBI", *each) for each in program)
 
 
 class FrameListener:
     """One raw socket and what it has heard. Closing it also takes its promiscuous mode away."""
 
-    def __init__(self, interfaces: List[str]) -> None:
+    def __init__(self, interfaces: List[str], source_ip: Optional[str] = None) -> None:
         self.heard: Dict[Tuple[str, str, str, int], int] = {}
+        self._complete = True
         self._frames = 0
-        program = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *each) for each in _FILTER))
-        filter_ = struct.pack("HP", len(_FILTER), ctypes.addressof(program))
+        try:
+            self._source_ip = b"" if source_ip is None else socket.inet_aton(source_ip)
+        except OSError:
+            raise WireError("bad_request", "source_ip: %r is not an IPv4 address" % source_ip) from None
+        steps = _filter(self._source_ip)
+        program = ctypes.create_string_buffer(steps)
+        filter_ = struct.pack("HP", len(steps) // 8, ctypes.addressof(program))
         try:
             kind = socket.SOCK_RAW | socket.SOCK_CLOEXEC
             # All protocols: a bridge takes its ports' frames before a socket for IP alone would hear them.
@@ -69,12 +83,14 @@ class FrameListener:
     def _read(self) -> None:
         while self._frames < MAX_FRAMES:
             try:
-                frame, origin = self._socket.recvfrom(96)
+                frame, origin = self._socket.recvfrom(SEEN_BYTES)
             except OSError:  # no more for now, or an interface has gone down: silence then speaks for itself
                 return
             header = 14 + 4 * (frame[14] & 15) if len(frame) > 14 else 0
             # What came before the filter was in place has not passed it.
             if origin[2] == PACKET_OUTGOING or frame[header + 8 : header + 12] != MAGIC_BYTES or frame[23] != 17:
+                continue
+            if self._source_ip and frame[_SOURCE_IP] != self._source_ip:
                 continue
             self._frames += 1
             key = (
@@ -85,7 +101,16 @@ class FrameListener:
             )
             if key in self.heard or len(self.heard) < MAX_PLACES:
                 self.heard[key] = self.heard.get(key, 0) + 1
+            else:
+                self._complete = False
+        self._complete = False
         self._loop.remove_reader(self._socket.fileno())
+
+    def is_complete(self) -> bool:
+        """Whether every frame that passed the filter was counted."""
+        _, dropped = struct.unpack("II", self._socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8))  # since last asked
+        self._complete = self._complete and not dropped
+        return self._complete
 
     def close(self) -> None:
         if self._socket.fileno() >= 0:
@@ -99,20 +124,22 @@ class Listening:
     def __init__(self) -> None:
         self._listener: Optional[FrameListener] = None
 
-    def start(self, interfaces: List[str]) -> None:
+    def start(self, interfaces: List[str], source_ip: Optional[str] = None) -> None:
         """Begin to listen, promiscuously on these interfaces. A listener that runs is replaced."""
         self.close()
-        self._listener = FrameListener(interfaces)
+        self._listener = FrameListener(interfaces, source_ip)
 
     def stop(self) -> Dict[str, Any]:
         """What was heard since then."""
-        heard = dict(self._listener.heard) if self._listener is not None else {}
+        heard = self.read()
         self.close()
-        return {"heard": _rows(heard)}
+        return heard
 
     def read(self) -> Dict[str, Any]:
         """What was heard so far."""
-        return {"heard": _rows(self._listener.heard if self._listener is not None else {})}
+        if self._listener is None:
+            return {"heard": [], "complete": True}
+        return {"heard": _rows(self._listener.heard), "complete": self._listener.is_complete()}
 
     def close(self) -> None:
         if self._listener is not None:

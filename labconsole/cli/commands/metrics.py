@@ -24,7 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_common(parser, "--store")
     parser.add_argument(
         "--listen", default="127.0.0.1:9477", metavar="WHERE",
-        help="loopback address, or unix:PATH for a socket that only you can open (default: 127.0.0.1:9477)",
+        help="loopback address, which every user of this machine can read, or unix:PATH for a socket that only you "
+        "can open (default: 127.0.0.1:9477)",
     )  # fmt: skip
     parser.add_argument("--once", action="store_true", help="print them once instead of serving them")
 

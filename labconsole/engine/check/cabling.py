@@ -6,6 +6,7 @@ Each cable is tried by itself, the UUT's exits too: the UUT sends those frames, 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from labconsole.contracts.ports import AgentLink
@@ -16,7 +17,7 @@ from labconsole.errors import AgentError, LabError, NodeError
 from labconsole.model.design_point import MIN_PKT_SIZE_BYTES
 from labconsole.wire.generator import CloseGenerator, PrepareGenerator, StartGenerator, WaitForGenerator
 from labconsole.wire.stream_spec import StreamSpec
-from labconsole.wire.survey import ReadListening, StartListening, StopListening
+from labconsole.wire.survey import HeardStream, ReadListening, StartListening, StopListening
 
 MARKED_FRAMES = 5
 MARKED_DELAY_NS = 2_000_000
@@ -167,6 +168,18 @@ async def _send(bench: CheckContext, node: str, ready: list[Cable]) -> str | Non
     return None
 
 
+async def read_heard_streams(link: AgentLink) -> Sequence[HeardStream]:
+    """The test frames that a node's listener has counted. Raises NodeError if it has missed some."""
+    reply = await link.ask(ReadListening(), timeout_s=8)
+    if not reply.complete:
+        raise NodeError(
+            link.name,
+            "more test frames arrive than a listener counts, so it is not known which of ours did: another generator "
+            "sends to this node; stop it, then try again",
+        )
+    return reply.heard
+
+
 async def close_generator(link: AgentLink) -> None:
     """Leave no generator armed, whether it was prepared or not."""
     try:
@@ -184,11 +197,14 @@ async def _hear(bench: CheckContext, nodes: list[str], ready: list[Cable]) -> He
     """What arrived where, once every frame is where it should be or ARRIVAL_S has passed."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + ARRIVAL_S
+    wanted = {(cable.port, cable.source_ip, cable.sink_ip) for cable in ready}
     while True:
-        replies = await asyncio.gather(*(bench.link(node).ask(ReadListening(), timeout_s=8) for node in nodes))
+        replies = await asyncio.gather(*(read_heard_streams(bench.link(node)) for node in nodes))
         heard: Heard = {}
         for node, reply in zip(nodes, replies, strict=True):
-            for row in reply.heard:
+            for row in reply:
+                if (row.udp_sink_port, row.source_ip, row.sink_ip) not in wanted:
+                    continue
                 places = heard.setdefault(row.udp_sink_port, {})
                 place = (node, row.interface)
                 places[place] = places.get(place, 0) + row.packets

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import json
 from dataclasses import dataclass, field
 
 from labconsole.engine.check.context import FIX_TOKEN, NFT, CheckContext, alike, check
@@ -12,6 +11,7 @@ from labconsole.errors import AgentError
 from labconsole.model.inventory import BENCHMARK_NETWORK
 from labconsole.network.sysctl import Sysctl
 from labconsole.wire.changes import ApplyChanges, ReadNetwork
+from labconsole.wire.clean import read_json
 from labconsole.wire.execution import Execute
 
 PATH_HOOKS = {"prerouting", "forward", "postrouting", "ingress", "egress"}
@@ -67,7 +67,7 @@ class Rules:
 def read_rules(text: str) -> Rules | None:
     """The rules of ``nft -j list ruleset`` in tables with a hook on a frame's way; None for what is no such."""
     try:
-        entries = json.loads(text)["nftables"]
+        entries = read_json(text)["nftables"]
         found = Rules()
         hooked: set[tuple[str, str]] = set()
         for entry in entries:
@@ -90,7 +90,7 @@ def read_rules(text: str) -> Rules | None:
                     f"rule {rule.get('handle')} of {place} has {' and '.join(sorted(words & STOPPING))}"
                 )
         return found
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError):
         return None
 
 

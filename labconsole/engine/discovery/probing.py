@@ -1,7 +1,7 @@
 """Marked frames out of every port, and every port of every node listens. Whatever is changed is undone.
 
 Each port sends five frames to an address that no NIC has, so that no host takes them in, and bridges and switches pass
-them on to all that they connect.
+them on to all that they connect. Each discovery draws the IP addresses of its frames; no others are counted.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from ipaddress import IPv4Network
 
 from labconsole.contracts.ports import AgentLink
-from labconsole.engine.check.cabling import close_generator
+from labconsole.engine.check.cabling import close_generator, read_heard_streams
 from labconsole.engine.discovery.ports import LeftAlone, Port, sort_ports
 from labconsole.engine.gather import together
 from labconsole.engine.trial.setup import UDP_SOURCE_PORT
@@ -24,12 +25,14 @@ from labconsole.wire.changes import AnyChange, ApplyChanges, ReadNetwork, UndoCh
 from labconsole.wire.generator import PrepareGenerator, StartGenerator, WaitForGenerator
 from labconsole.wire.links import ReadLinks
 from labconsole.wire.stream_spec import StreamSpec
-from labconsole.wire.survey import ReadListening, StartListening, StopListening, TakeSurvey
+from labconsole.wire.survey import StartListening, StopListening, TakeSurvey
 
 FRAMES = 5
 DELAY_NS = 5_000_000
 FIRST_UDP_PORT = 30_000
 """Frames say by their port which NIC sent them."""
+
+TEST_NETWORK = IPv4Network("198.18.0.0/15")
 
 QUIET_S = 0.5
 """How long after the last frame nothing new has to be heard, and how long at least is listened."""
@@ -47,6 +50,24 @@ Heard = dict[Port, dict[tuple[str, str], int]]
 
 def tell_nobody(node: str, words: str) -> None:
     """Where nobody looks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The addresses in a discovery's frames, none of which a host has."""
+
+    mac: str
+    source_ip: str
+    sink_ip: str
+
+
+def draw_target() -> Target:
+    """Addresses for one discovery: 40 bits of MAC, and IP addresses in the 2^17 of RFC 2544's network for tests."""
+
+    def draw_ip() -> str:
+        return str(TEST_NETWORK[1 + secrets.randbelow(TEST_NETWORK.num_addresses - 2)])
+
+    return Target(bytes([2, *secrets.token_bytes(5)]).hex(":"), draw_ip(), draw_ip())
 
 
 async def read_ports(links: Mapping[str, AgentLink], tell: Tell = tell_nobody) -> tuple[list[Port], list[LeftAlone]]:
@@ -85,7 +106,7 @@ async def probe(links: Mapping[str, AgentLink], ports: Sequence[Port], tell: Tel
     marks = {FIRST_UDP_PORT + number: port for number, port in enumerate(ports)}
     by_node = {node: [port for port in ports if port.node == node] for node in links}
     by_node = {node: held for node, held in by_node.items() if held}
-    target = bytes([2, *secrets.token_bytes(5)]).hex(":")
+    target = draw_target()
     refused: dict[Port, str] = {}
     not_undone: list[str] = []
     problem: NodeError | None = None
@@ -93,13 +114,15 @@ async def probe(links: Mapping[str, AgentLink], ports: Sequence[Port], tell: Tel
         await together(_up(links[node], held, tell) for node, held in by_node.items())
         speeds = await _carriers(links, by_node, any(not port.up for port in ports))
         await together(
-            links[node].ask(StartListening(interfaces=[port.interface for port in held]), timeout_s=8)
+            links[node].ask(
+                StartListening(interfaces=[port.interface for port in held], source_ip=target.source_ip), timeout_s=8
+            )
             for node, held in by_node.items()
         )
         await together(_send(links[node], held, marks, target, refused, tell) for node, held in by_node.items())
         for node in by_node:
             tell(node, "listens")
-        heard = await _hear({node: links[node] for node in by_node}, marks)
+        heard = await _hear({node: links[node] for node in by_node}, marks, target)
     except NodeError as exc:
         problem = exc
         raise
@@ -149,7 +172,7 @@ async def _send(
     link: AgentLink,
     ports: Sequence[Port],
     marks: Mapping[int, Port],
-    target: str,
+    target: Target,
     refused: dict[Port, str],
     tell: Tell,
 ) -> None:
@@ -158,8 +181,8 @@ async def _send(
     for number, port in enumerate(ports, 1):
         tell(port.node, f"sends from {port.interface}, port {number} of {len(ports)}")
         spec = StreamSpec(
-            stream=port.interface, interface=port.interface, generator="afpacket", destination_mac=target,
-            source_ip="198.18.255.1", sink_ip="198.18.255.2", udp_source_port=UDP_SOURCE_PORT,
+            stream=port.interface, interface=port.interface, generator="afpacket", destination_mac=target.mac,
+            source_ip=target.source_ip, sink_ip=target.sink_ip, udp_source_port=UDP_SOURCE_PORT,
             udp_sink_port=numbers[port], pkt_size_bytes=MIN_PKT_SIZE_BYTES, delay_ns=DELAY_NS, count=FRAMES,
             duration_s=1.0, max_count=FRAMES,
         )  # fmt: skip
@@ -174,18 +197,18 @@ async def _send(
             refused[port] = str(exc)
 
 
-async def _hear(links: Mapping[str, AgentLink], marks: Mapping[int, Port]) -> Heard:
+async def _hear(links: Mapping[str, AgentLink], marks: Mapping[int, Port], target: Target) -> Heard:
     """What arrived where, once nothing has come for a while."""
     loop = asyncio.get_running_loop()
     last: Heard = {}
     since = loop.time()
     while True:
-        replies = await asyncio.gather(*(link.ask(ReadListening(), timeout_s=8) for link in links.values()))
+        replies = await asyncio.gather(*map(read_heard_streams, links.values()))
         heard: Heard = {}
         for node, reply in zip(links, replies, strict=True):
-            for row in reply.heard:
+            for row in reply:
                 sender = marks.get(row.udp_sink_port)
-                if sender is not None:
+                if sender is not None and (row.source_ip, row.sink_ip) == (target.source_ip, target.sink_ip):
                     places = heard.setdefault(sender, {})
                     place = (node, row.interface)
                     places[place] = places.get(place, 0) + row.packets

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -11,6 +10,7 @@ from labconsole.contracts.ports import AgentLink
 from labconsole.model.record.flow import LimiterSeen
 from labconsole.network.credit import Credit
 from labconsole.network.rate_limits import RateLimit
+from labconsole.wire.clean import read_json
 from labconsole.wire.execution import Execute
 
 TOKEN = "flow"
@@ -134,8 +134,8 @@ async def read_limiters(uut: AgentLink, queues: Mapping[str, str]) -> dict[str, 
 
 def _by_interface(text: str) -> dict[str, dict[str, Any]]:
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
+        found = read_json(text)
+    except ValueError:
         return {}
     if not isinstance(found, list):
         return {}

@@ -6,7 +6,6 @@ beside the real one under the same name.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from labconsole.contracts.driver import Attestation, Driver
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import ConfigError, NodeError
 from labconsole.platforms.base.added import AddedDriver
+from labconsole.wire.clean import read_json
 from labconsole.wire.execution import Execute
 
 OPTION = "boot"
@@ -49,8 +49,8 @@ class BootedDriver(AddedDriver):
         """What the machine says of itself. Raises NodeError when it is not what the platform needs."""
         read = await uut.ask(Execute(argv=["cat", DESCRIPTION], timeout_s=_READ_S))
         try:
-            said = json.loads(read.stdout)
-        except (ValueError, RecursionError):
+            said = read_json(read.stdout)
+        except ValueError:
             said = None
         if not isinstance(said, dict) or said.get("boot") not in BOOTS:
             raise NodeError(

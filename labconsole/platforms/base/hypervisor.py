@@ -27,7 +27,7 @@ from labconsole.platforms.base.guest import (
     shown,
 )
 from labconsole.platforms.base.options import GUEST_PLACE, ManagedOptions, read_options
-from labconsole.platforms.base.shell import Answer, RecordingShell, Shell
+from labconsole.platforms.base.shell import Answer, RecordingShell, Shell, ssh_argv
 
 _FED = (
     "for loop; do :; done; exec 3>&2 2>/dev/null; "
@@ -238,7 +238,7 @@ class Hypervisor(ABC):
             return None
         if self.options.ssh is None:
             return ["sh", "-c", _FED.format(lead=shlex.join(inside))] if self.JOINS else list(inside)
-        there = ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "--", self.options.ssh, shlex.join(inside)]
+        there = ssh_argv(self.options.ssh, shlex.join(inside))
         return ["sh", "-c", _FED.format(lead=shlex.join(there))]
 
     async def nics_to_be(self, shell: Shell, name: str) -> Sequence[GuestNic]:

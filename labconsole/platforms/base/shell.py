@@ -78,6 +78,20 @@ def collapsed(text: str) -> str:
     return _RUN.sub(lambda run: "\n" if "\n" in run[0] else " " * MAX_BLANKS, text)
 
 
+def ssh_argv(destination: str, line: str) -> list[str]:
+    """The command line by which the UUT runs one shell line elsewhere.
+
+    Only a host key that the UUT's known_hosts have is accepted, and nothing of the UUT's user is lent to that host,
+    whatever the UUT's ssh_config says.
+    """
+    settings = (
+        "BatchMode=yes", "ConnectTimeout=10", "StrictHostKeyChecking=yes", "ForwardAgent=no", "ForwardX11=no",
+        "ClearAllForwardings=yes",
+    )  # fmt: skip
+    options = [word for setting in settings for word in ("-o", setting)]
+    return ["ssh", *options, "--", destination, line]
+
+
 class Shell:
     """The UUT's command line for one platform. With ``ssh`` its commands go on to a hypervisor elsewhere."""
 
@@ -96,7 +110,7 @@ class Shell:
             return list(argv)
         # What ssh hands over is one line for a remote shell, so every word is quoted for it.
         line = shlex.join(["env", "LC_ALL=C", *argv])
-        return ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "--", self.ssh, line]
+        return ssh_argv(self.ssh, line)
 
     async def run(self, argv: Sequence[str], *, limit_s: float = LIMIT_S) -> Answer:
         """Run it. Raises CapabilityMissing when there is no such program or it may not be run, else returns."""

@@ -6,7 +6,6 @@ give rows of the same fields, so what follows is the same.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -20,6 +19,7 @@ from labconsole.platforms.base.guest import GuestNic, HypervisorGuest, State, as
 from labconsole.platforms.base.managed import ManagedDriver
 from labconsole.platforms.base.options import ManagedOptions, mac_address
 from labconsole.platforms.base.shell import Answer, Shell
+from labconsole.wire.clean import read_json
 
 MAX_ROWS = 1001
 """One more than a hypervisor may have guests: that is refused, and not cut."""
@@ -76,7 +76,7 @@ class QueryTemplate(BaseModel):
             found = re.finditer(self.regex, text, re.MULTILINE)
             return [{k: v for k, v in row.groupdict().items() if v is not None} for row in islice(found, MAX_ROWS)]
         paths = self.json_ or {}
-        document = json.loads(text)
+        document = read_json(text)
         rows = []
         for entry in at(document, paths.get("each", "")):
             values = {key: next(at(entry, path), None) for key, path in paths.items() if key != "each"}
@@ -168,7 +168,7 @@ class CommandDriver(ManagedDriver):
         text = await shell.must(argv)
         try:
             return question.read(text)
-        except (ValueError, RecursionError):
+        except ValueError:
             raise shell.error(f"`{argv[0]}` did not print JSON: {text.strip()[:80]!r}") from None
 
     def _state(self, shell: Shell, name: str, said: str) -> HypervisorGuest:

@@ -17,7 +17,6 @@ A word of digits only is a domain's ID to xl, never its name.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -46,6 +45,7 @@ from labconsole.platforms.base.guest import (
 from labconsole.platforms.base.managed import ManagedDriver
 from labconsole.platforms.base.options import GUEST_PLACE, ManagedOptions, Word, mac_address
 from labconsole.platforms.base.shell import Answer, Shell
+from labconsole.wire.clean import read_json
 
 HOST_ID = "0"
 _ID = re.compile("[0-9]+")
@@ -157,8 +157,8 @@ def scheduled(text: str, name: str) -> Settings:
 def described(text: str, name: str) -> dict[str, Any] | None:
     """The entry of ``xl list -l`` for one guest; None where there is none or it is no JSON."""
     try:
-        entries = json.loads(text)
-    except (ValueError, RecursionError):
+        entries = read_json(text)
+    except ValueError:
         return None
     for entry in entries if type(entries) is list else [entries]:
         config = entry.get("config") if type(entry) is dict else None
@@ -297,8 +297,8 @@ class XlDriver(ManagedDriver):
         """As its file has them: a NIC without an address or a name there gets another at each start."""
         answer = await shell.run(["xl", "-N", "create", str(self._file(name)), f'name="{name}"'])
         try:
-            told = json.loads(answer.stdout).get("nics")
-        except (ValueError, RecursionError, AttributeError):
+            told = read_json(answer.stdout).get("nics")
+        except (ValueError, AttributeError):
             return ()
         nics = [nic if type(nic) is dict else {} for nic in told] if type(told) is list else []
         return [

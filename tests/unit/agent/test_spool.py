@@ -33,11 +33,11 @@ def test_what_dead_agents_left_is_swept_before_a_capture_and_the_living_one_s_is
 ):
     empty = left(tmp_path, "labconsole-0123456789abcdef")
     full = left(tmp_path, "labconsole-0123456789abcde0", "capture.pcap")
-    living = spool.CaptureSpool(str(tmp_path), "/kept", journal)
+    living = spool.CaptureSpool(str(tmp_path), journal)
     assert not empty.exists() and not full.exists()
     spool.sweep(str(tmp_path))
     assert Path(living.directory).exists()
-    living.close(keep=False)
+    living.close()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -74,7 +74,7 @@ def test_a_directory_that_is_swept_while_it_is_made_is_made_again(
             spool.sweep(str(tmp_path))
 
     monkeypatch.setattr(os, "mkdir", swept_once)
-    kept = spool.CaptureSpool(str(tmp_path), None, journal)
+    kept = spool.CaptureSpool(str(tmp_path), journal)
     assert len(made) == 2 and kept.directory == made[1]
     kept.unname()
     assert list(tmp_path.iterdir()) == []
@@ -82,11 +82,11 @@ def test_a_directory_that_is_swept_while_it_is_made_is_made_again(
 
 def test_a_place_that_cannot_be_written_to_is_said(tmp_path: Path, journal: UndoJournal):
     with pytest.raises(WireError, match="cannot write captures to .*: No such file or directory"):
-        spool.CaptureSpool(str(tmp_path / "none"), None, journal)
+        spool.CaptureSpool(str(tmp_path / "none"), journal)
 
 
 def test_a_lock_is_held_as_long_as_the_directory_has_a_name(tmp_path: Path, journal: UndoJournal):
-    one = spool.CaptureSpool(str(tmp_path), None, journal)
+    one = spool.CaptureSpool(str(tmp_path), journal)
     descriptor = os.open(one.directory, os.O_RDONLY | os.O_DIRECTORY)
     with pytest.raises(BlockingIOError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

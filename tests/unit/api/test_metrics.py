@@ -5,7 +5,10 @@ import re
 import socket
 import subprocess
 import sys
+import threading
 import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,8 +16,9 @@ from typing import Any
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from labconsole.api import metrics_server
 from labconsole.api.metrics import OF_PLANS, OF_POINTS, PlanMetrics, StoreMetrics
-from labconsole.api.metrics_server import exposition, loopback, served
+from labconsole.api.metrics_server import MAX_CONNECTIONS, exposition, loopback, served
 from labconsole.errors import ConfigError
 from labconsole.measure.statistics.set_ups import mean_over_set_ups
 from labconsole.store.exchange.importing import import_records
@@ -94,6 +98,57 @@ def test_it_is_served_on_loopback_and_nowhere_else(store_path):
     for address in ("0.0.0.0:9477", "192.0.2.1:9477", "lab:9477", "127.0.0.1:x", "127.0.0.1:70000", ""):
         with pytest.raises(ConfigError, match="is not a loopback address"):
             loopback(address, "--listen")
+
+
+@contextmanager
+def served_port() -> Iterator[int]:
+    with served("127.0.0.1:0", "--listen") as place:
+        yield int(place.rpartition(":")[2].partition("/")[0])
+
+
+def status(port: int, *headers: str) -> int:
+    """The answer's status; 0: closed without one."""
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as asking:
+        asking.sendall("\r\n".join(["GET /metrics HTTP/1.1", *headers, "", ""]).encode())
+        words = asking.makefile("rb").readline().split()
+        return int(words[1]) if words else 0
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "LOCALHOST:9477", "127.0.0.1", "127.0.0.1:80", "127.8.8.8:1", "[::1]:9477"]
+)
+def test_a_request_to_this_machine_is_answered(host):
+    with served_port() as port:
+        assert status(port, f"Host: {host}") == 200
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["rebound.example", "rebound.example:9477", "localhost.example", "127.0.0.1.example", "192.0.2.1", "0.0.0.0", "::1",
+     "127.0.0.1@rebound.example", "localhost:x", "127.0.0.1:9477:1", ""],
+)  # fmt: skip
+def test_a_request_by_a_name_that_others_give_is_refused(host):
+    """A page of theirs could otherwise read the metrics in the operator's browser."""
+    with served_port() as port:
+        assert status(port, f"Host: {host}") == 421
+        assert status(port) == 421
+
+
+def test_connections_are_bounded_and_end(monkeypatch: pytest.MonkeyPatch, capfd):
+    monkeypatch.setattr(metrics_server, "REQUEST_LIMIT_S", 0.5)
+    threads = threading.active_count()
+    with served_port() as port, ExitStack() as stack:
+        idle = [stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=5)) for _ in range(40)]
+        idle[0].sendall(b"GET /metrics HTT")
+        assert [each.recv(1) for each in idle[MAX_CONNECTIONS:]] == [b""] * (40 - MAX_CONNECTIONS)
+        assert threading.active_count() <= threads + 1 + MAX_CONNECTIONS
+        assert status_ends(idle[:MAX_CONNECTIONS])
+        assert status(port, "Host: localhost") == 200
+    assert capfd.readouterr().err == ""
+
+
+def status_ends(connections: list[socket.socket]) -> bool:
+    return all(each.makefile("rb").read() == b"" for each in connections)
 
 
 def test_it_is_served_on_a_socket_of_its_owner_alone(store_path, tmp_path):

@@ -1,5 +1,7 @@
 """From links and heard frames to cables, roles, streams and a hosts.yaml."""
 
+import asyncio
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +11,16 @@ from labconsole.engine.discovery.finding import DiscoveryRequest, FoundTestbed
 from labconsole.engine.discovery.hosts_text import HostsNode, hosts_text
 from labconsole.engine.discovery.machines import read_words, said_roles
 from labconsole.engine.discovery.ports import Port, sort_ports
-from labconsole.engine.discovery.probing import Heard
+from labconsole.engine.discovery.probing import TEST_NETWORK, Heard, Probed, draw_target, probe, read_ports
 from labconsole.engine.discovery.proposal import propose
 from labconsole.engine.discovery.wiring import find_wiring
-from labconsole.errors import ConfigError
+from labconsole.errors import ConfigError, NodeError
 from labconsole.model.inventory import load_inventory
+from labconsole.wire import survey
 from labconsole.wire.changes import RouteEntry
 from labconsole.wire.links import NodeLinkState
+from labconsole.wire.survey import HeardStream, ReadListening
+from support.wired_nodes import WiredLink, WiredNodes
 
 
 def link(name: str, **more: object) -> NodeLinkState:
@@ -248,3 +253,54 @@ def test_all_machines_that_make_no_sense_are_named_at_once():
     for word in ("'a:'", "'source+router=c'", "'@d'"):
         assert word in str(refused.value)
     assert str(refused.value).count("allowed:") == 1
+
+
+class Overheard(WiredNodes):
+    """Nodes that hear, besides what is sent to them, frames of another discovery: its ports, its own addresses."""
+
+    def __init__(self) -> None:
+        super().__init__([("src/eth0", "uut/eth0"), ("uut/eth1", "snk/eth0")])
+        for node, interface, port in (("src", "eth0", 30_001), ("snk", "eth0", 30_000), ("uut", "eth1", 30_000)):
+            row = HeardStream(
+                interface=interface, source_ip="198.18.255.1", sink_ip="198.18.255.2", udp_sink_port=port, packets=5
+            )
+            self.heard[node] = [row]
+
+
+async def probed(nodes: WiredNodes) -> Probed:
+    links = {name: WiredLink(nodes, name) for name in ("uut", "src", "snk")}
+    ports, _ = await read_ports(links)  # type: ignore[arg-type]
+    return await probe(links, ports)  # type: ignore[arg-type]
+
+
+def test_frames_of_another_discovery_make_no_cable():
+    found = asyncio.run(probed(Overheard()))
+    wiring = find_wiring(found.ports, found.heard, found.refused)
+    assert sorted(sorted(map(str, (wire.one, wire.other))) for wire in wiring.wires) == [
+        ["snk/eth0", "uut/eth1"],
+        ["src/eth0", "uut/eth0"],
+    ]
+    assert all(not wire.also_heard and not wire.lost_frames for wire in wiring.wires)
+
+
+def test_each_discovery_draws_its_addresses():
+    drawn = [draw_target() for _ in range(20)]
+    assert len({each.source_ip for each in drawn}) > 15 and len({each.mac for each in drawn}) == 20
+    assert all(ip_address(ip) in TEST_NETWORK for each in drawn for ip in (each.source_ip, each.sink_ip))
+
+
+def test_a_listener_that_missed_frames_is_no_witness_and_the_node_is_named(monkeypatch: pytest.MonkeyPatch):
+    ask = WiredLink.ask
+
+    async def deaf(self: WiredLink, request: Any, *, timeout_s: float = 30.0) -> Any:
+        answer = await ask(self, request, timeout_s=timeout_s)
+        if isinstance(request, ReadListening) and self.name == "snk":
+            return survey.Heard(heard=answer.heard, complete=False)
+        return answer
+
+    monkeypatch.setattr(WiredLink, "ask", deaf)
+    nodes = Overheard()
+    with pytest.raises(NodeError, match="more test frames arrive than a listener counts") as refused:
+        asyncio.run(probed(nodes))
+    assert refused.value.node == "snk"
+    assert [node for node, request in nodes.asked if request == "UndoChanges"] == ["uut", "src", "snk"]

@@ -75,7 +75,8 @@ SURVEY: dict[str, Any] = {
 HEARD = {
     "heard": [
         {"interface": "eth1", "source_ip": "198.18.1.1", "sink_ip": "198.19.1.1", "udp_sink_port": 41000, "packets": 5}
-    ]
+    ],
+    "complete": True,
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from labconsole.errors import NodeUnreachable
 from labconsole.model.inventory import Inventory
 from labconsole.nodes.route import find_route, shell_argv
+from support.requirements import require
 
 ME = pwd.getpwuid(os.getuid()).pw_name
 """OpenSSH's default user: the password database's, whatever $LOGNAME says."""
@@ -90,5 +92,25 @@ def test_a_shell_is_as_strict_and_goes_the_same_way(home: Path) -> None:
     }
     argv = shell_argv("uut", inventory(nodes, ssh_config=str(config)))
     strict = ["-o", "StrictHostKeyChecking=yes"]
-    proxy = f"ProxyCommand=ssh -W '[%h]:%p' -F {config} {' '.join(strict)} -- g"
-    assert argv == ["ssh", "-F", str(config), *strict, "-i", "/k 1", "-p", "5", "-l", "u", "-o", proxy, "--", "h"]
+    client = ["ssh", "-a", "-x", "-k", "-o", "ClearAllForwardings=yes"]
+    proxy = f"ProxyCommand={' '.join(client)} -W '[%h]:%p' -F {config} {' '.join(strict)} -- g"
+    assert argv == [*client, "-F", str(config), *strict, "-i", "/k 1", "-p", "5", "-l", "u", "-o", proxy, "--", "h"]
+
+
+def test_a_shell_lends_the_host_nothing_whatever_ssh_config_says(home: Path) -> None:
+    """As the client itself reads the command line."""
+    require("ssh")
+    (home / ".ssh" / "config").write_text(
+        "Host *\n ForwardAgent yes\n ForwardX11 yes\n ForwardX11Trusted yes\n GSSAPIDelegateCredentials yes\n"
+        " RemoteForward 2222 localhost:22\n"
+    )
+    config = ["-F", str(home / ".ssh" / "config")]
+
+    def settings(argv: list[str]) -> set[str]:
+        argv = ["ssh", *config, "-G", *argv[1:]]
+        return set(subprocess.run(argv, check=True, capture_output=True, text=True).stdout.splitlines())
+
+    lent = {"forwardagent yes", "forwardx11 yes", "gssapidelegatecredentials yes", "clearallforwardings no"}
+    assert lent <= settings(["ssh", "h"])
+    kept = settings(shell_argv("uut", inventory({"uut": {"address": "h"}})))
+    assert not lent & kept and {"forwardagent no", "forwardx11 no", "clearallforwardings yes"} <= kept

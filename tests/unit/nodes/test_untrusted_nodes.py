@@ -34,7 +34,7 @@ from labconsole.nodes import archive as package
 from labconsole.nodes.archive import launch_command
 from labconsole.nodes.channel import AgentSession, message_of
 from labconsole.nodes.inbound import read_event
-from labconsole.nodes.route import accept_command, find_route, shell_argv
+from labconsole.nodes.route import CLIENT, accept_command, find_route, shell_argv
 from labconsole.nodes.startup import explain, lacks_library, version_command
 from labconsole.wire import codec, stream_spec
 from labconsole.wire.capture import StartCapture
@@ -407,7 +407,7 @@ def test_ssh_gets_each_word_whole_through_the_shell_of_its_proxy_command(key: st
     [proxy] = [word for word in argv if word.startswith("ProxyCommand=")]
     inner = as_a_shell_reads(proxy.removeprefix("ProxyCommand=").replace("%%", "\1").replace("%h", "h").replace("%p", "22")
                              .replace("\1", "%"))  # fmt: skip
-    assert inner[:3] == ["ssh", "-W", "[h]:22"] and inner[-2:] == ["--", "jump.lab"]
+    assert inner[: len(CLIENT) + 2] == [*CLIENT, "-W", "[h]:22"] and inner[-2:] == ["--", "jump.lab"]
     assert shlex.split(shlex.join(argv)) == argv
     accept = as_a_shell_reads(accept_command("src", testbed, find_route("src", testbed)[-1]))
     assert key in accept and accept[-2:] == ["--", "127.0.0.1"]

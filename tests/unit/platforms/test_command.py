@@ -11,6 +11,7 @@ import pytest
 
 from labconsole.errors import ConfigError, NodeError
 from labconsole.model.inventory import load_inventory
+from labconsole.platforms.base.shell import Shell
 from labconsole.platforms.drivers.command import CommandDriver, at
 from labconsole.platforms.loading import driver_for
 from support.replayed_node import ReplayedNode, hurried, wiring
@@ -123,6 +124,14 @@ def test_an_answer_that_is_no_json_is_refused() -> None:
     node.answers("pwsh list", "[" * 100_000)
     with pytest.raises(NodeError, match="did not print JSON"):
         prepare(CommandDriver("hv", HYPERV), node)
+
+
+def test_json_s_escapes_bring_no_character_that_output_cannot_contain() -> None:
+    node = hyperv()
+    node.answers("pwsh list", r'[{"Name": "a\ud800b\u001b[2J", "State": "Off\u202e"}]')
+    driver = CommandDriver("hv", HYPERV)
+    rows = asyncio.run(driver.guests(Shell(node, "hv")))  # type: ignore[arg-type]
+    assert {name: guest.said for name, guest in rows.items()} == {"ab[2J": "Off"}
 
 
 def test_a_command_that_fails_is_said_with_what_it_printed() -> None:

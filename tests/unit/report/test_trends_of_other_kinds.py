@@ -122,6 +122,7 @@ def test_a_trial_that_lost_nothing_beside_those_that_lost_hides_no_fall(tmp_path
     rng, records = np.random.default_rng(2), []
     for day in range(1, 13):
         mean = 20_000 * (1.0 if day <= 6 else after) * (1 + 0.001 * rng.standard_normal())
+        record: Any
         for number, record in enumerate(routes(f"d{day:02}", around(mean, day, 5, 0.002), lost=4000), 1):
             if day == number == 3:
                 (router,) = record.routers
@@ -141,8 +142,9 @@ def test_a_trial_that_lost_nothing_beside_those_that_lost_hides_no_fall(tmp_path
 def test_values_say_what_they_are_known_to():
     """A packet of a count, the steps in which a start's mark is looked for, and how empty jobs differ."""
     kinds = {each.kind.name: each for each in measured_kinds()}
-    (route,), (flow,), (boot,), (job,) = routes("r", [20_000.0]), flows("f", [4e3]), boots("b", [2.0]), jobs("j", [4.0])
-    known = {}
+    records: list[Any] = [*routes("r", [20_000.0]), *flows("f", [4e3]), *boots("b", [2.0]), *jobs("j", [4.0])]
+    route, flow, boot, job = records
+    known: dict[str, tuple[float | None, float | None]] = {}
     for kind, record in (("route", route), ("flow", flow), ("boot", boot), ("job", job)):
         (trial,) = kinds[kind].trials([record], {})
         known |= {quantity.name: (value.value, value.resolution) for quantity, value in trial.values.items()}

@@ -69,7 +69,7 @@ EMPTY_ANALYSIS = {
 }  # fmt: skip
 CAPTURE = {
     "captured_packets": 14200, "received_by_filter_packets": 14200, "dropped_kernel_packets": 0,
-    "dropped_interface_packets": None, "file_bytes": 1136424, "analysis": ANALYSIS, "kept_path": None,
+    "dropped_interface_packets": None, "file_bytes": 1136424, "analysis": ANALYSIS,
     "sha256": 64 * "a",
 }  # fmt: skip
 OPTIONAL = ("routes", "neighbours", "late_packets", "queued_packets")
@@ -119,7 +119,7 @@ REAL: list[tuple[str, dict[str, Any]]] = [
     ("capture.start", STARTED),
     ("capture.drain", {"packets": 13930}),
     ("capture.stop", CAPTURE),
-    ("capture.stop", {**CAPTURE, "captured_packets": None, "analysis": EMPTY_ANALYSIS, "kept_path": "/srv/a.pcap"}),
+    ("capture.stop", {**CAPTURE, "captured_packets": None, "analysis": EMPTY_ANALYSIS}),
     ("marks.stop", MARKS),
     ("guest.ask_all", ALL_ASKED),
     ("net.apply", {}),
