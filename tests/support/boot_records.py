@@ -53,7 +53,7 @@ def boot_data(times_s: Sequence[float | None] = (1.0, 1.5), *, word_after_s: flo
     marks_s = [each.mark_s for each in guests]
     return {
         "boot_id": "20261123T090905Z-a0964d", "format": 1, "started_at": "2026-11-23T09:09:05.000Z",
-        "finished_at": "2026-11-23T09:09:19.000Z", "testbed": "t", "testbed_fingerprint": "f" * 64, "emulated": True,
+        "finished_at": "2026-11-23T09:09:29.000Z", "testbed": "t", "testbed_fingerprint": "f" * 64, "emulated": True,
         "operator": "op@h", "labconsole_version": "0",
         "plan": {"name": "p", "hash": "boot-1", "point": 0, "block": 1, "repetition": 1, "position": 1, "seed": 1,
                  "set_ups": 1, "repetitions": 1},

@@ -120,7 +120,7 @@ def _is_unfilled(record: FlowRecord, step: WeightStepSeen) -> bool:
         return False
     link_bps = record.weights.link_bps
     most = [_limit_bps(record, place) or link_bps for place in range(record.requested.guests)]
-    return step.filled_ratio < FILLED_RATIO * min(link_bps, sum(most)) / link_bps
+    return link_bps > 0 and step.filled_ratio < FILLED_RATIO * min(link_bps, sum(most)) / link_bps
 
 
 def _took_s(flows: list[FlowSeen]) -> float | None:
@@ -195,13 +195,13 @@ def _is_without_weights(record: FlowRecord, limits: Tolerances) -> bool:
         return False
     if seen is None or seen.begun_ns is None:
         return True
-    guests = record.requested.guests
-    most = [_limit_bps(record, place) or seen.link_bps for place in range(guests)]
     for step in seen.steps:
         if step.taken_s is None:
             return True
+        total = max(1, sum(step.weights))
         due = [
-            min(most[place], seen.link_bps * weight // sum(step.weights)) for place, weight in enumerate(step.weights)
+            min(_limit_bps(record, place) or seen.link_bps, seen.link_bps * weight // total)
+            for place, weight in enumerate(step.weights)
         ]
         for found in (step.rates_bps, step.kept_bps):
             if len(found) != len(due) or any(

@@ -62,7 +62,8 @@ def _is_contradicted(record: RouteRecord, limits: Tolerances) -> bool:
             for before, after in pairwise(way)
         ):
             return True
-        if record.sink is not None and each.bytes != each.packets * (record.requested.frame_bytes - 4):
+        frames_bytes = each.packets * (record.requested.frame_bytes - 4)
+        if record.sink is not None and each.packets and each.bytes != frames_bytes:
             return True
     return common.is_beyond_nic(record.sink)
 

@@ -131,9 +131,10 @@ def _processors(record: GuestTrial) -> Iterator[Discrepancy]:
 
 
 def _cpus(record: GuestTrial, node: Any) -> float | None:
-    told = record.environment.get("nodes", {})
-    facts = told.get(node, {}).get("facts", {}) if isinstance(told, Mapping) else {}
-    return number(facts.get("cpus")) if isinstance(facts, Mapping) and facts.get("cpus") else None
+    told: Any = record.environment
+    for key in ("nodes", str(node), "facts", "cpus"):
+        told = told.get(key) if isinstance(told, Mapping) else None
+    return number(told) or None
 
 
 def memory_bytes(record: GuestTrial) -> int | None:

@@ -162,7 +162,7 @@ def _trial_taken(kind: RecordKind[Any], record: GuestTrial, record_id: str) -> T
             "block": plan.block,
             "platform": record.requested.platform,
             "guests": record.requested.guests,
-            "memory_mib": record.requested.memory_mib,
+            "memory_mib": record.requested.memory_mib or "as set up",
             "attestation": record.attestation or None,
             "started_at": held.started_at,
             "setup_s": held.setup_s,

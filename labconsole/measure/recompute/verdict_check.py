@@ -199,9 +199,15 @@ def _is_busy(record: GuestTrial, limits: Tolerances) -> bool:
     return any(number(each.get("cpu_ratio")) > ROUNDED * limits.other_cpu_ratio for each in told)
 
 
+def _is_hidden(record: GuestTrial, limits: Tolerances) -> bool:
+    told = [number(each.get("unseen_ratio")) for each in record.influences if each.get("kind") == "cpu"]
+    return any(each > limits.other_cpu_ratio for each in told)
+
+
 SURROUNDINGS: Mapping[str, Condition[Any]] = {
     "not_observed": _is_silent,
     "cpu_stolen": _is_stolen,
     "other_cpu": _is_busy,
+    "unseen_cpu": _is_hidden,
 }
 """What the influences of a record show, whatever its guests did; a kind's own rule of the same code is beside it."""
