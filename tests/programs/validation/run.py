@@ -26,6 +26,7 @@ import commanded  # noqa: E402
 import document  # noqa: E402
 import drills  # noqa: E402
 import flows  # noqa: E402
+import guest_contradictions  # noqa: E402
 import guests  # noqa: E402
 import instrument  # noqa: E402
 import intervals  # noqa: E402
@@ -89,6 +90,7 @@ def simulations(options: argparse.Namespace) -> dict[str, Callable[[], Table]]:
         "power": lambda: powers.seen(some(powers.REPORTS), processes),
         "equivalence": lambda: powers.equivalent(some(powers.REPORTS), processes),
         "command": lambda: commanded.no_effect(some(commanded.REPORTS), processes),
+        "contradictions": guest_contradictions.found,
     }
 
 
@@ -134,7 +136,7 @@ def main() -> int:
     parser.add_argument(
         "--only", action="append", metavar="TABLE",
         help="loss, intervals, observer, faults, limits, drills, jobs, crews, starts, flows, routers, drops, times, another-kernel; of what is simulated set-ups, losses, maxima, "
-        "null, contrast, power, equivalence, command, or simulated for all of it; may be given again; needs --out",
+        "null, contrast, power, equivalence, command, contradictions, or simulated for all of it; may be given again; needs --out",
     )  # fmt: skip
     parser.add_argument(
         "--renew", action="append", metavar="TABLE",
