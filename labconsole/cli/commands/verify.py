@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
             for repeated, other in store.listed_experiments(kind, unreadable.append):
                 taken.setdefault(name, []).append(other)
                 for wrong in experiment_columns(kind, repeated, other):
-                    found(repeated.id, wrong)
+                    found(kind.columns(other).id, wrong)
         unreadable += store.unknown_experiments()
     searches = taken.pop(SEARCH.name, [])
     examination.end(searches, taken)
