@@ -63,8 +63,8 @@ def _limiter(where: str, seen: LimiterSeen | None, guest: object) -> Iterator[Di
 
 def _flows(record: FlowRecord) -> Iterator[Discrepancy]:
     asked, flows = record.requested, record.flows
-    keys = {"flow": lambda each: (each.guest, each.flow), "udp_source_port": lambda each: each.udp_source_port}
-    yield from trial.shared_names("flows", flows, keys)
+    yield from trial.shared_names("flows", flows, {"udp_source_port": lambda each: each.udp_source_port})
+    yield from trial.numbered("flows", "flow", flows)
     guests = {sender.guest for sender in record.senders}
     for place, each in enumerate(flows):
         if each.guest not in guests:
@@ -76,7 +76,8 @@ def _flows(record: FlowRecord) -> Iterator[Discrepancy]:
         return
     came_s = (max(lasts) - min(firsts)) / 1e9
     yield from trial.too_long(record, [("flows", came_s)])
-    if record.origin_ns is not None and min(firsts) != record.origin_ns and record.disk is None:
+    is_ours = record.sink is not None and not record.sink.foreign_packets and record.disk is None
+    if record.origin_ns is not None and min(firsts) != record.origin_ns and is_ours:
         yield against("origin_ns", "is not when the first packet of all came", record.origin_ns)
     if "offered_over" not in {reason.code for reason in record.verdict.reasons}:
         frame_bytes = asked.payload_bytes + FRAME_BYTES
@@ -117,6 +118,8 @@ def _scenario(record: FlowRecord) -> Iterator[Discrepancy]:
     """Work on a disk, and weights that change, in their order and within the trial."""
     disk, weights = record.disk, record.weights
     if disk is not None:
+        if record.requested.disk is not None and disk.job != record.requested.disk.job:
+            yield against("disk.job", f"is {disk.job[:80]}, and another one was asked for", disk.job[:80])
         if (disk.mark_packets == 0) != (disk.start_ns is None and disk.end_ns is None):
             yield against("disk.mark_packets", "has no times, or times without packets", disk.mark_packets)
         if disk.start_ns is not None and disk.end_ns is not None:

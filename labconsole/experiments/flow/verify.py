@@ -62,8 +62,11 @@ def _ring(record: FlowRecord) -> Iterator[Discrepancy]:
         if not same(each.out_bps, again):
             yield Discrepancy(where=f"ring[{index}].out_bps", stored=each.out_bps, recomputed=again)
     whole = len(rates) == len(ring) and bool(rates)
+    payload_bytes = record.requested.payload_bytes
+    most_bps = record.link_speed_bps * payload_bytes / (payload_bytes + 66)
     total_bps, squares = sum(rates), sum(rate * rate for rate in rates)
     wanted: dict[str, tuple[Number, Number]] = {
+        "line_bps": (record.line_bps, most_bps),
         "sum_bps": (record.sum_bps, total_bps if whole else None),
         "jain": (record.jain, total_bps * total_bps / (len(rates) * squares) if whole and squares else None),
     }

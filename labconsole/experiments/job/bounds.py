@@ -16,7 +16,7 @@ def impossible(record: JobRecord) -> Iterator[Discrepancy]:
     yield from trial.common_problems(record)
     yield from _asked(record)
     copies, guests = record.copies, {copy.guest for copy in record.copies}
-    yield from trial.shared_names("copies", copies, {"copy_number": lambda copy: (copy.guest, copy.copy_number)})
+    yield from trial.numbered("copies", "copy_number", copies)
     firsts = {copy.guest: copy for copy in reversed(copies)}
     yield from trial.shared_names("copies", list(firsts.values()), {"address": lambda copy: copy.address})
     yield from trial.own_macs(record, "copies", copies)
@@ -37,8 +37,6 @@ def _times(record: JobRecord) -> Iterator[Discrepancy]:
     """Each copy's time lies within the trial, by whatever clock, and none ends before it begins."""
     for place, copy in enumerate(record.copies):
         where = f"copies[{place}]"
-        if copy.copy_number < 1:
-            yield against(f"{where}.copy_number", "is not counted from 1", copy.copy_number)
         yield from trial.too_long(
             record, ((f"{where}.outside_s", copy.outside_s), (f"{where}.host_s", copy.host_s))
         )  # fmt: skip

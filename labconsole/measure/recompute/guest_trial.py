@@ -185,6 +185,17 @@ def shared_names(where: str, of: Sequence[Any], keys: Mapping[str, Callable[[Any
                 yield against(f"{where}[{place}].{name}", f"is that of {where}[{other}] too", str(value)[:80])
 
 
+def numbered(where: str, name: str, of: Sequence[Any]) -> Iterator[Discrepancy]:
+    """Of each guest these are counted from 1, as many as there are."""
+    by_guest: dict[str, list[int]] = {}
+    for each in of:
+        by_guest.setdefault(each.guest, []).append(getattr(each, name))
+    for guest, found in by_guest.items():
+        if sorted(found) != list(range(1, len(found) + 1)):
+            told = ", ".join(map(str, sorted(found)[:10]))
+            yield against(where, f"of {guest[:80]} have {name} {told}, which does not count from 1")
+
+
 def own_macs(record: GuestTrial, where: str, of: Sequence[Addressed], name: str = "mac") -> Iterator[Discrepancy]:
     """A guest has one MAC address, and no two guests the same, but those that share the unit under test's own port."""
     guests: dict[str, str] = {}

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from labconsole.measure.recompute.discrepancy import Discrepancy, against
+from labconsole.measure.recompute.setting import WALL_CLOCK_S
 
 Told = tuple[str, Discrepancy]
 """(record id, what is wrong)."""
@@ -125,7 +126,7 @@ class SetUps:
         for taken in of.values():
             last: tuple[datetime, datetime, str, str] | None = None
             for one in sorted(taken):
-                if last is not None and one[0] < last[1] and one[3] != last[3]:
+                if last is not None and one[3] != last[3] and (last[1] - one[0]).total_seconds() > WALL_CLOCK_S:
                     says = f"is within {last[2]}, a trial of another set-up on the same testbed"
                     yield one[2], against("started_at", says, one[0].isoformat())
                 if last is None or one[1] > last[1]:
