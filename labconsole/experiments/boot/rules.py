@@ -6,7 +6,7 @@ Shares no code with verdict.py, which judged it. docs/boot.md and docs/data-form
 from __future__ import annotations
 
 from labconsole.measure.recompute import verdict_check as common
-from labconsole.measure.recompute.verdict_check import Rules
+from labconsole.measure.recompute.verdict_check import VerdictRules
 from labconsole.model.record.boot import BootRecord
 from labconsole.model.tolerances import Tolerances
 
@@ -53,7 +53,7 @@ def _is_clock_set(record: BootRecord, limits: Tolerances) -> bool:
     return common.is_clock_set(record.timekeeper, times_s, limits)
 
 
-RULES: Rules[BootRecord] = Rules(
+RULES: VerdictRules[BootRecord] = VerdictRules(
     only={
         "mark_lost": _is_mark_lost,
         "ready_disagrees": _is_disagreeing,

@@ -7,7 +7,7 @@ the codes. Rings and guests that are sent to have rules of their own.
 from __future__ import annotations
 
 from labconsole.measure.recompute import verdict_check as common
-from labconsole.measure.recompute.verdict_check import Rules
+from labconsole.measure.recompute.verdict_check import VerdictRules
 from labconsole.model.record.flow import FlowRecord, FlowSeen, RingSeen, SenderSeen, WeightStepSeen
 from labconsole.model.tolerances import Tolerances
 
@@ -240,7 +240,7 @@ def _is_silent(record: FlowRecord, limits: Tolerances) -> bool:
     return is_disk_silent or any(sender.exit_status is None for sender in record.senders)
 
 
-OUT_RULES: Rules[FlowRecord] = Rules(
+OUT_RULES: VerdictRules[FlowRecord] = VerdictRules(
     only={
         "no_packets": lambda record, limits: record.sink is not None and any(not flow.packets for flow in record.flows),
         "generator_failed": _is_failed,

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from labconsole.experiments.flow.rules import is_limited_unasked, is_unlimited
 from labconsole.measure.recompute import verdict_check as common
-from labconsole.measure.recompute.verdict_check import Rules
+from labconsole.measure.recompute.verdict_check import VerdictRules
 from labconsole.model.record.flow import FlowRecord, ReceiverSeen, RingSeen
 from labconsole.model.tolerances import Tolerances
 
@@ -49,7 +49,7 @@ def _is_ring_open(record: FlowRecord, limits: Tolerances) -> bool:
     return abs(came - went) > RING_ERROR * came
 
 
-RING_RULES: Rules[FlowRecord] = Rules(
+RING_RULES: VerdictRules[FlowRecord] = VerdictRules(
     only={
         "generator_failed": lambda record, limits: any(_is_ring_failed(record, each) for each in record.ring),
         "no_packets": _is_ring_empty,
@@ -152,7 +152,7 @@ def _is_lost_at_source(record: FlowRecord, limits: Tolerances) -> bool:
     return total is not None and source is not None and source.nic_packets is not None and source.nic_packets < total
 
 
-IN_RULES: Rules[FlowRecord] = Rules(
+IN_RULES: VerdictRules[FlowRecord] = VerdictRules(
     only={
         "generator_failed": lambda record, limits: any(map(_is_unsent, record.receivers)),
         "generator_errors": lambda record, limits: any(each.errors for each in _sent(record)),

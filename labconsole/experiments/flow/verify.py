@@ -10,10 +10,10 @@ from labconsole.experiments.flow.rules import OUT_RULES
 from labconsole.experiments.flow.rules_within import IN_RULES, RING_RULES
 from labconsole.experiments.flow.verify_scenarios import recompute_disk, recompute_weights
 from labconsole.measure.recompute.discrepancy import Discrepancy, Number, against, same
-from labconsole.measure.recompute.verdict_check import Rules, judge_again, nothing_seen, unjudged_reasons
+from labconsole.measure.recompute.verdict_check import VerdictRules, judge_again, nothing_seen, unjudged_reasons
 from labconsole.model.record.flow import FlowRecord, FlowSeen, ReceiverSeen
 
-SEEN_NOTHING: Rules[FlowRecord] = Rules(
+SEEN_NOTHING: VerdictRules[FlowRecord] = VerdictRules(
     only=dict.fromkeys(OUT_RULES.only, lambda record, limits: False), also={}, excused={}
 )
 """Of a trial without guests, which has no reason that rests on what they did."""
@@ -38,7 +38,7 @@ def _recomputed(record: FlowRecord) -> Iterator[Discrepancy]:
             yield from check(record)
 
 
-def _rules(record: FlowRecord) -> Rules[FlowRecord]:
+def _rules(record: FlowRecord) -> VerdictRules[FlowRecord]:
     """By what its guests do."""
     if record.set_up is None:
         return SEEN_NOTHING

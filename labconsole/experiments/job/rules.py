@@ -7,7 +7,7 @@ codes.
 from __future__ import annotations
 
 from labconsole.measure.recompute import verdict_check as common
-from labconsole.measure.recompute.verdict_check import Rules
+from labconsole.measure.recompute.verdict_check import VerdictRules
 from labconsole.model.record.job import CopySeen, JobRecord
 from labconsole.model.tolerances import Tolerances
 
@@ -88,7 +88,7 @@ def _is_over_limit(record: JobRecord, limits: Tolerances) -> bool:
     return False
 
 
-RULES: Rules[JobRecord] = Rules(
+RULES: VerdictRules[JobRecord] = VerdictRules(
     only={
         "mark_lost": lambda record, limits: any(map(_is_mark_lost, record.copies)),
         "job_failed": lambda record, limits: any(map(_is_failed, record.copies)),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from labconsole.measure.recompute import verdict_check as common
-from labconsole.measure.recompute.verdict_check import Rules
+from labconsole.measure.recompute.verdict_check import VerdictRules
 from labconsole.model.record.route import RouteRecord, RouterSeen
 from labconsole.model.tolerances import Tolerances
 
@@ -76,7 +76,7 @@ def _is_uncertain(record: RouteRecord, limits: Tolerances) -> bool:
     return all(each.packets for each in record.routers) and any(each.forwarded_pps is None for each in record.routers)
 
 
-RULES: Rules[RouteRecord] = Rules(
+RULES: VerdictRules[RouteRecord] = VerdictRules(
     only={
         "routes_missing": _is_lacking_routes,
         "generator_failed": lambda record, limits: any(map(_is_failed, record.routers)),

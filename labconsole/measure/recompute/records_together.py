@@ -13,7 +13,7 @@ from labconsole.measure.recompute.counts import flows
 from labconsole.measure.recompute.discrepancy import Discrepancy, against
 from labconsole.measure.recompute.guest_trial import GuestTrial, boot_of
 from labconsole.measure.recompute.rests import Rests, setting_of
-from labconsole.measure.recompute.set_ups import Place, SetUps, TakenTrial, Testbed, Told, short
+from labconsole.measure.recompute.set_ups import Place, SetUpChecks, SetUpTrial, Testbed, Told, short
 from labconsole.measure.recompute.setting import moment, stepped
 from labconsole.model.plan.search import HASH_PREFIX
 from labconsole.model.record.kind import RecordKind
@@ -27,7 +27,7 @@ class Together:
     """Takes record after record, and tells what contradicts an earlier one; ``ending`` what shows only at the end."""
 
     def __init__(self) -> None:
-        self._set_ups = SetUps()
+        self._set_ups = SetUpChecks()
         self._said: dict[tuple[str, ...], tuple[str, Any]] = {}
         self._digests: dict[bytes, str] = {}
         self._rests = Rests()
@@ -116,13 +116,13 @@ class Together:
         yield from self._once(key, at, record_id, "requested", f"the trial {plan.hash[:40]} asks for")
 
 
-def _run_taken(record: RunRecord) -> TakenTrial:
+def _run_taken(record: RunRecord) -> SetUpTrial:
     held, plan, is_stepped = record.set_up, record.plan, stepped(record.verdict)
     assert held is not None
     stands, boot = record.verdict.status != "invalid", None
     if record.conditions is not None:
         boot = record.conditions.uut_boot_id
-    return TakenTrial(
+    return SetUpTrial(
         record_id=record.run_id,
         set_up=held.id,
         trial=held.trial,
@@ -139,11 +139,11 @@ def _run_taken(record: RunRecord) -> TakenTrial:
     )
 
 
-def _trial_taken(kind: RecordKind[Any], record: GuestTrial, record_id: str) -> TakenTrial:
+def _trial_taken(kind: RecordKind[Any], record: GuestTrial, record_id: str) -> SetUpTrial:
     held, plan, is_stepped = record.set_up, record.plan, stepped(record.verdict)
     assert held is not None
     stands, boot = record.verdict.status != "invalid", boot_of(record)
-    return TakenTrial(
+    return SetUpTrial(
         record_id=record_id,
         set_up=held.id,
         trial=held.trial,

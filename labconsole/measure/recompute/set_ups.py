@@ -31,7 +31,7 @@ them wrote is compared.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TakenTrial:
+class SetUpTrial:
     """One trial in its set-up.
 
     ``begun``, ``ended`` None: a clock was set meanwhile. ``testbed`` None: not all of it is known. ``place`` None: of
@@ -62,7 +62,7 @@ class _SetUp:
     record_id: str
     facts: dict[str, Any]
     holds: int | None = None
-    taken: list[TakenTrial] = field(default_factory=list)
+    taken: list[SetUpTrial] = field(default_factory=list)
 
     @property
     def entered(self) -> int:
@@ -75,13 +75,13 @@ class _SetUp:
         return self.holds is None or self.entered >= self.holds
 
 
-class SetUps:
+class SetUpChecks:
     """Takes trial after trial, and tells what contradicts an earlier one; ``ending`` what shows only at the end."""
 
     def __init__(self) -> None:
         self._set_ups: dict[str, _SetUp] = {}
 
-    def add(self, trial: TakenTrial) -> Iterator[Discrepancy]:
+    def add(self, trial: SetUpTrial) -> Iterator[Discrepancy]:
         """One more trial."""
         held = self._set_ups.setdefault(trial.set_up, _SetUp(trial.record_id, dict(trial.facts)))
         if held.holds is None:
@@ -138,7 +138,7 @@ def _order(name: str, held: _SetUp) -> Iterator[Told]:
     if held.holds is not None and held.entered > held.holds:
         says = f"{name[:40]} holds {held.entered} trials of its plan, and is said to hold {held.holds}"
         yield held.record_id, against("plan.set_up_trials", says)
-    before: TakenTrial | None = None
+    before: SetUpTrial | None = None
     attempts: dict[Place, tuple[int, bool]] = {}
     for each in sorted(held.taken, key=lambda taken: taken.trial):
         if before is not None and each.trial == before.trial:

@@ -40,7 +40,7 @@ NOT_OURS = ("other", "labconsole", "guest")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules(Generic[R]):
+class VerdictRules(Generic[R]):
     """Of one kind of record. ``only``: codes that nothing gives but what the record holds: one is there if and only if
     its condition holds. ``also``: codes that other observations give as well: one is there if its condition holds.
     ``excused``: codes of ``only`` that a record may have without it, of which it says why itself.
@@ -51,7 +51,7 @@ class Rules(Generic[R]):
     excused: Mapping[str, Condition[R]]
 
 
-def judge_again(record: R, rules: Rules[R]) -> Iterator[Discrepancy]:
+def judge_again(record: R, rules: VerdictRules[R]) -> Iterator[Discrepancy]:
     """What of the verdict does not follow by these rules; its status goes with its codes."""
     if record.in_force is not None:
         yield from in_force_problems(record.in_force)
@@ -85,7 +85,7 @@ def status_problems(record: GuestTrial) -> Iterator[Discrepancy]:
         yield against("status", f"is {record.status}, but the verdict is {status}")
 
 
-def unjudged_reasons(record: R, rules: Rules[R]) -> Iterator[str]:
+def unjudged_reasons(record: R, rules: VerdictRules[R]) -> Iterator[str]:
     """What of the verdict cannot be judged again, in words that are the same for alike records."""
     if record.in_force is None:
         yield "the verdict by its tolerances, which are not recorded"

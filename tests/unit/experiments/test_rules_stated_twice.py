@@ -22,7 +22,7 @@ from labconsole.experiments.job.verify import recompute_job
 from labconsole.experiments.route import verdict as route_verdict
 from labconsole.experiments.route.rules import RULES as ROUTE_RULES
 from labconsole.experiments.route.verify import recompute_route
-from labconsole.measure.recompute.verdict_check import Rules
+from labconsole.measure.recompute.verdict_check import VerdictRules
 from labconsole.model.record.boot import BootRecord
 from labconsole.model.record.flow import FlowRecord
 from labconsole.model.record.job import JobRecord
@@ -61,7 +61,7 @@ def judged_boot(record: BootRecord) -> Sequence[Reason]:
     )  # fmt: skip
 
 
-OF: dict[str, tuple[Rules[Any], Callable[[Any], Sequence[Reason]]]] = {
+OF: dict[str, tuple[VerdictRules[Any], Callable[[Any], Sequence[Reason]]]] = {
     "out": (OUT_RULES, judged_flow),
     "weights": (OUT_RULES, judged_flow),
     "beside": (OUT_RULES, judged_flow),
