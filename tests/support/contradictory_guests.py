@@ -114,7 +114,7 @@ ALONE: list[tuple[str, str, Callable[[dict[str, Any]], None], str]] = [
     ("three times what the link carries", "out", link(29_000_000), "flows"),
     ("more than the link carries, and no doubt", "out", link(80_000_000), VERDICT),
     ("a link without speed", "ring", set_to("link_speed_bps", 0), "link_speed_bps"),
-    ("a limiter that dropped 5000 of 2000", "out", set_to("senders.0.limiter.dropped_packets", 50_000),
+    ("a limiter that dropped 50 000 of 12 385", "out", set_to("senders.0.limiter.dropped_packets", 50_000),
      "senders[0].limiter.dropped_packets"),
     ("packets that passed no limiter", "out", set_to("senders.0.limiter.passed_packets", 12), VERDICT),
     ("a limit that was another one", "out", set_to("senders.1.limiter.rate_bps", 31_000_000), VERDICT),
@@ -184,7 +184,7 @@ ALONE: list[tuple[str, str, Callable[[dict[str, Any]], None], str]] = [
     ("less sent than was asked for", "in", set_to("requested.offered_bps", 90_000_000), VERDICT),
     # routers
     ("routers given 7650 of 100", "route", set_to("in_packets", 100), "in_packets"),
-    ("4 Mpps of 64 B on 1 Gbit/s", "route", set_to("link_speed_bps", 2_000_000), "routers"),
+    ("frames of 64 B beyond what the link carries", "route", set_to("link_speed_bps", 2_000_000), "routers"),
     ("two routers of one port", "route", set_to("routers.1.udp_source_port", 30_001), "routers[1].udp_source_port"),
     ("two routers of one MAC address", "route", set_to("routers.1.mac", "02:6c:77:00:00:00"), "routers[1].mac"),
     ("two routers of one MAC address inward", "route", set_to("routers.1.inbound_mac", "02:6c:77:01:00:00"),

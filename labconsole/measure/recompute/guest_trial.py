@@ -228,7 +228,7 @@ def more_than(where: str, packets: int | None, given: int | None, says: str, por
     if packets is None or given is None:
         return
     if packets > (1 + CONTROL_RATIO) * given + CONTROL_PACKETS * ports:
-        yield against(where, f"{packets} packets {says} of {given}", packets)
+        yield against(where, f"{packets} packets {says}, of {given}", packets)
 
 
 def program_problems(where: str, program: ProgramSeen | None, guests: int) -> Iterator[Discrepancy]:
