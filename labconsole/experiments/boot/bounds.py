@@ -19,9 +19,8 @@ PAGE_BYTES = 4096
 def impossible(record: BootRecord) -> Iterator[Discrepancy]:
     """What of a record no start can have shown."""
     yield from trial.common_problems(record, is_start=True)
-    keys = {"guest": lambda each: each.guest, "address": lambda each: each.address}
-    yield from trial.shared_names("guests", record.guests, keys)
-    yield from trial.own_macs(record, "guests", record.guests)
+    yield from trial.shared_names("guests", record.guests, {"guest": lambda each: each.guest})
+    yield from trial.own_addresses(record, "guests", record.guests)
     yield from _times(record)
     yield from _memory(record)
     asked = record.requested

@@ -24,11 +24,10 @@ def impossible(record: FlowRecord) -> Iterator[Discrepancy]:
     for where, guests in (("senders", record.senders), ("ring", record.ring), ("receivers", record.receivers)):
         keys = {
             "guest": lambda each: each.guest,
-            "address": lambda each: each.address,
             "host_interface": lambda each: each.host_interface,
         }
         yield from trial.shared_names(where, guests, keys)
-        yield from trial.own_macs(record, where, guests)
+        yield from trial.own_addresses(record, where, guests)
         for place, each in enumerate(guests):
             yield from _limiter(f"{where}[{place}].limiter", getattr(each, "limiter", None), each)
     limited: list[SenderSeen | RingSeen] = [*record.senders, *record.ring]

@@ -17,9 +17,7 @@ def impossible(record: JobRecord) -> Iterator[Discrepancy]:
     yield from _asked(record)
     copies, guests = record.copies, {copy.guest for copy in record.copies}
     yield from trial.numbered("copies", "copy_number", copies)
-    firsts = {copy.guest: copy for copy in reversed(copies)}
-    yield from trial.shared_names("copies", list(firsts.values()), {"address": lambda copy: copy.address})
-    yield from trial.own_macs(record, "copies", copies)
+    yield from trial.own_addresses(record, "copies", copies)
     if len(guests) > record.requested.guests:
         yield against("copies", f"are of {len(guests)} guests, and there were {record.requested.guests}", len(guests))
     yield from trial.program_problems("program", record.program, record.requested.guests)

@@ -34,8 +34,7 @@ def _routers(record: RouteRecord) -> Iterator[Discrepancy]:
     asked, routers = record.requested, record.routers
     keys = {"guest": lambda each: each.guest, "udp_source_port": lambda each: each.udp_source_port}
     yield from trial.shared_names("routers", routers, keys)
-    yield from trial.own_macs(record, "routers", routers)
-    yield from trial.own_macs(record, "routers", routers, "inbound_mac")
+    yield from trial.own_addresses(record, "routers", routers, ("mac", "inbound_mac"))
     for place, each in enumerate(routers):
         where = f"routers[{place}]"
         yield from trial.bin_problems(where, each, record.origin_ns, asked.bin_s)

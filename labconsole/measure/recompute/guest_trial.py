@@ -78,15 +78,6 @@ class GuestTrial(Protocol):
     def failure(self) -> str | None: ...
 
 
-class Addressed(Protocol):
-    """A guest with its addresses."""
-
-    @property
-    def guest(self) -> str: ...
-    @property
-    def mac(self) -> str | None: ...
-
-
 def boot_of(record: GuestTrial) -> str | None:
     """The boot of the unit under test; None: not known."""
     found = uut_facts(record).get("boot_id")
@@ -196,18 +187,22 @@ def numbered(where: str, name: str, of: Sequence[Any]) -> Iterator[Discrepancy]:
             yield against(where, f"of {guest[:80]} have {name} {told}, which does not count from 1")
 
 
-def own_macs(record: GuestTrial, where: str, of: Sequence[Addressed], name: str = "mac") -> Iterator[Discrepancy]:
-    """A guest has one MAC address, and no two guests the same, but those that share the unit under test's own port."""
-    guests: dict[str, str] = {}
-    macs: dict[str, str] = {}
-    for place, each in enumerate(of):
-        mac = getattr(each, name)
-        if mac is None:
-            continue
-        if macs.setdefault(each.guest, mac) != mac:
-            yield against(f"{where}[{place}].{name}", f"is not the other one of {each.guest}", mac[:80])
-        elif guests.setdefault(mac.lower(), each.guest) != each.guest and record.attestation.get("driver") != OWN_PORT:
-            yield against(f"{where}[{place}].{name}", f"is that of {guests[mac.lower()]}, too", mac[:80])
+def own_addresses(
+    record: GuestTrial, where: str, of: Sequence[Any], names: Sequence[str] = ("mac", "address")
+) -> Iterator[Discrepancy]:
+    """A guest has one of each of these, and no two guests the same, but those that share the unit under test's port."""
+    is_shared = record.attestation.get("driver") == OWN_PORT
+    for name in names:
+        addresses: dict[str, str] = {}
+        guests: dict[str, str] = {}
+        for place, each in enumerate(of):
+            address = getattr(each, name)
+            if address is None:
+                continue
+            if addresses.setdefault(each.guest, address) != address:
+                yield against(f"{where}[{place}].{name}", f"is not the other one of {each.guest}", address[:80])
+            elif guests.setdefault(address.lower(), each.guest) != each.guest and not is_shared:
+                yield against(f"{where}[{place}].{name}", f"is that of {guests[address.lower()]}, too", address[:80])
 
 
 def beyond_link(where: str, packets: int | None, frame_bytes: int, took_s: float | None, link_bps: int) -> Iterator[
