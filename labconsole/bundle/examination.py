@@ -1,31 +1,35 @@
-"""All runs of a store or a bundle examined, one after the other: each by itself, then all beside each other."""
+"""All records of a store or a bundle examined, one after the other: each by itself, then all beside each other."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
+from typing import Any
 
+from labconsole.experiments.search.bounds import RunHead, head_of, impossible
 from labconsole.experiments.search.verify import Counts, counts_of, recompute_search
-from labconsole.experiments.verifying import recompute_of
-from labconsole.measure.recompute.discrepancy import Discrepancy
+from labconsole.experiments.verifying import recompute_of, unjudged_of
+from labconsole.measure.recompute.discrepancy import Discrepancy, against
 from labconsole.measure.recompute.record import examine, unjudged
-from labconsole.measure.recompute.runs_together import Together
+from labconsole.measure.recompute.records_together import Together
 from labconsole.model.plan.search import HASH_PREFIX
-from labconsole.model.record.kind import ExperimentRecord
+from labconsole.model.record.crew_trial import CrewTrialRef
+from labconsole.model.record.kind import ExperimentColumns, ExperimentRecord, RecordKind
 from labconsole.model.record.kinds import record_kinds
 from labconsole.model.record.run import RunRecord
 from labconsole.model.record.search import SearchRecord
 from labconsole.model.record.summary import RunSummary
 from labconsole.model.record.verdict_codes import WEIGHT
+from labconsole.store.records import utc_text
 from labconsole.store.sql.schema import SINCE_4, row_of
 
 Found = Callable[[str, Discrepancy], None]
-"""Told of a run or a search, by its id, what is wrong."""
+"""Told of a record, by its id, what is wrong."""
 
 
 class Examination:
-    """Of all runs of a store or a bundle, one after the other. ``unjudged``: in words, of how many runs."""
+    """Of all records of a store or a bundle, one after the other. ``unjudged``: in words, of how many records."""
 
     def __init__(self, found: Found) -> None:
         self.runs = 0
@@ -33,6 +37,7 @@ class Examination:
         self._found = found
         self._together = Together()
         self._searched: dict[str, Counts] = {}
+        self._heads: dict[str, RunHead] = {}
 
     def take(self, record: RunRecord) -> None:
         """One more record."""
@@ -44,6 +49,7 @@ class Examination:
         self.unjudged.update(unjudged(record))
         if record.plan is not None and record.plan.hash.startswith(HASH_PREFIX):
             self._searched[record.run_id] = counts_of(record)
+            self._heads[record.run_id] = head_of(record)
 
     def end(
         self, searches: Iterable[SearchRecord], others: Mapping[str, Iterable[ExperimentRecord]] | None = None
@@ -51,20 +57,33 @@ class Examination:
         """What shows when all runs are known; then the searches that they were taken for, and the records of other
         kinds, by the kind's name.
         """
-        for run_id, wrong in self._together.ending():
-            self._found(run_id, wrong)
+        for name, records in (others or {}).items():
+            for record in records:
+                self._take_other(record_kinds()[name], record)
+        for record_id, wrong in self._together.ending():
+            self._found(record_id, wrong)
         if self._together.elsewhere:
             self.unjudged["statements that rest on stored runs which are not here"] = self._together.elsewhere
         for search in searches:
-            for wrong in recompute_search(search, self._searched):
+            for wrong in (*recompute_search(search, self._searched), *impossible(search, self._heads)):
                 self._found(search.search_id, wrong)
-        for name, records in (others or {}).items():
-            kind, recompute = record_kinds()[name], recompute_of(name)
-            if recompute is None:
-                continue
-            for record in records:
-                for wrong in recompute(record):
-                    self._found(kind.columns(record).id, wrong)
+
+    def _take_other(self, kind: RecordKind[Any], record: Any) -> None:
+        """A record that is neither a run nor a search: of a trial of guests, or of another package's kind."""
+        record_id, recompute, unjudged_words = kind.columns(record).id, recompute_of(kind.name), unjudged_of(kind.name)
+        if recompute is None:
+            self.unjudged[f"whatever {kind.plural} hold, for which no installed package has a check"] += 1
+            return
+        try:
+            for wrong in recompute(record):
+                self._found(record_id, wrong)
+            if unjudged_words is not None:
+                self.unjudged.update(unjudged_words(record))
+        except (ArithmeticError, ValueError) as exc:  # numbers that no measurement has
+            self._found(record_id, against("record", f"its numbers cannot be computed with: {exc}"))
+        if hasattr(record, "set_up") and isinstance(getattr(record, "plan", None), CrewTrialRef):
+            for other_id, wrong in self._together.add_trial(kind, record):
+                self._found(other_id, wrong)
 
 
 def columns(summary: RunSummary, record: RunRecord) -> Iterator[Discrepancy]:
@@ -78,6 +97,17 @@ def columns(summary: RunSummary, record: RunRecord) -> Iterator[Discrepancy]:
             continue
         if stored != row[each.name]:
             says = f"the table says {_word(stored)}, the record {_word(row[each.name])}"
+            yield Discrepancy(where=f"column {each.name}", stored=_word(stored), says=says)
+
+
+def experiment_columns(kind: RecordKind[Any], listed: ExperimentColumns, record: Any) -> Iterator[Discrepancy]:
+    """The same of the table of searches and trials of guests."""
+    repeats = kind.columns(record)
+    repeats = replace(repeats, started_at=utc_text(repeats.started_at, kind.name))
+    for each in fields(ExperimentColumns):
+        stored, told = getattr(listed, each.name), getattr(repeats, each.name)
+        if stored != told:
+            says = f"the table says {_word(stored)}, the record {_word(told)}"
             yield Discrepancy(where=f"column {each.name}", stored=_word(stored), says=says)
 
 

@@ -139,7 +139,7 @@ def _examine(store: RunStore, tell: Tell) -> tuple[int, Counter[str]]:
     examination = Examination(found)
     for record in store.iterate():
         examination.take(record)
-    others = {name: store.experiments(kind) for name, kind in record_kinds().items() if kind is not SEARCH}
+    others = {name: store.experiments(kind)[::-1] for name, kind in record_kinds().items() if kind is not SEARCH}
     examination.end(store.experiments(SEARCH), others)
     return examination.runs, examination.unjudged
 

@@ -1,8 +1,8 @@
-"""How records of the kinds of experiment are computed again, found by their files."""
+"""How records of the kinds of experiment are computed and judged again, found by their files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -12,22 +12,34 @@ from labconsole.model.plan.outside import PACKAGE as OUTSIDE
 from labconsole.model.plan.outside import load_experiment
 
 Recompute = Callable[[Any], Sequence[Discrepancy]]
+Unjudged = Callable[[Any], Iterable[str]]
 
 
 def recompute_of(kind: str) -> Recompute | None:
     """What ``RECOMPUTE`` is in ``verify.py`` of this kind's folder, or in the module of another package's; None: its
     runs are verified, or nothing.
     """
+    found: Recompute | None = getattr(_module(kind), "RECOMPUTE", None)
+    return found
+
+
+def unjudged_of(kind: str) -> Unjudged | None:
+    """What ``UNJUDGED`` is there: what of a record cannot be judged again, in words; None: it does not say."""
+    found: Unjudged | None = getattr(_module(kind), "UNJUDGED", None)
+    return found
+
+
+def _module(kind: str) -> Any:
+    """Where a kind says how it is verified; None: nowhere."""
     if kind in plugins.outside(OUTSIDE):
         try:
-            return getattr(load_experiment(kind), "RECOMPUTE", None)
+            return load_experiment(kind)
         except plugins.PluginError:  # told by whoever asks for it
             return None
     name = f"{experiments.__name__}.{kind}.verify"
     try:
-        found: Recompute | None = getattr(import_module(name), "RECOMPUTE", None)
+        return import_module(name)
     except ModuleNotFoundError as exc:
         if exc.name not in {name, f"{experiments.__name__}.{kind}"}:
             raise
         return None
-    return found

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import builtins
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 from pydantic import ValidationError
@@ -17,7 +17,7 @@ from sqlalchemy import Connection, func, insert, select
 
 from labconsole.errors import StoreError
 from labconsole.model.identity import RUN_ID
-from labconsole.model.record.kind import R, RecordKind
+from labconsole.model.record.kind import ExperimentColumns, R, RecordKind
 from labconsole.model.record.kinds import record_kinds
 from labconsole.model.record.summary import EVERYTHING, RunFilter
 from labconsole.store.records import json_object, utc_text
@@ -93,6 +93,28 @@ class StoredExperiments:
             parse_experiment(kind, text, f"{kind.name} {number}")
             for number, text in self.experiment_texts(kind, where, status=status)
         ]
+
+    def listed_experiments(
+        self, kind: RecordKind[R], unreadable: Callable[[StoreError], None]
+    ) -> Iterator[tuple[ExperimentColumns, R]]:
+        """All of a kind, oldest first, each with what the table repeats of it. ``unreadable`` is told of one that
+        cannot be read, and the rest goes on.
+        """
+        names = [each.name for each in fields(ExperimentColumns)]
+        with self.backend.errors(f"read {kind.plural}"), self.backend.reading() as connection:
+            table = experiments_in(connection, self.version)
+            if table is None:
+                return
+            columns = [table.c[name] for name in (*names, "record")]
+            statement = select(*columns).where(table.c.kind == kind.name).order_by(table.c.started_at, table.c.id)
+            rows = [row._mapping for row in connection.execute(statement)]
+        for row in rows:
+            try:
+                record = parse_experiment(kind, row["record"], f"{kind.name} {row['id']}")
+            except StoreError as exc:
+                unreadable(exc)
+            else:
+                yield ExperimentColumns(**{name: row[name] for name in names}), record
 
     def experiment_texts(
         self, kind: RecordKind[Any], where: RunFilter = EVERYTHING, *, status: str | None = None

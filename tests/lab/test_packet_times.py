@@ -85,7 +85,7 @@ def test_every_packet_is_timed_where_it_is_asked_for_and_only_there(testbed, tmp
     assert re.search(r"^  s1: all \d+.*packets timed in the sink's kernel: 0 numbers passed over, 0 late", shown, re.M)
     quantiles = r"p50 [0-9.]+, p90 [0-9.]+, p99 [0-9.]+, p99.9 \S+, p99.99 –, max [0-9.]+ µs"
     assert re.search(rf"^  s1:   spacing +{quantiles}$", shown, re.M), shown
-    assert "nothing is contradictory" in labconsole("verify", store=store).stdout
+    assert "no contradiction was found" in labconsole("verify", store=store).stdout
     assert programs() == before
 
 
@@ -137,7 +137,7 @@ def test_a_capture_that_is_too_small_is_no_doubt_where_the_kernel_saw_all(testbe
             found.append(run)
             break
     assert found, "no capture missed anything"
-    assert "nothing is contradictory" in labconsole("verify", store=tmp_path / "s.sqlite").stdout
+    assert "no contradiction was found" in labconsole("verify", store=tmp_path / "s.sqlite").stdout
 
 
 def test_who_looks_on_sees_the_delays_of_all_packets_so_far(testbed, tmp_path: Path):
@@ -193,7 +193,7 @@ def test_on_request_an_xdp_program_times_them_and_the_run_says_what_that_changed
         assert times["counted_packets"] == stream["measured_packets"], "and none of those that prove forwarding again"
     (again,) = [each for each in run["influences"] if each["kind"] == "learning"]
     assert again["received_packets"] > 0 and run["verdict"]["status"] != "invalid"
-    assert "nothing is contradictory" in labconsole("verify", store=store).stdout
+    assert "no contradiction was found" in labconsole("verify", store=store).stdout
     assert programs() == before
 
 

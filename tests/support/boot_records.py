@@ -53,12 +53,13 @@ def boot_data(times_s: Sequence[float | None] = (1.0, 1.5), *, word_after_s: flo
     marks_s = [each.mark_s for each in guests]
     return {
         "boot_id": "20261123T090905Z-a0964d", "format": 1, "started_at": "2026-11-23T09:09:05.000Z",
-        "finished_at": "2026-11-23T09:09:19.000Z", "testbed": "t", "testbed_fingerprint": "f" * 64, "emulated": True,
+        "finished_at": "2026-11-23T09:09:29.000Z", "testbed": "t", "testbed_fingerprint": "f" * 64, "emulated": True,
         "operator": "op@h", "labconsole_version": "0",
         "plan": {"name": "p", "hash": "boot-1", "point": 0, "block": 1, "repetition": 1, "position": 1, "seed": 1,
                  "set_ups": 1, "repetitions": 1},
         "requested": {"platform": "uml", "guests": len(names), "start": "cold", "limit_s": 300.0},
-        "set_up": {"id": "s", "started_at": "2026-11-23T09:09:01.000Z", "setup_s": 1.0, "trial": 1},
+        "set_up": {"id": "s", "started_at": "2026-11-23T09:09:01.000Z", "trial": 1,
+                   "setup_s": 0.5 + word_after_s + max((each for each in times_s if each is not None), default=0.0)},
         "clocks": CLOCKS.model_dump(), "mark_zero_ns": zero_ns if crew is not None else None,
         "clock_error_s": clock_error_s(CLOCKS), "guests": [each.model_dump() for each in guests],
         "startup_s": latest_s(marks_s), "ready_s": latest_s([each.ready_s for each in guests]),

@@ -247,11 +247,13 @@ def inward_record(
         update={"guests": len(names), "pattern": "in", "duration_s": sent_s, "offered_bps": offered}
     )
     (sum_bps, jain), skew_s = inward_sum(receivers), inward_skew_s(receivers)
+    most_bps = line_bps(base.link_speed_bps, PAYLOAD_BYTES)
     verdict = weighed(inward_shown(requested, receivers, seen, skew_s, 0, None, Tolerances()))
     return base.model_copy(
         update={
             "requested": requested, "receivers": receivers, "source": seen, "sum_bps": sum_bps, "jain": jain,
-            "line_ratio": None if sum_bps is None else sum_bps / base.line_bps, "start_skew_s": skew_s, "flows": (),
+            "line_ratio": None if sum_bps is None else sum_bps / most_bps, "start_skew_s": skew_s, "flows": (),
+            "line_bps": most_bps,
             "senders": (), "sink": None, "origin_ns": None, "shared_from": None, "shared_to": None, "verdict": verdict,
             "status": "failed" if verdict.status == "invalid" else "done",
             "failure": verdict.reasons[0].detail if verdict.status == "invalid" else None,

@@ -1,12 +1,12 @@
 """``labconsole verify``: every derived number in a store, computed again from the raw counts beside it; every verdict
-judged again; every two facts that cannot both be true.
+judged again, as far as its record says by what; every two facts that cannot both be true.
 """
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from labconsole.cli.commands import About
 from labconsole.cli.options import add_common
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 about = About(
     120,
-    "recompute and judge saved runs again and compare them with each other; for a bundle, also make its report again",
+    "recompute and judge saved runs, searches and trials of guests again and compare them with each other; "
+    "for a bundle, also make its report again",
 )
 
 
@@ -30,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_common(parser, "--store", "--json")
     parser.add_argument(
         "bundle", nargs="?", type=Path, metavar="FILE.tar.gz",
-        help="a file written by report --bundle: check its files, verify its runs, make its report again",
+        help="a file written by report --bundle: check its files, verify its records, make its report again",
     )  # fmt: skip
 
 
@@ -38,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     """0 when everything follows and nothing contradicts, else 1; 1 when one is unreadable."""
     if args.bundle is not None:
         return _verify_bundle(args)
-    from labconsole.bundle.examination import Examination, columns
+    from labconsole.bundle.examination import Examination, columns, experiment_columns
     from labconsole.model.record.kinds import record_kinds
     from labconsole.model.record.kinds.search import KIND as SEARCH
     from labconsole.store.open import open_store
@@ -58,13 +59,18 @@ def run(args: argparse.Namespace) -> int:
             examination.take(record)
             for wrong in columns(listed[record.run_id], record) if record.run_id in listed else ():
                 found(record.run_id, wrong)
-        searches = store.experiments(SEARCH)
-        others = {name: store.experiments(kind) for name, kind in record_kinds().items() if kind is not SEARCH}
+        taken: dict[str, list[Any]] = {}
+        for name, kind in record_kinds().items():
+            for repeated, other in store.listed_experiments(kind, unreadable.append):
+                taken.setdefault(name, []).append(other)
+                for wrong in experiment_columns(kind, repeated, other):
+                    found(kind.columns(other).id, wrong)
         unreadable += store.unknown_experiments()
-    examination.end(searches, others)
+    searches = taken.pop(SEARCH.name, [])
+    examination.end(searches, taken)
     for problem in unreadable:
         answer({"unreadable": str(problem)}, [f"unreadable: {problem}"], as_json=args.json)
-    there = {record_kinds()[name].plural: len(records) for name, records in others.items() if records}
+    there = {record_kinds()[name].plural: len(records) for name, records in taken.items()}
     counts = {"runs": examination.runs, "searches": len(searches), **there}
     bad = f"; {len(unreadable)} could not be read" if unreadable else ""
     more = f" and {len(searches)} search{'es' if len(searches) > 1 else ''}" if searches else ""
@@ -83,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
 def _verdict(differences: int) -> str:
     if differences:
         return f"{differences} difference{'s' if differences > 1 else ''}"
-    return "every derived number follows from its raw counts, and nothing is contradictory"
+    return "every derived number follows from its raw counts, and no contradiction was found"
 
 
 def _verify_bundle(args: argparse.Namespace) -> int:
@@ -118,7 +124,7 @@ def _not_judged(found: Counter[str]) -> dict[str, object]:
 
 
 def _unjudged(found: Counter[str]) -> list[str]:
-    return [f"not judged in {runs} run{'s' if runs > 1 else ''}: {words}" for words, runs in sorted(found.items())]
+    return [f"not judged in {counted(records, 'record')}: {words}" for words, records in sorted(found.items())]
 
 
 def _tell(run_id: str, found: Discrepancy, *, as_json: bool) -> None:

@@ -5,16 +5,12 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 
+from labconsole.experiments.boot.bounds import impossible
 from labconsole.experiments.boot.resolution import clock_allowed_s
-from labconsole.experiments.boot.verdict import shown_reasons
+from labconsole.experiments.boot.rules import RULES
 from labconsole.measure.recompute.discrepancy import Discrepancy, Number, against, same
-from labconsole.measure.recompute.judged_again import codes_of, judged_again, limits_of
+from labconsole.measure.recompute.verdict_check import codes_of, judge_again, unjudged_reasons
 from labconsole.model.record.boot import BootRecord
-
-SHOWN_ONLY = frozenset(
-    {"mark_lost", "ready_disagrees", "not_cold", "not_hot", "mark_forged", "swapped", "clock_coarse"}
-)
-"""Codes that nothing gives but what the record holds."""
 
 SEEN_NOTHING = frozenset({"not_measured", "no_memory"})
 """Codes of a trial that came to nothing, and has no guests."""
@@ -22,7 +18,10 @@ SEEN_NOTHING = frozenset({"not_measured", "no_memory"})
 
 def recompute_boot(record: BootRecord) -> list[Discrepancy]:
     """What of a trial does not follow, or contradicts itself."""
-    return [*_differences(record), *_guests(record), *_verdict(record)]
+    found = [*_differences(record), *_guests(record), *impossible(record)]
+    if record.requested.start == "cold" and record.files is None and record.memory is not None:
+        found.append(against("files", "says nothing of the page cache, but the start is cold"))
+    return [*found, *judge_again(record, RULES)]
 
 
 def _differences(record: BootRecord) -> Iterator[Discrepancy]:
@@ -103,23 +102,9 @@ def _guests(record: BootRecord) -> Iterator[Discrepancy]:
             yield against(f"files[{index}]", "has more pages in memory than in all", each.cached_pages)
 
 
-def _verdict(record: BootRecord) -> Iterator[Discrepancy]:
-    """What the record shows has its reason, and nothing else of that kind."""
-    again = shown_reasons(
-        record.guests,
-        start=record.requested.start,
-        clock_error_s=record.clock_error_s,
-        clock_error_allowed_s=record.clock_error_allowed_s,
-        files=record.files,
-        timekeeper=record.timekeeper,
-        swapped_pages=record.swapped_pages,
-        limits=limits_of(record.in_force),
-    )
-    yield from judged_again(record, again, SHOWN_ONLY)
-    if any(each.ready_ns is None for each in record.guests) and "guests_missing" not in codes_of(record):
-        yield against("verdict.reasons", "lacks guests_missing, which the record shows")
-    if record.requested.start == "cold" and record.files is None and record.memory is not None:
-        yield against("files", "says nothing of the page cache, but the start is cold")
-
-
 RECOMPUTE = recompute_boot
+
+
+def UNJUDGED(record: BootRecord) -> Iterator[str]:
+    """What of its verdict cannot be judged again."""
+    return unjudged_reasons(record, RULES)

@@ -5,36 +5,44 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
-from labconsole.experiments.flow.verdict import held_by_link, inward_shown, ring_shown, shown_reasons
+from labconsole.experiments.flow.bounds import impossible
+from labconsole.experiments.flow.rules import OUT_RULES
+from labconsole.experiments.flow.rules_within import IN_RULES, RING_RULES
 from labconsole.experiments.flow.verify_scenarios import recompute_disk, recompute_weights
 from labconsole.measure.recompute.discrepancy import Discrepancy, Number, against, same
-from labconsole.measure.recompute.judged_again import judged_again, limits_of, nothing_seen
+from labconsole.measure.recompute.verdict_check import VerdictRules, judge_again, nothing_seen, unjudged_reasons
 from labconsole.model.record.flow import FlowRecord, FlowSeen, ReceiverSeen
 
-SHOWN_ONLY = frozenset(
-    {
-        "no_packets", "generator_failed", "limiter_missing", "limiter_unasked", "start_skew", "swapped",
-        "offered_short", "duration_cut",
-        "duration_stretched", "rate_uncertain", "capture_incomplete", "witnesses_disagree", "offered_over",
-        "programs_differ", "weights_missing", "weights_late", "mark_lost", "job_failed",
-    }
-)  # fmt: skip
-"""Codes that nothing gives but what the record holds."""
-
-INWARD_ONLY = frozenset({"reader_missing", "not_measured", "generator_errors", "lost_at_source", "foreign_frames"})
-"""Further ones where guests are sent to."""
+SEEN_NOTHING: VerdictRules[FlowRecord] = VerdictRules(
+    only=dict.fromkeys(OUT_RULES.only, lambda record, limits: False), also={}, excused={}
+)
+"""Of a trial without guests, which has no reason that rests on what they did."""
 
 
 def recompute_flow(record: FlowRecord) -> list[Discrepancy]:
     """What of a trial does not follow, or contradicts itself."""
+    return [*_recomputed(record), *impossible(record), *judge_again(record, _rules(record))]
+
+
+def _recomputed(record: FlowRecord) -> Iterator[Discrepancy]:
     if record.set_up is None:
         seen = (*record.flows, *record.senders, *record.ring, *record.receivers)
-        return [*nothing_seen(record, seen), *_rates(record), *judged_again(record, (), SHOWN_ONLY)]
-    if record.requested.pattern == "ring":
-        return [*_ring(record), *_verdict(record)]
-    if record.requested.pattern == "in":
-        return [*_inward(record), *_verdict(record)]
-    return [*_counts(record), *_rates(record), *recompute_weights(record), *recompute_disk(record), *_verdict(record)]
+        yield from nothing_seen(record, seen)
+        yield from _rates(record)
+    elif record.requested.pattern == "ring":
+        yield from _ring(record)
+    elif record.requested.pattern == "in":
+        yield from _inward(record)
+    else:
+        for check in (_counts, _rates, recompute_weights, recompute_disk):
+            yield from check(record)
+
+
+def _rules(record: FlowRecord) -> VerdictRules[FlowRecord]:
+    """By what its guests do."""
+    if record.set_up is None:
+        return SEEN_NOTHING
+    return {"out": OUT_RULES, "ring": RING_RULES, "in": IN_RULES}[record.requested.pattern]
 
 
 def _ring(record: FlowRecord) -> Iterator[Discrepancy]:
@@ -54,8 +62,11 @@ def _ring(record: FlowRecord) -> Iterator[Discrepancy]:
         if not same(each.out_bps, again):
             yield Discrepancy(where=f"ring[{index}].out_bps", stored=each.out_bps, recomputed=again)
     whole = len(rates) == len(ring) and bool(rates)
+    payload_bytes = record.requested.payload_bytes
+    most_bps = record.link_speed_bps * payload_bytes / (payload_bytes + 66)
     total_bps, squares = sum(rates), sum(rate * rate for rate in rates)
     wanted: dict[str, tuple[Number, Number]] = {
+        "line_bps": (record.line_bps, most_bps),
         "sum_bps": (record.sum_bps, total_bps if whole else None),
         "jain": (record.jain, total_bps * total_bps / (len(rates) * squares) if whole and squares else None),
     }
@@ -216,35 +227,9 @@ def _shared_bins(record: FlowRecord) -> range | None:
     return range(inside[0], inside[-1] + 1) if inside else None
 
 
-def _verdict(record: FlowRecord) -> Iterator[Discrepancy]:
-    """What the record shows has its reason, and nothing else of that kind."""
-    if record.requested.pattern == "ring":
-        shown = ring_shown(record.requested, record.ring, record.window_s, record.swapped_pages, record.program)
-        yield from judged_again(record, shown, SHOWN_ONLY)
-        return
-    if record.requested.pattern == "in":
-        limits = limits_of(record.in_force)
-        shown = inward_shown(
-            record.requested, record.receivers, record.source, record.start_skew_s, record.swapped_pages,
-            record.program, limits,
-        )  # fmt: skip
-        yield from judged_again(record, shown, SHOWN_ONLY | INWARD_ONLY)
-        return
-    again = shown_reasons(
-        record.requested,
-        record.flows,
-        record.senders,
-        record.sink,
-        line_bps=record.line_bps,
-        start_skew_s=record.start_skew_s,
-        swapped_pages=record.swapped_pages,
-        program=record.program,
-        limits=limits_of(record.in_force),
-        weights=record.weights,
-        disk=record.disk,
-    )
-    before = held_by_link(record.requested, record.senders, record.line_bps)  # was called short once
-    yield from judged_again(record, again, SHOWN_ONLY - {"offered_short"} if before else SHOWN_ONLY)
-
-
 RECOMPUTE = recompute_flow
+
+
+def UNJUDGED(record: FlowRecord) -> Iterator[str]:
+    """What of its verdict cannot be judged again."""
+    return unjudged_reasons(record, _rules(record))

@@ -5,28 +5,14 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator
 
+from labconsole.experiments.job.bounds import impossible
 from labconsole.experiments.job.disk_verdict import jobs_volume
-from labconsole.experiments.job.verdict import shown_reasons
+from labconsole.experiments.job.rules import RULES
 from labconsole.measure.recompute.discrepancy import Discrepancy, Number, against, same
-from labconsole.measure.recompute.judged_again import judged_again, limits_of, nothing_seen
+from labconsole.measure.recompute.verdict_check import judge_again, nothing_seen, unjudged_reasons
 from labconsole.model.jobs import JOBS
 from labconsole.model.plan.jobs import COPIES_OF_ONE_TWO
 from labconsole.model.record.job import CopySeen, JobRecord
-from labconsole.model.record.run import Reason
-
-SHOWN_ONLY = frozenset(
-    [
-        "mark_lost",
-        "job_failed",
-        "start_skew",
-        "job_short",
-        "programs_differ",
-        "mark_forged",
-        "swapped",
-        "buffered_by_host",
-    ]
-)
-"""Codes that nothing gives but what the record holds."""
 
 
 def recompute_job(record: JobRecord) -> list[Discrepancy]:
@@ -46,8 +32,7 @@ def recompute_job(record: JobRecord) -> list[Discrepancy]:
         found.append(Discrepancy(where="start_skew_s", stored=record.start_skew_s, recomputed=skew_s))
     found += _copies(record)
     found += _disk(record)
-    found += _verdict(record)
-    return found
+    return [*found, *impossible(record), *judge_again(record, RULES)]
 
 
 def _times(copy: CopySeen, empty_s: float | None) -> dict[str, float | None]:
@@ -109,29 +94,9 @@ def _disk(record: JobRecord) -> Iterator[Discrepancy]:
             yield Discrepancy(where=f"disk.{name}", stored=getattr(record.disk, name), recomputed=value)
 
 
-def _verdict(record: JobRecord) -> Iterator[Discrepancy]:
-    """What the record shows has its reason, and nothing else of that kind."""
-    again = shown_reasons(
-        record.copies,
-        empty=record.empty,
-        timekeeper=record.timekeeper,
-        start_skew_s=record.start_skew_s,
-        swapped_pages=record.swapped_pages,
-        disk=record.disk,
-        program=record.program,
-        limits=limits_of(record.in_force),
-    )
-    yield from judged_again(record, [*again, *_over_limit(record)], SHOWN_ONLY)
-
-
-def _over_limit(record: JobRecord) -> Iterator[Reason]:
-    """That a job did not end in time shows in a copy without an end, of the guest that the reason names."""
-    unended = {copy.guest for copy in record.copies if copy.exit_status is None and copy.end_request_ns is None}
-    for each in record.verdict.reasons:
-        places = (each.evidence or {}).get("places") or [each.evidence or {}]
-        named = {place.get("guest") for place in places if isinstance(place, dict) and "limit_s" in place}
-        if each.code == "job_failed" and named & unended and named <= unended:
-            yield each
-
-
 RECOMPUTE = recompute_job
+
+
+def UNJUDGED(record: JobRecord) -> Iterator[str]:
+    """What of its verdict cannot be judged again."""
+    return unjudged_reasons(record, RULES)

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from labconsole.experiments.route.verdict import shown_reasons
+from labconsole.experiments.route.bounds import impossible
+from labconsole.experiments.route.rules import RULES
 from labconsole.measure.recompute.discrepancy import Discrepancy, Number, same
-from labconsole.measure.recompute.judged_again import judged_again, limits_of, nothing_seen
+from labconsole.measure.recompute.verdict_check import judge_again, nothing_seen, unjudged_reasons
 from labconsole.model.record.route import RouteRecord
-
-SHOWN_ONLY = frozenset(
-    {
-        "no_packets", "generator_failed", "routes_missing", "start_skew", "swapped", "offered_short", "duration_cut",
-        "rate_uncertain", "capture_incomplete", "witnesses_disagree",
-    }
-)  # fmt: skip
-"""Codes that nothing gives but what the record holds."""
 
 
 def recompute_route(record: RouteRecord) -> list[Discrepancy]:
     """What of a trial does not follow, or contradicts itself."""
     if record.set_up is None:
-        return [*nothing_seen(record, record.routers), *_rates(record), *judged_again(record, (), SHOWN_ONLY)]
-    return [*_counts(record), *_rates(record), *_verdict(record)]
+        found = [*nothing_seen(record, record.routers), *_rates(record)]
+    else:
+        found = [*_counts(record), *_rates(record)]
+    return [*found, *impossible(record), *judge_again(record, RULES)]
 
 
 def _counts(record: RouteRecord) -> Iterator[Discrepancy]:
@@ -82,17 +77,9 @@ def _bins(record: RouteRecord) -> range | None:
     return range(inside[0], inside[-1] + 1) if inside else None
 
 
-def _verdict(record: RouteRecord) -> Iterator[Discrepancy]:
-    """What the record shows has its reason, and nothing else of that kind."""
-    again = shown_reasons(
-        record.requested,
-        record.routers,
-        record.sink,
-        start_skew_s=record.start_skew_s,
-        swapped_pages=record.swapped_pages,
-        limits=limits_of(record.in_force),
-    )
-    yield from judged_again(record, again, SHOWN_ONLY)
-
-
 RECOMPUTE = recompute_route
+
+
+def UNJUDGED(record: RouteRecord) -> Iterator[str]:
+    """What of its verdict cannot be judged again."""
+    return unjudged_reasons(record, RULES)

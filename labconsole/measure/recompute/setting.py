@@ -1,6 +1,6 @@
 """Whether what a record says of itself can be true: times, plan, set-up, role, tolerances, conditions. Pure; format 2.
 
-What several records say of each other is in runs_together.py.
+What several records say of each other is in records_together.py.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from labconsole.measure.recompute.discrepancy import Discrepancy, against
 from labconsole.model.conditions import seen_conditions
 from labconsole.model.design_point import FORWARDING_SHARES
 from labconsole.model.plan.search import HASH_PREFIX
-from labconsole.model.record.run import METHOD, Conditions, InForce, PlanRef, RunRecord
+from labconsole.model.record.crew_trial import CrewTrialRef
+from labconsole.model.record.run import METHOD, Conditions, InForce, PlanRef, RunRecord, SetUp, Verdict
 from labconsole.model.tolerances import Tolerances
 
 PHASES = ("arm_s", "send_s", "drain_s", "count_s")
@@ -64,22 +65,32 @@ def moment(text: str) -> datetime | None:
     return found if found.tzinfo is not None else None
 
 
-def stepped(record: RunRecord) -> bool:
-    """Whether a clock was set during the run, so that its times say nothing of each other."""
-    return any(reason.code == "clock_stepped" for reason in record.verdict.reasons)
+def stepped(verdict: Verdict) -> bool:
+    """Whether a clock was set during the trial, so that its times say nothing of each other."""
+    return any(reason.code == "clock_stepped" for reason in verdict.reasons)
+
+
+def time_problems(started_at: str, finished_at: str, verdict: Verdict) -> Iterator[Discrepancy]:
+    """Times that are none, or an end before its begin."""
+    took_s = trial_s(started_at, finished_at)
+    if took_s is None:
+        yield against("finished_at", "is not a time in UTC", finished_at[:80])
+    elif took_s < 0 and not stepped(verdict):
+        yield against("finished_at", f"is {-took_s:g} s before started_at", finished_at)
+
+
+def trial_s(started_at: str, finished_at: str) -> float | None:
+    """How long a trial took by the console's wall clock; None: one of the two is not a time."""
+    started, finished = moment(started_at), moment(finished_at)
+    return None if started is None or finished is None else (finished - started).total_seconds()
 
 
 def _times(record: RunRecord) -> Iterator[Discrepancy]:
-    started, finished = moment(record.started_at), moment(record.finished_at)
-    if started is None or finished is None:
-        yield against("finished_at", "is not a time in UTC", record.finished_at[:80])
+    yield from time_problems(record.started_at, record.finished_at, record.verdict)
+    took_s, total_s = trial_s(record.started_at, record.finished_at), record.timeline.get("total_s")
+    if took_s is None or took_s < 0 or stepped(record.verdict):
         return
-    if stepped(record):
-        return
-    took_s, total_s = (finished - started).total_seconds(), record.timeline.get("total_s")
-    if took_s < 0:
-        yield against("finished_at", f"is {-took_s:g} s before started_at", record.finished_at)
-    elif record.format > 1 and isinstance(total_s, int | float):
+    if record.format > 1 and isinstance(total_s, int | float):
         if took_s < total_s * (1 - SENDING_SLACK_RATIO) - WALL_CLOCK_S:
             yield against("finished_at", f"is {took_s:g} s after started_at, but the trial took {total_s:g} s")
         elif took_s > total_s * (1 + SENDING_SLACK_RATIO) + ASIDE_S:
@@ -146,17 +157,22 @@ def _set_up(record: RunRecord) -> Iterator[Discrepancy]:
         if record.role == "measured":
             yield against("set_up", "does not say in which set-up of the platform the run was measured")
         return
+    yield from set_up_problems(held, record.started_at, "the trial", record.verdict)
+
+
+def set_up_problems(held: SetUp, until: str, of: str, verdict: Verdict) -> Iterator[Discrepancy]:
+    """What of a set-up cannot be. ``until``: when it was over at the latest, which is when ``of`` was."""
     if held.trial < 1:
         yield against("set_up.trial", "is not counted from 1", held.trial)
     if not 0 <= held.setup_s < math.inf:
         yield against("set_up.setup_s", "is not a time", held.setup_s)
-    begun, started = moment(held.started_at), moment(record.started_at)
+    begun, over = moment(held.started_at), moment(until)
     if begun is None:
         yield against("set_up.started_at", "is not a time in UTC", held.started_at[:80])
-    elif started is not None and not stepped(record):
-        before_s = (started - begun).total_seconds()
+    elif over is not None and not stepped(verdict):
+        before_s = (over - begun).total_seconds()
         if before_s < held.setup_s * (1 - SENDING_SLACK_RATIO) - WALL_CLOCK_S:
-            says = f"setting up began {before_s:g} s before the trial and took {held.setup_s:g} s"
+            says = f"setting up began {before_s:g} s before {of} and took {held.setup_s:g} s"
             yield against("set_up.started_at", says, held.started_at)
 
 
@@ -177,11 +193,22 @@ def _conditions(record: RunRecord) -> Iterator[Discrepancy]:
 
 
 def _plan(record: RunRecord, plan: PlanRef) -> Iterator[Discrepancy]:
+    yield from place_problems(plan)
+    if plan.order is not None and plan.order not in ORDERS:
+        yield against("plan.order", "is not a known order of plans", plan.order[:80])
+    if not plan.hash.startswith(HASH_PREFIX) and (record.role == "pilot") != (plan.block == 0):
+        yield against("role", f"is {record.role}, in block {plan.block}: block 0 is the pilot's", record.role)
+    if plan.fixed is not None and plan.fixed.reference_pps is not None and not plan.fixed.reference_pps > 0:
+        yield against("plan.fixed.reference_pps", "is not a rate", plan.fixed.reference_pps)
+
+
+def place_problems(plan: PlanRef | CrewTrialRef, least_block: int = 0) -> Iterator[Discrepancy]:
+    """What of a place in a plan cannot be."""
     for name, least in (
-        ("point", 0), ("repetition", 1), ("warm_ups", 0), ("block", 0), ("attempt", 1), ("attempts", 1),
+        ("point", 0), ("repetition", 1), ("warm_ups", 0), ("block", least_block), ("attempt", 1), ("attempts", 1),
         ("position", 1), ("set_ups", 1), ("repetitions", 1), ("set_up_trials", 1),
     ):  # fmt: skip
-        value = getattr(plan, name)
+        value = getattr(plan, name, None)
         if value is not None and value < least:
             yield against(f"plan.{name}", f"is {value}, and counts from {least}", value)
     if plan.attempt > plan.attempts:
@@ -192,14 +219,8 @@ def _plan(record: RunRecord, plan: PlanRef) -> Iterator[Discrepancy]:
         yield against("plan.repetition", f"is {plan.repetition} of {plan.repetitions}", plan.repetition)
     if plan.block is not None and plan.set_ups is not None and plan.block > plan.set_ups:
         yield against("plan.block", f"is {plan.block} of {plan.set_ups}", plan.block)
-    if plan.order is not None and plan.order not in ORDERS:
-        yield against("plan.order", "is not a known order of plans", plan.order[:80])
     if plan.margin_ratio is not None and not 0 < plan.margin_ratio < 1:
         yield against("plan.margin_ratio", "is not a ratio between 0 and 1", plan.margin_ratio)
-    if not plan.hash.startswith(HASH_PREFIX) and (record.role == "pilot") != (plan.block == 0):
-        yield against("role", f"is {record.role}, in block {plan.block}: block 0 is the pilot's", record.role)
-    if plan.fixed is not None and plan.fixed.reference_pps is not None and not plan.fixed.reference_pps > 0:
-        yield against("plan.fixed.reference_pps", "is not a rate", plan.fixed.reference_pps)
 
 
 def in_force_problems(held: InForce) -> Iterator[Discrepancy]:

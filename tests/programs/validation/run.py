@@ -27,6 +27,7 @@ import document  # noqa: E402
 import drills  # noqa: E402
 import flows  # noqa: E402
 import gates  # noqa: E402
+import guest_contradictions  # noqa: E402
 import guests  # noqa: E402
 import instrument  # noqa: E402
 import intervals  # noqa: E402
@@ -107,9 +108,10 @@ def conclusions(options: argparse.Namespace) -> dict[str, Callable[[], Table]]:
 
     return {
         "gates": lambda: gates.conclusions(some(gates.GATES), processes),
-        "shares": lambda: shares.coverage(some(shares.SIMULATIONS), processes),
-        "references": lambda: references.beside_papers(some(references.REPORTS), processes),
         "trends": lambda: trends.trends(some(trends.SERIES), processes),
+        "shares": lambda: shares.coverage(some(shares.SIMULATIONS), processes),
+        "contradictions": guest_contradictions.found,
+        "references": lambda: references.beside_papers(some(references.REPORTS), processes),
     }
 
 

@@ -6,7 +6,6 @@ import asyncio
 import html
 import re
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,7 +14,7 @@ from pydantic import ValidationError
 
 from labconsole.cli.main import main
 from labconsole.cli.text.flows import flow_lines
-from labconsole.experiments.flow.disk import DiskWorker, beside_work, disk_reasons
+from labconsole.experiments.flow.disk import DiskWorker, disk_reasons
 from labconsole.experiments.flow.limiters import limit_of
 from labconsole.experiments.flow.live import SendingWatch, SharingWatch, moments_of, picture_of
 from labconsole.experiments.flow.looking import SharedQueueLooks
@@ -24,7 +23,6 @@ from labconsole.experiments.flow.units.beside_papers import weighed_topic
 from labconsole.experiments.flow.verify import recompute_flow
 from labconsole.experiments.flow.verify_scenarios import recompute_disk, recompute_weights
 from labconsole.experiments.flow.weights import (
-    link_bps,
     queue_of,
     taken_words,
     weight_reasons,
@@ -35,7 +33,7 @@ from labconsole.model.disk_beside import DiskBeside
 from labconsole.model.plan.crews import CrewTrial
 from labconsole.model.plan.flows import FlowFactors, FlowPoint, flow_hash, flow_points
 from labconsole.model.plan.loader import load_plan
-from labconsole.model.record.flow import DiskBesideSeen, FlowRecord, LimiterSeen, WeightsSeen
+from labconsole.model.record.flow import FlowRecord, LimiterSeen, WeightsSeen
 from labconsole.model.record.kinds.flow import KIND as FLOW
 from labconsole.model.weights import WeightSteps
 from labconsole.network.rate_limits import RateLimit
@@ -44,44 +42,7 @@ from labconsole.store.open import open_store
 from labconsole.wire.counters import CountersSampled
 from labconsole.wire.queues import ChangeRates, QueueClass, QueueState, RatesTaken, TakenChange, TakenChanges
 from support.flow_records import ORIGIN_NS, flow_record
-
-ALL_BPS = link_bps(100_000_000, 1472)
-SECOND = 10**9
-BIN_PACKETS = 800
-BEGUN_NS = 5 * SECOND
-
-
-def steps_of(*words: str, every_s: float = 1.0) -> WeightSteps:
-    return WeightSteps.model_validate({"every_s": every_s, "steps": words})
-
-
-def taken(steps: WeightSteps, late_ns: Sequence[int | None] = (), **changes: Any) -> TakenChanges:
-    """As the UUT says it; ``late_ns`` None: that one was not made."""
-    rates = steps.rates_bps(ALL_BPS, (ALL_BPS,) * steps.guests)
-    found = []
-    for number, own in enumerate(rates):
-        due_ns = BEGUN_NS + round(number * steps.every_s * SECOND)
-        late = late_ns[number] if number < len(late_ns) else 0
-        found.append(
-            TakenChange(
-                due_ns=due_ns, taken_ns=None if late is None else due_ns + late, read_ns=due_ns, rates_bps=list(own),
-                kept_bps=list(own), complaint="No such file or directory" if late is None else None, **changes,
-            )
-        )  # fmt: skip
-    return TakenChanges(looked_ns=BEGUN_NS - 1, begun_ns=BEGUN_NS, changes=found)
-
-
-def weighted(steps: WeightSteps, shares: Sequence[float], said: TakenChanges | None = None) -> FlowRecord:
-    """A trial in bins of 0.1 s; ``shares``: of the first guest in each second."""
-    first = [round(BIN_PACKETS * share) for share in shares for _ in range(10)]
-    base = flow_record([first, [BIN_PACKETS - each for each in first]], bin_s=0.1)
-    requested = base.requested.model_copy(update={"weights": steps})
-    kept_bps = steps.rates_bps(ALL_BPS, (ALL_BPS, ALL_BPS))[-1]
-    seen = weights_seen(
-        requested, base.flows, ["g1", "g2"], (base.shared_from, base.shared_to), all_bps=ALL_BPS,
-        taken=said or taken(steps), kept_bps=kept_bps,
-    )  # fmt: skip
-    return base.model_copy(update={"requested": requested, "weights": seen})
+from support.flow_scenarios import ALL_BPS, BEGUN_NS, SECOND, stalled, steps_of, taken, weighted
 
 
 def seen_of(record: FlowRecord) -> WeightsSeen:
@@ -374,23 +335,6 @@ def test_limits_that_were_read_back_are_lines_across():
 
 
 # -- a disk ---------------------------------------------------------------------------------------------------------------
-
-
-def stalled(during: int, **changes: Any) -> FlowRecord:
-    """One guest sends for ten seconds, and brings so much from 4 to 6; the other works from 4 to 6."""
-    base = flow_record([[1000] * 4 + [during] * 2 + [1000] * 4])
-    asked = DiskBeside(from_s=4, to_s=6)
-    requested = base.requested.model_copy(update={"guests": 2, "disk": asked})
-    values: dict[str, Any] = {
-        "guest": "g2", "address": "198.18.64.2", "mac": "02:6c:77:00:00:01", "job": "disk-mixed", "size": 2,
-        "exit_status": 0, "output": "READ 1 WRITTEN 1", "mark_packets": 4, "start_ns": ORIGIN_NS + 4 * SECOND,
-        "end_ns": ORIGIN_NS + 6 * SECOND,
-    }  # fmt: skip
-    seen = DiskBesideSeen(**(values | changes))
-    seen = seen.model_copy(update=beside_work(seen, base.flows, ["g1"], ORIGIN_NS, requested))
-    assert base.sink is not None
-    sink = base.sink.model_copy(update={"captured_packets": base.sink.captured_packets + 4})
-    return base.model_copy(update={"requested": requested, "disk": seen, "sink": sink})
 
 
 @pytest.mark.parametrize(("during", "ratio"), [(0, 0.0), (500, 0.5), (1000, 1.0)])

@@ -121,7 +121,8 @@ def test_what_was_lost_is_placed_between_two_counts_that_are_known():
 
 
 def test_a_sound_trial_is_valid_and_computed_again():
-    record = inward_record([16258, 16258], losses=[{"guest_socket_full": 100, "guest_unread": 92}, {"to_guest": 7}])
+    losses = [{"guest_socket_full": 100, "guest_unread": 92}, {"to_guest": 7}]
+    record = inward_record([16258, 16258], losses=losses, link_speed_bps=10**9)
     assert record.verdict.status == "valid", record.verdict
     assert recompute_flow(record) == []
     first, second = record.receivers

@@ -115,7 +115,8 @@ def test_a_bundle_takes_the_trials_of_its_searches_along_and_is_verified_with_th
 ) -> None:
     with open_store(str(tmp_path / "s.sqlite")) as store:
         for run in session.store.runs:
-            store.save(forwarded(run), None)
+            there = {"testbed_fingerprint": record.testbed_fingerprint}
+            store.save(forwarded(run).model_copy(update=there), None)
         store.save(forwarded(make_record(REQUEST, "20261121T000000Z-aaaaaa")), None)
         store.save_experiment(SEARCH, record)
     bundle = tmp_path / "b.tar.gz"

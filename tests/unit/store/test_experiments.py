@@ -52,6 +52,29 @@ def test_a_search_comes_back_as_it_was_and_is_found_by_its_meaning(place: Place,
             store.experiment(SEARCH, "x")
 
 
+def refuse(problem: StoreError) -> None:
+    raise problem
+
+
+def test_what_a_table_repeats_of_a_record_is_compared_with_it(
+    place: Place, record: SearchRecord, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with open_store(place.url) as store:
+        store.save_experiment(SEARCH, record)
+        store.save_experiment(JOB, job := taken([3.0]))
+    with open_store(place.url, write=False) as store:
+        assert [each for _, each in store.listed_experiments(JOB, refuse)] == [job]
+        assert [columns.id for columns, _ in store.listed_experiments(SEARCH, refuse)] == [record.search_id]
+    main(["verify", "--store", place.url, "--json"])
+    assert "column " not in capsys.readouterr().out
+    place.execute("UPDATE experiments SET platform = 'raw' WHERE id = ?", job.job_id)
+    place.execute("UPDATE experiments SET plan_name = 'other' WHERE id = ?", record.search_id)
+    assert main(["verify", "--store", place.url, "--json"]) == 1
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()[:-1]]
+    found = {(each["run_id"], each["where"]) for each in told if each["where"].startswith("column")}
+    assert found == {(job.job_id, "column platform"), (record.search_id, "column plan_name")}
+
+
 def test_of_each_kind_the_newest_is_known(place: Place, record: SearchRecord) -> None:
     with open_store(place.url) as store:
         assert store.newest_experiments() == {}

@@ -1,0 +1,273 @@
+"""When a trial of flows out of guests has which reason, stated a second time: code to condition over its record. Pure.
+
+Shares no code with those that judged it (verdict.py, weights.py, disk.py). docs/flow.md and docs/data-format.md explain
+the codes. Rings and guests that are sent to have rules of their own.
+"""
+
+from __future__ import annotations
+
+from labconsole.measure.recompute import verdict_check as common
+from labconsole.measure.recompute.verdict_check import VerdictRules
+from labconsole.model.record.flow import FlowRecord, FlowSeen, RingSeen, SenderSeen, WeightStepSeen
+from labconsole.model.tolerances import Tolerances
+
+HEADERS = 42
+"""Ethernet, IPv4 and UDP: what a frame has beside its payload, without check sequence."""
+
+CREDIT = "netback credit"
+"""The limiter of Xen's back end, which lets a guest wait: it gives up to a tenth less, in steps of 160 bit/s."""
+
+CREDIT_SHARE, CREDIT_STEP_BPS, CREDIT_BYTES, SOCKET_BYTES = 0.9, 160, 256 * 1514, 212_992
+QUEUE_S = 0.05
+FULL_RATIO, BEYOND_RATIO, QUEUE_RATIO = 0.99, 1.005, 0.985
+"""Of what a link carries: from where it decides, what cannot be, and what a queue of weights lets through."""
+
+RATE_ERROR, LATE_S, FILLED_RATIO = 0.001, 0.01, 0.97
+
+
+def _is_credit(sender: SenderSeen | RingSeen) -> bool:
+    return sender.limiter is not None and sender.limiter.kind == CREDIT
+
+
+def _limited(record: FlowRecord) -> tuple[SenderSeen | RingSeen, ...]:
+    """Those that a limiter may hold."""
+    return (*record.senders, *record.ring)
+
+
+def _limit_bps(record: FlowRecord, place: int) -> int | None:
+    limits = record.requested.limits_bps
+    return limits[place % len(limits)] if limits else None
+
+
+def is_unlimited(record: FlowRecord, limits: Tolerances) -> bool:
+    """A limit that was asked for was not there, was another, or was passed by."""
+    for place, each in enumerate(_limited(record)):
+        asked_bps, found = _limit_bps(record, place), each.limiter
+        if asked_bps is not None:
+            if found is None or found.rate_bps is None:
+                return True
+            allowed_bps = max(RATE_ERROR * asked_bps, CREDIT_STEP_BPS if _is_credit(each) else 0)
+            if abs(found.rate_bps - asked_bps) > allowed_bps:
+                return True
+        passed = None if found is None or isinstance(each, RingSeen) else found.passed_packets
+        if passed is not None and isinstance(each, SenderSeen) and passed < each.packets:
+            return True
+    return False
+
+
+def is_limited_unasked(record: FlowRecord, limits: Tolerances) -> bool:
+    """A guest's back end had a limit, and it was to have none."""
+    return any(
+        _limit_bps(record, place) is None and each.limiter is not None and each.limiter.rate_bps is not None
+        for place, each in enumerate(_limited(record))
+        if _is_credit(each)
+    )
+
+
+def _of(record: FlowRecord, sender: SenderSeen) -> list[FlowSeen]:
+    return [flow for flow in record.flows if flow.guest == sender.guest]
+
+
+def _told_bps(record: FlowRecord, place: int) -> int:
+    """Payload that a guest was told to send."""
+    return record.requested.offered_bps * (record.requested.greedy if place == 0 else 1)
+
+
+def _payload_bps(record: FlowRecord, frames_bps: float) -> float:
+    return frames_bps * record.requested.payload_bytes / (record.requested.payload_bytes + HEADERS)
+
+
+def is_held_by_link(record: FlowRecord, limits: Tolerances) -> bool:
+    """Guests want more than the link carries, or a queue of weights lets through, and that was full."""
+    carried_bps = record.line_bps * (1 if record.requested.weights is None else QUEUE_RATIO)
+    wanted_bps = 0.0
+    for place in range(record.requested.guests - (record.requested.disk is not None)):
+        limit_bps = _limit_bps(record, place)
+        told_bps = float(_told_bps(record, place))
+        wanted_bps += told_bps if limit_bps is None else min(told_bps, _payload_bps(record, limit_bps))
+    came_bps = sum(sender.shared_bps or 0.0 for sender in record.senders)
+    return wanted_bps > carried_bps and came_bps >= FULL_RATIO * carried_bps
+
+
+def _is_short(record: FlowRecord, limits: Tolerances) -> bool:
+    """A guest sent less than it was told, though there was room; or guests did not fill what they share."""
+    if any(_is_unfilled(record, step) for step in _steps(record)):
+        return True
+    if is_held_by_link(record, limits):
+        return False
+    for place, sender in enumerate(record.senders):
+        limit_bps, due_bps = _limit_bps(record, place), _told_bps(record, place)
+        is_seen = sender.host_packets is not None
+        sent_bps = sender.offered_bps if is_seen else sender.payload_bps
+        if sent_bps is None or due_bps > record.line_bps or (not is_seen and limit_bps):
+            continue
+        if _is_credit(sender) and limit_bps is not None:
+            due_bps = min(due_bps, round(_payload_bps(record, CREDIT_SHARE * limit_bps)))
+        if sent_bps < (1 - limits.offered_ratio) * due_bps:
+            return True
+    return False
+
+
+def _steps(record: FlowRecord) -> tuple[WeightStepSeen, ...]:
+    """Those that took effect, of weights that were in use."""
+    if record.requested.weights is None or record.weights is None or record.weights.begun_ns is None:
+        return ()
+    return tuple(step for step in record.weights.steps if step.taken_s is not None)
+
+
+def _is_unfilled(record: FlowRecord, step: WeightStepSeen) -> bool:
+    if record.weights is None or step.first_bin is None or step.filled_ratio is None:
+        return False
+    link_bps = record.weights.link_bps
+    most = [_limit_bps(record, place) or link_bps for place in range(record.requested.guests)]
+    return link_bps > 0 and step.filled_ratio < FILLED_RATIO * min(link_bps, sum(most)) / link_bps
+
+
+def _took_s(flows: list[FlowSeen]) -> float | None:
+    firsts = [flow.first_at_ns for flow in flows if flow.first_at_ns is not None]
+    lasts = [flow.last_at_ns for flow in flows if flow.last_at_ns is not None]
+    took_ns = max(lasts) - min(firsts) if firsts and lasts else 0
+    return took_ns / 1e9 if took_ns > 0 else None
+
+
+def _times(record: FlowRecord) -> list[tuple[int, float, float]]:
+    """(place, how long its packets came, how long it was told to send) of every guest of which both are known."""
+    found = []
+    for place, sender in enumerate(record.senders):
+        took_s = _took_s(_of(record, sender))
+        if took_s is not None:
+            late_s = record.requested.second_after_s if place else 0.0
+            found.append((place, took_s, record.requested.duration_s - late_s))
+    return found
+
+
+def _is_cut(record: FlowRecord, limits: Tolerances) -> bool:
+    return any(took_s < (1 - limits.duration_ratio) * due_s for _, took_s, due_s in _times(record))
+
+
+def _is_stretched(record: FlowRecord, limits: Tolerances) -> bool:
+    """Longer than told, and than a queue on the way sends on; where all fits on the link."""
+    senders = range(record.requested.guests - (record.requested.disk is not None))
+    if sum(_told_bps(record, place) for place in senders) > record.line_bps:
+        return False
+    for place, took_s, due_s in _times(record):
+        queue_s, limit_bps = QUEUE_S, _limit_bps(record, place)
+        if _is_credit(record.senders[place]) and limit_bps is not None:
+            flows = record.requested.greedy if place == 0 else 1
+            queue_s = 8 * (CREDIT_BYTES + flows * SOCKET_BYTES) / (CREDIT_SHARE * limit_bps)
+        if took_s > (1 + limits.duration_ratio) * due_s + queue_s:
+            return True
+    return False
+
+
+def _is_uncertain(record: FlowRecord, limits: Tolerances) -> bool:
+    """Packets outside the bins, a step without a bin, or work on a disk without one before it or in it."""
+    outside = any(
+        any(flow.outside_packets for flow in _of(record, sender)) and _took_s(_of(record, sender)) is not None
+        for sender in record.senders
+    )
+    disk = record.disk if record.requested.disk is not None else None
+    is_unseen = disk is not None and None not in (disk.start_ns, disk.end_ns) and disk.during_ratio is None
+    return outside or is_unseen or any(step.first_bin is None for step in _steps(record))
+
+
+def _is_failed(record: FlowRecord, limits: Tolerances) -> bool:
+    """A guest's sender did not end well, or sent datagrams of another size."""
+    frame_bytes = record.requested.payload_bytes + HEADERS
+    return any(
+        sender.exit_status not in (None, 0)
+        or any(
+            sum(flow.bytes for flow in own) != frame_bytes * sum(flow.packets for flow in own)
+            for own in [_of(record, sender)]
+        )
+        for sender in record.senders
+    )
+
+
+def _is_contradicted(record: FlowRecord, limits: Tolerances) -> bool:
+    more = any(sender.host_packets is not None and sender.packets > sender.host_packets for sender in record.senders)
+    return more or common.is_beyond_nic(record.sink)
+
+
+def _is_without_weights(record: FlowRecord, limits: Tolerances) -> bool:
+    asked, seen = record.requested.weights, record.weights
+    if asked is None:
+        return False
+    if seen is None or seen.begun_ns is None:
+        return True
+    for step in seen.steps:
+        if step.taken_s is None:
+            return True
+        total = max(1, sum(step.weights))
+        due = [
+            min(_limit_bps(record, place) or seen.link_bps, seen.link_bps * weight // total)
+            for place, weight in enumerate(step.weights)
+        ]
+        for found in (step.rates_bps, step.kept_bps):
+            if len(found) != len(due) or any(
+                rate is None or abs(rate - wanted) > RATE_ERROR * wanted
+                for rate, wanted in zip(found, due, strict=True)
+            ):
+                return True
+    return False
+
+
+def _is_late(record: FlowRecord, limits: Tolerances) -> bool:
+    seen = record.weights
+    if record.requested.weights is None or seen is None or seen.begun_ns is None:
+        return False
+    is_unseen = seen.looked_ns is None or seen.begun_ns - seen.looked_ns > LATE_S * 1e9
+    return is_unseen or any((step.taken_s or 0.0) - step.due_s > LATE_S for step in _steps(record))
+
+
+def _is_beyond_link(record: FlowRecord, limits: Tolerances) -> bool:
+    return sum(sender.shared_bps or 0.0 for sender in record.senders) > BEYOND_RATIO * record.line_bps
+
+
+def _is_disk_mark_lost(record: FlowRecord, limits: Tolerances) -> bool:
+    disk = record.disk if record.requested.disk is not None else None
+    return disk is not None and None in (disk.start_ns, disk.end_ns)
+
+
+def _is_disk_failed(record: FlowRecord, limits: Tolerances) -> bool:
+    disk = record.disk if record.requested.disk is not None else None
+    return disk is not None and disk.exit_status not in (None, 0)
+
+
+def _is_silent(record: FlowRecord, limits: Tolerances) -> bool:
+    disk = record.disk if record.requested.disk is not None else None
+    is_disk_silent = disk is not None and disk.exit_status is None
+    return is_disk_silent or any(sender.exit_status is None for sender in record.senders)
+
+
+OUT_RULES: VerdictRules[FlowRecord] = VerdictRules(
+    only={
+        "no_packets": lambda record, limits: record.sink is not None and any(not flow.packets for flow in record.flows),
+        "generator_failed": _is_failed,
+        "limiter_missing": is_unlimited,
+        "limiter_unasked": is_limited_unasked,
+        "start_skew": common.is_start_apart,
+        "swapped": common.is_swapped,
+        "offered_short": _is_short,
+        "offered_over": _is_beyond_link,
+        "duration_cut": _is_cut,
+        "duration_stretched": _is_stretched,
+        "rate_uncertain": _is_uncertain,
+        "capture_incomplete": lambda record, limits: common.is_capture_short(record.sink),
+        "witnesses_disagree": _is_contradicted,
+        "programs_differ": lambda record, limits: common.is_program_unlike(record.program),
+        "weights_missing": _is_without_weights,
+        "weights_late": _is_late,
+        "mark_lost": _is_disk_mark_lost,
+        "job_failed": _is_disk_failed,
+    },
+    also={
+        "guests_missing": _is_silent,
+        "foreign_frames": lambda record, limits: common.has_strangers(record.sink, limits),
+        "not_observed": lambda record, limits: (
+            common.is_nic_unread(record.sink) or common.is_program_unknown(record.program)
+        ),
+        "not_measured": lambda record, limits: record.requested.disk is not None and record.disk is None,
+    },
+    excused={"offered_short": is_held_by_link},  # of a full link an earlier version said so
+)

@@ -1,0 +1,275 @@
+"""What cannot be in a record of a trial of guests, whatever they did: its times, its place, its processors and memory.
+
+Pure. What several records say of each other is in records_together.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from labconsole.measure.recompute.discrepancy import Discrepancy, Number, against
+from labconsole.measure.recompute.evidence import number
+from labconsole.measure.recompute.setting import (
+    SENDING_SLACK_RATIO,
+    WALL_CLOCK_S,
+    place_problems,
+    set_up_problems,
+    stepped,
+    time_problems,
+    trial_s,
+)
+from labconsole.measure.trials_of_guests import uut_facts
+from labconsole.model.record.crew_trial import CrewTrialRef, ProgramSeen
+from labconsole.model.record.run import Environment, Figures, InForce, SetUp, Verdict
+
+OWN_PORT = "raw"
+"""The driver whose guests are processes of the unit under test, and share the address of its own NIC."""
+
+RATIO_ERROR = 1.001
+"""Shares of time are rounded, and read at two moments."""
+
+LINK_ERROR, LINK_BURST_S = 1.005, 0.1
+"""A link may be measured this much fast, and bring for so much longer what waited in a queue."""
+
+CONTROL_PACKETS, CONTROL_RATIO = 100, 0.01
+"""Packets on a guest's port beside its stream: address resolution, neighbours, whatever a guest says by itself."""
+
+SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+class GuestTrial(Protocol):
+    """What records of trials of guests have in common."""
+
+    @property
+    def started_at(self) -> str: ...
+    @property
+    def finished_at(self) -> str: ...
+    @property
+    def testbed_fingerprint(self) -> str: ...
+    @property
+    def emulated(self) -> bool: ...
+    @property
+    def operator(self) -> str: ...
+    @property
+    def plan(self) -> CrewTrialRef: ...
+    @property
+    def requested(self) -> Any: ...
+    @property
+    def set_up(self) -> SetUp | None: ...
+    @property
+    def timekeeper(self) -> Any: ...
+    @property
+    def swapped_pages(self) -> int | None: ...
+    @property
+    def in_force(self) -> InForce | None: ...
+    @property
+    def verdict(self) -> Verdict: ...
+    @property
+    def attestation(self) -> Environment: ...
+    @property
+    def influences(self) -> Sequence[Figures]: ...
+    @property
+    def environment(self) -> Environment: ...
+    @property
+    def status(self) -> str: ...
+    @property
+    def failure(self) -> str | None: ...
+
+
+def boot_of(record: GuestTrial) -> str | None:
+    """The boot of the unit under test; None: not known."""
+    found = uut_facts(record).get("boot_id")
+    return found if isinstance(found, str) else None
+
+
+def common_problems(record: GuestTrial, *, is_start: bool = False) -> Iterator[Discrepancy]:
+    """What cannot be of a record, whatever its guests did. ``is_start``: its set-up is within it, else before it."""
+    yield from time_problems(record.started_at, record.finished_at, record.verdict)
+    yield from place_problems(record.plan, least_block=1)
+    if record.set_up is not None:
+        until = (record.finished_at, "the end") if is_start else (record.started_at, "the trial")
+        yield from set_up_problems(record.set_up, *until, record.verdict)
+    if record.swapped_pages is not None and record.swapped_pages < 0:
+        yield against("swapped_pages", "fewer pages were swapped after the trial than before it", record.swapped_pages)
+    if record.status == "done" and record.failure is not None:
+        yield against("failure", "says why nothing can be concluded from a trial that is done", record.failure[:80])
+    yield from _processors(record)
+
+
+def _processors(record: GuestTrial) -> Iterator[Discrepancy]:
+    """What processors did of what they can, in a window that lies within the trial."""
+    most_s = longest_s(record)
+    for place, each in enumerate(record.influences):
+        where = f"influences[{place}]"
+        for name in ("busy_ratio", "interrupt_ratio", "steal_ratio"):
+            if number(each.get(name)) > RATIO_ERROR:
+                says = f"{number(each[name]):.0%} of the processors' time cannot have been used"
+                yield against(f"{where}.{name}", says, number(each[name]))
+        window_s, cpus = number(each.get("window_s")), number(each.get("cpus"))
+        if each.get("kind") == "cpu" and most_s is not None and window_s > most_s:
+            says = f"is of {window_s:.3f} s, and the trial took {most_s:.3f} s at most"
+            yield against(f"{where}.window_s", says, window_s)
+        if number(each.get("cpu_ratio")) > RATIO_ERROR * max(1.0, _cpus(record, each.get("node")) or 1e9):
+            yield against(f"{where}.cpu_ratio", "is more than all processors of that node", number(each["cpu_ratio"]))
+        used_s = each.get("used_s")
+        if isinstance(used_s, Mapping) and window_s and cpus:
+            total_s = sum(map(number, used_s.values()))
+            if total_s > RATIO_ERROR * cpus * window_s + WALL_CLOCK_S * cpus:
+                says = f"{total_s:.3f} s of processors were used in {window_s:.3f} s of {cpus:g}"
+                yield against(f"{where}.used_s", says, total_s)
+
+
+def _cpus(record: GuestTrial, node: Any) -> float | None:
+    told: Any = record.environment
+    for key in ("nodes", str(node), "facts", "cpus"):
+        told = told.get(key) if isinstance(told, Mapping) else None
+    return number(told) or None
+
+
+def memory_bytes(record: GuestTrial) -> int | None:
+    """Of the unit under test's kernel; None: it did not say."""
+    found = uut_facts(record).get("memory_bytes")
+    return found if type(found) is int else None
+
+
+def beyond_memory(record: GuestTrial, of: Iterable[tuple[str, int | None]]) -> Iterator[Discrepancy]:
+    """(place, bytes) of memory that the unit under test's kernel has to have."""
+    has_bytes = memory_bytes(record)
+    for where, found in of:
+        if has_bytes is not None and found is not None and found > has_bytes:
+            yield against(where, f"is {found} bytes, and the unit under test has {has_bytes}", found)
+
+
+def longest_s(record: GuestTrial) -> float | None:
+    """What anything in a trial can have lasted at most, by any clock; None: its own times do not say."""
+    took_s = trial_s(record.started_at, record.finished_at)
+    if took_s is None or took_s < 0 or stepped(record.verdict):
+        return None
+    return took_s * (1 + SENDING_SLACK_RATIO) + WALL_CLOCK_S
+
+
+def too_long(record: GuestTrial, of: Iterable[tuple[str, float | None]]) -> Iterator[Discrepancy]:
+    """(place, seconds) of what lies within the trial, and cannot be longer."""
+    most_s = longest_s(record)
+    for where, found_s in of:
+        if found_s is not None and most_s is not None and found_s > most_s:
+            yield against(where, f"is {found_s:.3f} s, in a trial of {most_s:.3f} s at most", found_s)
+
+
+def not_negative(of: Iterable[tuple[str, float | None]]) -> Iterator[Discrepancy]:
+    """(place, number) of what cannot be below zero."""
+    for where, found in of:
+        if found is not None and found < 0:
+            yield against(where, "is below zero", found)
+
+
+def shared_names(where: str, of: Sequence[Any], keys: Mapping[str, Callable[[Any], Any]]) -> Iterator[Discrepancy]:
+    """What two of them cannot have alike: of each of ``keys`` what it calls one by."""
+    for name, key in keys.items():
+        first: dict[Any, int] = {}
+        for place, each in enumerate(of):
+            value = key(each)
+            other = first.setdefault(value, place)
+            if value is not None and other != place:
+                yield against(f"{where}[{place}].{name}", f"is that of {where}[{other}] too", str(value)[:80])
+
+
+def numbered(where: str, name: str, of: Sequence[Any]) -> Iterator[Discrepancy]:
+    """Of each guest these are counted from 1, as many as there are."""
+    by_guest: dict[str, list[int]] = {}
+    for each in of:
+        by_guest.setdefault(each.guest, []).append(getattr(each, name))
+    for guest, found in by_guest.items():
+        if sorted(found) != list(range(1, len(found) + 1)):
+            told = ", ".join(map(str, sorted(found)[:10]))
+            yield against(where, f"of {guest[:80]} have {name} {told}, which does not count from 1")
+
+
+def own_addresses(
+    record: GuestTrial, where: str, of: Sequence[Any], names: Sequence[str] = ("mac", "address")
+) -> Iterator[Discrepancy]:
+    """A guest has one of each of these, and no two guests the same, but those that share the unit under test's port."""
+    is_shared = record.attestation.get("driver") == OWN_PORT
+    for name in names:
+        addresses: dict[str, str] = {}
+        guests: dict[str, str] = {}
+        for place, each in enumerate(of):
+            address = getattr(each, name)
+            if address is None:
+                continue
+            if addresses.setdefault(each.guest, address) != address:
+                yield against(f"{where}[{place}].{name}", f"is not the other one of {each.guest}", address[:80])
+            elif guests.setdefault(address.lower(), each.guest) != each.guest and not is_shared:
+                yield against(f"{where}[{place}].{name}", f"is that of {guests[address.lower()]}, too", address[:80])
+
+
+def beyond_link(where: str, packets: int | None, frame_bytes: int, took_s: float | None, link_bps: int) -> Iterator[
+    Discrepancy
+]:  # fmt: skip
+    """More frames, their check sequence counted, than a link of this speed carries in this time."""
+    if packets is None or not took_s or took_s <= 0 or link_bps <= 0:
+        return
+    wire_bits = packets * 8 * (frame_bytes + 20)  # preamble and gap
+    if wire_bits > LINK_ERROR * link_bps * (took_s + LINK_BURST_S):
+        came = f"{packets} frames of {frame_bytes} bytes in {took_s:.3f} s"
+        says = f"{came} are {wire_bits / took_s:.0f} bit/s on a link of {link_bps}"
+        yield against(where, says, packets)
+
+
+def more_than(where: str, packets: int | None, given: int | None, says: str, ports: int = 1) -> Iterator[Discrepancy]:
+    """More packets at a place than were given to it, beyond what guests say by themselves."""
+    if packets is None or given is None:
+        return
+    if packets > (1 + CONTROL_RATIO) * given + CONTROL_PACKETS * ports:
+        yield against(where, f"{packets} packets {says}, of {given}", packets)
+
+
+def program_problems(where: str, program: ProgramSeen | None, guests: int) -> Iterator[Discrepancy]:
+    """Digests that are none, or more of them than guests that could have had the file."""
+    if program is None:
+        return
+    if any(SHA256.fullmatch(each) is None for each in program.sha256) or len(set(program.sha256)) < len(program.sha256):
+        yield against(f"{where}.sha256", "is not a digest of each file once")
+    if program.unknown < 0 or len(program.sha256) + program.unknown > guests:
+        says = (
+            f"{len(program.sha256)} files and {program.unknown} that are not known are more than {guests} guests have"
+        )
+        yield against(where, says, program.unknown)
+
+
+def sink_problems(where: str, sink: Any) -> Iterator[Discrepancy]:
+    """Parts of what a sink captured that are more than all of it."""
+    if sink is None:
+        return
+    fragments = getattr(sink, "fragments", 0)
+    of: tuple[tuple[str, Number, Number], ...] = (
+        ("control_packets", sink.control_packets, sink.other_packets),
+        ("fragments", fragments, sink.captured_packets),
+    )
+    for name, part, whole in of:
+        if isinstance(part, int) and isinstance(whole, int) and part > whole:
+            yield against(f"{where}.{name}", f"is {part} of {whole} packets", part)
+
+
+def bin_problems(where: str, flow: Any, origin_ns: int | None, bin_s: float) -> Iterator[Discrepancy]:
+    """A flow's first and last packet beside each other, its count, and the bins."""
+    first_ns, last_ns, packets = flow.first_at_ns, flow.last_at_ns, flow.packets
+    if (first_ns is None) != (packets == 0) or (last_ns is None) != (packets == 0):
+        yield against(f"{where}.packets", "has no times, or times without packets", packets)
+        return
+    if first_ns is None or last_ns is None:
+        return
+    if last_ns < first_ns:
+        yield against(f"{where}.last_at_ns", "is before its first packet", last_ns)
+    if origin_ns is None or not any(flow.bin_packets):
+        return
+    if first_ns < origin_ns:
+        yield against(f"{where}.first_at_ns", "is before the first packet of all", first_ns)
+    bin_ns = round(bin_s * 1e9)
+    filled = [place for place, count in enumerate(flow.bin_packets) if count]
+    if not flow.outside_packets and (
+        filled[0] < (first_ns - origin_ns) // bin_ns or filled[-1] > (last_ns - origin_ns) // bin_ns
+    ):
+        yield against(f"{where}.bin_packets", "are not where its first and its last packet are")

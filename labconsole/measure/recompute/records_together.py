@@ -1,0 +1,201 @@
+"""Whether the records of a store or a bundle can all be true beside each other: runs, and trials of guests. Pure.
+
+Of every record a few words are kept, never the record: a store holds tens of thousands. What one plan hash, one set-up,
+one testbed fingerprint or one capture stands for cannot be two things. Of runs, format 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from labconsole.measure.recompute.counts import flows
+from labconsole.measure.recompute.discrepancy import Discrepancy, against
+from labconsole.measure.recompute.guest_trial import GuestTrial, boot_of
+from labconsole.measure.recompute.rests import Rests, setting_of
+from labconsole.measure.recompute.set_ups import Place, SetUpChecks, SetUpTrial, Testbed, Told, short
+from labconsole.measure.recompute.setting import moment, stepped
+from labconsole.model.plan.search import HASH_PREFIX
+from labconsole.model.record.kind import RecordKind
+from labconsole.model.record.run import PlanRef, RunRecord
+
+UNHASHED = frozenset({"command", "limit_s"})
+"""Of what a trial of guests asked for, what its hash does not mean: a job's words, and how long is waited for it."""
+
+
+class Together:
+    """Takes record after record, and tells what contradicts an earlier one; ``ending`` what shows only at the end."""
+
+    def __init__(self) -> None:
+        self._set_ups = SetUpChecks()
+        self._said: dict[tuple[str, ...], tuple[str, Any]] = {}
+        self._digests: dict[bytes, str] = {}
+        self._rests = Rests()
+
+    @property
+    def elsewhere(self) -> int:
+        """How many runs rest on stored runs that are not among these."""
+        return self._rests.elsewhere
+
+    def add(self, record: RunRecord) -> Iterator[Told]:
+        """One more record."""
+        if record.format == 1:
+            return
+        for found in (*self._testbed(record, record.run_id), *self._plan(record), *self._captures(record)):
+            yield record.run_id, found
+        if record.set_up is not None:
+            yield from ((record.run_id, found) for found in self._set_ups.add(_run_taken(record)))
+        self._rests.add(record)
+
+    def add_trial(self, kind: RecordKind[Any], record: GuestTrial) -> Iterator[Told]:
+        """One more trial of guests, of this kind."""
+        record_id = kind.columns(record).id
+        found = [*self._testbed(record, record_id), *self._asked(kind, record, record_id)]
+        if record.set_up is not None:
+            found += self._set_ups.add(_trial_taken(kind, record, record_id))
+        yield from ((record_id, each) for each in found)
+
+    def ending(self) -> Iterator[Told]:
+        """When all are there."""
+        yield from self._set_ups.ending()
+        yield from self._rests.ending()
+
+    def _once(self, key: tuple[str, ...], value: Any, record_id: str, where: str, what: str) -> Iterator[Discrepancy]:
+        """Of one key, every record says the same."""
+        run_id, first = self._said.setdefault(key, (record_id, value))
+        if first != value:
+            yield against(where, f"{what} {short(value)} here and {short(first)} in {run_id}", short(value))
+
+    def _testbed(self, record: RunRecord | GuestTrial, record_id: str) -> Iterator[Discrepancy]:
+        key = ("testbed", record.testbed_fingerprint)
+        what = f"the testbed {record.testbed_fingerprint[:40]} has emulated"
+        yield from self._once(key, record.emulated, record_id, "emulated", what)
+
+    def _plan(self, record: RunRecord) -> Iterator[Discrepancy]:
+        """What a plan's hash means, and what its pilot fixed for all of it."""
+        plan = record.plan
+        if plan is None or plan.hash.startswith(HASH_PREFIX):
+            return
+        named = f"the plan {plan.hash[:40]} has"
+        if record.role != "pilot":
+            key = ("point", plan.hash, str(plan.point))
+            asked = record.requested.model_dump_json(exclude={"generator", "observe"})
+            yield from self._once(key, asked, record.run_id, "requested", f"{named} at point {plan.point}")
+        yield from self._fixed(record, plan)
+
+    def _fixed(self, record: RunRecord, plan: PlanRef) -> Iterator[Discrepancy]:
+        fixed, asked = plan.fixed, record.requested
+        if fixed is None or record.role == "pilot":
+            return
+        bed = (plan.hash, record.testbed_fingerprint, asked.platform, str(asked.includes_fcs))
+        if fixed.reference_pps is not None:
+            what = f"the pilot fixed for {asked.platform} a reference of"
+            key = ("reference", *bed)
+            yield from self._once(key, fixed.reference_pps, record.run_id, "plan.fixed.reference_pps", what)
+        what = "the pilot fixed for this setting a load of"
+        where = "plan.fixed.maximum_target_bps"
+        yield from self._once(("load", *bed, setting_of(record)), fixed.maximum_target_bps, record.run_id, where, what)
+
+    def _captures(self, record: RunRecord) -> Iterator[Discrepancy]:
+        """Every capture holds the times of its packets, so that no two that hold any are alike."""
+        for where, stream in flows(record):
+            capture = stream.capture
+            if capture is None or capture.sha256 is None or capture.captured_packets < 1:
+                continue
+            digest = capture.sha256.encode()[:64]
+            first = self._digests.setdefault(digest, f"{where} of {record.run_id}")
+            if first != f"{where} of {record.run_id}":
+                yield against(f"{where}.capture.sha256", f"is the same capture as that of {first}")
+
+    def _asked(self, kind: RecordKind[Any], record: GuestTrial, record_id: str) -> Iterator[Discrepancy]:
+        """A trial's hash means one design point of one plan, on one testbed."""
+        plan = record.plan
+        asked = record.requested.model_dump_json(exclude=UNHASHED)
+        at = f"{asked}, block {plan.block}, repetition {plan.repetition}"
+        key = ("trial", kind.name, plan.hash, record.testbed_fingerprint)
+        yield from self._once(key, at, record_id, "requested", f"the trial {plan.hash[:40]} asks for")
+
+
+def _run_taken(record: RunRecord) -> SetUpTrial:
+    held, plan, is_stepped = record.set_up, record.plan, stepped(record.verdict)
+    assert held is not None
+    stands, boot = record.verdict.status != "invalid", None
+    if record.conditions is not None:
+        boot = record.conditions.uut_boot_id
+    return SetUpTrial(
+        record_id=record.run_id,
+        set_up=held.id,
+        trial=held.trial,
+        begun=None if is_stepped else moment(record.started_at),
+        ended=None if is_stepped else moment(record.finished_at),
+        testbed=_testbed_of(record.testbed_fingerprint, boot, record.operator),
+        place=_place(record),
+        attempt=plan.attempt if plan is not None else 1,
+        enters=stands and record.role == "measured",
+        final=stands or (plan is not None and plan.attempt >= plan.attempts),
+        facts=_run_facts(record),
+        set_up_trials=plan.set_up_trials if plan is not None and plan.block else None,
+        is_of_whole=True,
+    )
+
+
+def _trial_taken(kind: RecordKind[Any], record: GuestTrial, record_id: str) -> SetUpTrial:
+    held, plan, is_stepped = record.set_up, record.plan, stepped(record.verdict)
+    assert held is not None
+    stands, boot = record.verdict.status != "invalid", boot_of(record)
+    return SetUpTrial(
+        record_id=record_id,
+        set_up=held.id,
+        trial=held.trial,
+        begun=None if is_stepped else moment(record.started_at),
+        ended=None if is_stepped else moment(record.finished_at),
+        testbed=_testbed_of(record.testbed_fingerprint, boot, record.operator),
+        place=(f"{kind.name} {plan.hash}", record.testbed_fingerprint, None, plan.point, plan.repetition),
+        attempt=plan.attempt,
+        enters=stands,
+        final=stands or plan.attempt >= plan.attempts,
+        facts={
+            "testbed": record.testbed_fingerprint,
+            "boot": boot,
+            "operator": record.operator,
+            "plan": plan.name,
+            "block": plan.block,
+            "platform": record.requested.platform,
+            "guests": record.requested.guests,
+            "memory_mib": record.requested.memory_mib or "as set up",
+            "attestation": record.attestation or None,
+            "started_at": held.started_at,
+            "setup_s": held.setup_s,
+        },
+    )
+
+
+def _testbed_of(fingerprint: str, boot: str | None, operator: str) -> Testbed | None:
+    return None if boot is None else (fingerprint, boot, operator)
+
+
+def _run_facts(record: RunRecord) -> dict[str, Any]:
+    """What every run of one set-up has in common. None: not known."""
+    held, plan, conditions = record.set_up, record.plan, record.conditions
+    assert held is not None
+    found: dict[str, Any] = {
+        "testbed": record.testbed_fingerprint,
+        "platform": record.requested.platform,
+        "second guest": record.requested.background != "none",
+        "started_at": held.started_at,
+        "setup_s": held.setup_s,
+    }
+    if conditions is not None:
+        found |= conditions.model_dump()
+    if plan is not None and plan.block:
+        # In a plan of blocks a set-up serves one background; else what runs in a guest does not change what stands.
+        found |= {"plan": plan.hash, "block": plan.block, "background": record.requested.background}
+        found["set_up_trials"] = plan.set_up_trials
+    return found
+
+
+def _place(record: RunRecord) -> Place | None:
+    plan = record.plan
+    if plan is None or plan.hash.startswith(HASH_PREFIX) or record.role != "measured":
+        return None
+    return plan.hash, record.testbed_fingerprint, plan.block, plan.point, plan.repetition

@@ -1,0 +1,163 @@
+"""Whether the trials of a store can all have been taken: in their set-ups, and on their testbeds. Pure.
+
+Runs and trials of guests alike. One set-up stands for one of each of its facts, and its trials follow each other; a
+unit under test that was not restarted has one trial at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from labconsole.measure.recompute.discrepancy import Discrepancy, against
+from labconsole.measure.recompute.setting import WALL_CLOCK_S
+
+Told = tuple[str, Discrepancy]
+"""(record id, what is wrong)."""
+
+Place = tuple[str, str, int | None, int, int]
+"""(plan hash, testbed fingerprint, block, point, repetition).
+
+Stated again on purpose, beside measure/admission.py's: a check that took its notion of a place from what it checks
+would share its errors.
+"""
+
+Testbed = tuple[str, str, str]
+"""(fingerprint, boot of the unit under test, operator): consoles have clocks of their own, so that only what one of
+them wrote is compared.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetUpTrial:
+    """One trial in its set-up.
+
+    ``begun``, ``ended`` None: a clock was set meanwhile. ``testbed`` None: not all of it is known. ``place`` None: of
+    no plan. ``enters``: whether it is measured and stands; ``final``: whether it is not tried again. ``facts``: what
+    every trial of the set-up has in common, None: not known. ``set_up_trials``: how many the set-up is to hold, None:
+    not known. ``is_of_whole``: whether its place may be taken once only in set-ups that are whole.
+    """
+
+    record_id: str
+    set_up: str
+    trial: int
+    begun: datetime | None
+    ended: datetime | None
+    testbed: Testbed | None
+    place: Place | None
+    attempt: int
+    enters: bool
+    final: bool
+    facts: Mapping[str, Any]
+    set_up_trials: int | None = None
+    is_of_whole: bool = False
+
+
+@dataclass(slots=True)
+class _SetUp:
+    """One setting-up: what its first trial said of it, and its trials."""
+
+    record_id: str
+    facts: dict[str, Any]
+    holds: int | None = None
+    taken: list[SetUpTrial] = field(default_factory=list)
+
+    @property
+    def entered(self) -> int:
+        """Places of a plan of blocks that came to their end."""
+        return len({each.place for each in self.taken if each.final and each.place is not None and each.place[2]})
+
+    @property
+    def whole(self) -> bool:
+        """Whether as many of its trials came to their end as it should hold; without a plan of blocks, always."""
+        return self.holds is None or self.entered >= self.holds
+
+
+class SetUpChecks:
+    """Takes trial after trial, and tells what contradicts an earlier one; ``ending`` what shows only at the end."""
+
+    def __init__(self) -> None:
+        self._set_ups: dict[str, _SetUp] = {}
+
+    def add(self, trial: SetUpTrial) -> Iterator[Discrepancy]:
+        """One more trial."""
+        held = self._set_ups.setdefault(trial.set_up, _SetUp(trial.record_id, dict(trial.facts)))
+        if held.holds is None:
+            held.holds = trial.set_up_trials
+        for name, value in trial.facts.items():
+            first = held.facts.setdefault(name, value)
+            if first is None:
+                held.facts[name] = value
+            elif value is not None and value != first:
+                told = f"{short(value)} here and {short(first)} in {held.record_id}"
+                yield against("set_up.id", f"the set-up {trial.set_up[:40]} has {name} {told}")
+        held.taken.append(trial)
+
+    def ending(self) -> Iterator[Told]:
+        """When all are there."""
+        for name, held in self._set_ups.items():
+            yield from _order(name, held)
+        yield from self._doubled()
+        yield from self._at_once()
+
+    def _doubled(self) -> Iterator[Told]:
+        """One place of a plan, taken twice in set-ups that are whole."""
+        first: dict[Place, str] = {}
+        for held in self._set_ups.values():
+            for each in held.taken if held.whole else ():
+                if each.place is None or not each.enters or not each.is_of_whole:
+                    continue
+                other = first.setdefault(each.place, each.record_id)
+                if other != each.record_id:
+                    _, _, block, point, repetition = each.place
+                    where = f"block {block}, " if block is not None else ""
+                    says = f"{where}point {point}, repetition {repetition} was already measured in {other}"
+                    yield each.record_id, against("plan", says)
+
+    def _at_once(self) -> Iterator[Told]:
+        """Two trials of different set-ups at one time on one testbed."""
+        of: dict[Testbed, list[tuple[datetime, datetime, str, str]]] = {}
+        for name, held in self._set_ups.items():
+            for each in held.taken:
+                if each.testbed is not None and each.begun is not None and each.ended is not None:
+                    of.setdefault(each.testbed, []).append((each.begun, each.ended, each.record_id, name))
+        for taken in of.values():
+            last: tuple[datetime, datetime, str, str] | None = None
+            for one in sorted(taken):
+                if last is not None and one[3] != last[3] and (last[1] - one[0]).total_seconds() > WALL_CLOCK_S:
+                    says = f"is within {last[2]}, a trial of another set-up on the same testbed"
+                    yield one[2], against("started_at", says, one[0].isoformat())
+                if last is None or one[1] > last[1]:
+                    last = one
+
+
+def _order(name: str, held: _SetUp) -> Iterator[Told]:
+    """The trials of one set-up, one after the other."""
+    if held.holds is not None and held.entered > held.holds:
+        says = f"{name[:40]} holds {held.entered} trials of its plan, and is said to hold {held.holds}"
+        yield held.record_id, against("plan.set_up_trials", says)
+    before: SetUpTrial | None = None
+    attempts: dict[Place, tuple[int, bool]] = {}
+    for each in sorted(held.taken, key=lambda taken: taken.trial):
+        if before is not None and each.trial == before.trial:
+            says = f"{each.trial} of {name[:40]} is that of {before.record_id} too"
+            yield each.record_id, against("set_up.trial", says)
+        elif before is not None and before.ended and each.begun and each.begun < before.ended:
+            says = f"is after trial {before.trial}, {before.record_id}, which had not ended when this one began"
+            yield each.record_id, against("set_up.trial", says)
+        if each.place is not None:
+            last, entered_before = attempts.get(each.place, (0, False))
+            if each.attempt <= last:
+                says = f"is {each.attempt}, after attempt {last} of the same trial in one set-up"
+                yield each.record_id, against("plan.attempt", says)
+            if entered_before and each.enters:
+                yield each.record_id, against("plan", "repeats a trial that was already complete in this set-up")
+            attempts[each.place] = (max(last, each.attempt), entered_before or each.enters)
+        before = each
+
+
+def short(value: Any) -> str:
+    """A value in a sentence."""
+    return "none" if value is None else str(value)[:200]

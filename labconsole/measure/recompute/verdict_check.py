@@ -1,0 +1,213 @@
+"""The verdict on a trial of guests judged again, by rules that are stated a second time: code to condition. Pure.
+
+A kind's rules are beside its record's check; they share no code with those that judged the trial (verdict/, and each
+kind's verdict.py), so that an error in these shows. A reason that no rule gives rests on what the record does not hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from labconsole.measure.recompute.discrepancy import Discrepancy, against
+from labconsole.measure.recompute.evidence import number
+from labconsole.measure.recompute.guest_trial import GuestTrial
+from labconsole.measure.recompute.setting import in_force_problems
+from labconsole.model.record.crew_trial import ProgramSeen
+from labconsole.model.record.run import InForce
+from labconsole.model.record.verdict_codes import WEIGHT
+from labconsole.model.tolerances import Tolerances
+
+R = TypeVar("R", bound=GuestTrial)
+Condition = Callable[[R, Tolerances], bool]
+
+CAME_TO_NOTHING = frozenset({"guests_missing", "not_measured", "no_memory", "no_space"})
+"""Codes of a trial whose guests did not come, or of which no attempt came to anything."""
+
+INVALID_CODES = frozenset(code for code, weight in WEIGHT.items() if weight == "invalid")
+
+CONTROL_PACKETS, CONTROL_RATIO = 20, 1e-4
+"""Control traffic at a sink: so many packets, or so many of all, are no doubt."""
+
+LEAST_STEP_S, STEP_RATIO = 0.001, 0.001
+"""A clock may be set by so much, or by this share of the shortest time that it took."""
+
+ROUNDED = 1.05
+"""What a process used is summed up in thousandths of a second."""
+
+NOT_OURS = ("other", "labconsole", "guest")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictRules(Generic[R]):
+    """Of one kind of record. ``only``: codes that nothing gives but what the record holds: one is there if and only if
+    its condition holds. ``also``: codes that other observations give as well: one is there if its condition holds.
+    ``excused``: codes of ``only`` that a record may have without it, of which it says why itself.
+    """
+
+    only: Mapping[str, Condition[R]]
+    also: Mapping[str, Condition[R]]
+    excused: Mapping[str, Condition[R]]
+
+
+def judge_again(record: R, rules: VerdictRules[R]) -> Iterator[Discrepancy]:
+    """What of the verdict does not follow by these rules; its status goes with its codes."""
+    if record.in_force is not None:
+        yield from in_force_problems(record.in_force)
+    codes, limits = codes_of(record), limits_of(record.in_force)
+    shown = {code for of in (SURROUNDINGS, rules.also) for code, holds in of.items() if holds(record, limits)}
+    shown |= {code for code, holds in rules.only.items() if holds(record, limits)}
+    excused = {code for code, holds in rules.excused.items() if holds(record, limits)}
+    for code in sorted(shown - codes):
+        yield against("verdict.reasons", f"lacks {code}, which the record shows")
+    for code in sorted((codes & set(rules.only)) - shown - excused):
+        yield against("verdict.reasons", f"has {code}, which the record does not show")
+    yield from status_problems(record)
+
+
+def status_problems(record: GuestTrial) -> Iterator[Discrepancy]:
+    """The worst that its reasons make of it; of each code there is one, with all its places."""
+    codes = [each.code for each in record.verdict.reasons]
+    for place, code in enumerate(codes):
+        if code not in WEIGHT:
+            yield against(f"verdict.reasons[{place}].code", "is not a code known to this version", code[:80])
+        if code in codes[:place]:
+            yield against("verdict.reasons", f"{code} appears more than once: one reason lists all its places")
+        follows = record.verdict.reasons[place].follows
+        if follows is not None and (follows == code or follows not in codes):
+            says = "does not name another reason of this verdict"
+            yield against(f"verdict.reasons[{place}].follows", says, follows[:80])
+    status = "invalid" if set(codes) & INVALID_CODES else "suspect" if codes else "valid"
+    if record.verdict.status != status:
+        yield Discrepancy(where="verdict.status", stored=record.verdict.status, recomputed=status)
+    if (record.status == "failed") != (status == "invalid"):
+        yield against("status", f"is {record.status}, but the verdict is {status}")
+
+
+def unjudged_reasons(record: R, rules: VerdictRules[R]) -> Iterator[str]:
+    """What of the verdict cannot be judged again, in words that are the same for alike records."""
+    if record.in_force is None:
+        yield "the verdict by its tolerances, which are not recorded"
+    limits = limits_of(record.in_force)
+    shown = {code for of in (SURROUNDINGS, rules.also) for code, holds in of.items() if holds(record, limits)}
+    for code in sorted(codes_of(record) - set(rules.only)):
+        if code not in shown:
+            yield f"the reason {code[:80]}, which rests on what the record does not hold"
+
+
+def limits_of(in_force: InForce | None) -> Tolerances:
+    """By which it was judged; the usual ones where a record does not say, or says what cannot be."""
+    if in_force is None or any(in_force_problems(in_force)):
+        return Tolerances()
+    return Tolerances.model_validate(in_force.tolerances)
+
+
+def codes_of(record: GuestTrial) -> set[str]:
+    """Of its verdict's reasons."""
+    return {each.code for each in record.verdict.reasons}
+
+
+def nothing_seen(record: GuestTrial, seen: Collection[object]) -> Iterator[Discrepancy]:
+    """Of a trial of guests without a set-up: nothing was ``seen`` in it, and the verdict says why."""
+    if seen or not codes_of(record) & CAME_TO_NOTHING:
+        yield against("set_up", "is not told, and neither is why nothing was seen")
+
+
+# Conditions that several kinds have -----------------------------------------------------------------------------------
+
+
+def is_swapped(record: GuestTrial, limits: Tolerances) -> bool:
+    """Pages went in or out of swap."""
+    return bool(record.swapped_pages)
+
+
+def is_start_apart(record: Any, limits: Tolerances) -> bool:
+    """Guests that were to begin together did so more than a hundredth of the duration apart."""
+    return record.start_skew_s is not None and record.start_skew_s > 0.01 * record.requested.duration_s
+
+
+def is_program_unlike(program: ProgramSeen | None) -> bool:
+    """Guests had several files of one program."""
+    return program is not None and len(program.sha256) > 1
+
+
+def is_program_unknown(program: ProgramSeen | None) -> bool:
+    """Of a guest it is not known which file it had."""
+    return program is not None and program.unknown > 0
+
+
+def is_capture_short(sink: Any) -> bool:
+    """Packets that the sink's kernel dropped, or that its NIC got and the capture has not."""
+    if sink is None:
+        return False
+    seen = sink.captured_packets + (sink.dropped_packets or 0)
+    return bool(sink.dropped_packets) or (sink.nic_packets is not None and sink.nic_packets > seen)
+
+
+def is_beyond_nic(sink: Any) -> bool:
+    """More of the crew's packets were captured than the sink's NIC got in all."""
+    if sink is None or sink.nic_packets is None:
+        return False
+    return bool(sink.captured_packets - sink.foreign_packets - sink.other_packets > sink.nic_packets)
+
+
+def has_strangers(sink: Any, limits: Tolerances) -> bool:
+    """More of others' packets than the control traffic of any wire, and what is tolerated."""
+    if sink is None:
+        return False
+    control = min(sink.control_packets or 0, sink.other_packets)
+    usual = int(max(CONTROL_PACKETS, CONTROL_RATIO * sink.captured_packets))
+    strange = sink.foreign_packets + sink.other_packets - control
+    return bool(strange + max(0, control - usual) > limits.foreign_packets)
+
+
+def is_nic_unread(sink: Any) -> bool:
+    """Nothing says what the sink's NIC got."""
+    return sink is not None and sink.nic_packets is None
+
+
+def is_mark_forged(timekeeper: Any) -> bool:
+    """Marks that came twice, or pings that are nobody's."""
+    return timekeeper is not None and bool(timekeeper.doubled or timekeeper.strange_packets)
+
+
+def is_mark_dropped(timekeeper: Any) -> bool:
+    """The timekeeper's kernel dropped packets that may have been marks."""
+    return timekeeper is not None and bool(timekeeper.dropped_packets)
+
+
+def is_clock_set(timekeeper: Any, times_s: Collection[float], limits: Tolerances) -> bool:
+    """The timekeeper's wall clock was set by more than the shortest of these times allows."""
+    if timekeeper is None:
+        return False
+    allowed_s = max(LEAST_STEP_S, STEP_RATIO * min(map(abs, times_s), default=0.0))
+    return bool(abs(timekeeper.wall_moved_ns) > min(limits.clock_step_s, allowed_s) * 1e9)
+
+
+def _is_silent(record: GuestTrial, limits: Tolerances) -> bool:
+    return any(each.get("kind") == "not_observed" for each in record.influences)
+
+
+def _is_stolen(record: GuestTrial, limits: Tolerances) -> bool:
+    told = [number(each.get("steal_ratio")) for each in record.influences if each.get("kind") == "cpu"]
+    return not record.emulated and any(each > limits.steal_ratio for each in told)
+
+
+def _is_busy(record: GuestTrial, limits: Tolerances) -> bool:
+    told = [each for each in record.influences if each.get("kind") == "process" and each.get("whose") in NOT_OURS]
+    return any(number(each.get("cpu_ratio")) > ROUNDED * limits.other_cpu_ratio for each in told)
+
+
+def _is_hidden(record: GuestTrial, limits: Tolerances) -> bool:
+    told = [number(each.get("unseen_ratio")) for each in record.influences if each.get("kind") == "cpu"]
+    return any(each > limits.other_cpu_ratio for each in told)
+
+
+SURROUNDINGS: Mapping[str, Condition[Any]] = {
+    "not_observed": _is_silent,
+    "cpu_stolen": _is_stolen,
+    "other_cpu": _is_busy,
+    "unseen_cpu": _is_hidden,
+}
+"""What the influences of a record show, whatever its guests did; a kind's own rule of the same code is beside it."""
