@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from labconsole.measure.maximum import REACHED_LOSS_RATIO
 from labconsole.measure.statistics.effects import MINIMUM_BLOCKS
 from labconsole.measure.statistics.outlying import find_outlier
 from labconsole.measure.statistics.passing import OccasionCounts, noncentrality_kept
@@ -52,7 +51,7 @@ def find_scatter(side: Side) -> list[PointScatter]:
             asked_words(point.design), set_ups_of(point), partial(name_block, plan_names=plan_names), plan_names.get
         )
         for point in side.points
-        if point.missing_ratio is not None and point.missing_ratio >= REACHED_LOSS_RATIO
+        if point.missing_ratio is not None and not point.full_run_ids
     ]
     found += [
         _scatter(f"{point.words}: {point.quantity.name}", point.replicates, partial(name_set_up, points=[point]), str)

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from labconsole.errors import ConfigError
-from labconsole.measure.maximum import REACHED_LOSS_RATIO
 from labconsole.measure.statistics.effects import fall_p, holm
 from labconsole.measure.statistics.set_ups import set_up_means
 from labconsole.report.change_tables import design_words, offered_words
@@ -25,6 +24,7 @@ from labconsole.report.judged_points import (
     MORE_TO_GIVE,
     NONE_ENTERS,
     NOT_IN_BASELINE,
+    SOME_MORE_TO_GIVE,
     UNMEASURED,
     JudgedPoint,
     Judgement,
@@ -138,13 +138,16 @@ def _judge(
     if dead and all(set_up_means(change.before.values_bps).values()):
         return Judgement("worse", f"nothing was forwarded in {dead} of {count(change.after.set_ups, 'set-up')}")
     return judged_by_fall(
-        change, fall, worse_p, margin_ratio, more_to_give=MORE_TO_GIVE if _carries_all(change.before) else None,
+        change, fall, worse_p, margin_ratio, more_to_give=_more_to_give(change.before, change.after),
         missing=missing, counts=replicate_counts("occasions", change.sides),
     )  # fmt: skip
 
 
-def _carries_all(point: PointSummary) -> bool:
-    return point.missing_ratio is not None and point.missing_ratio < REACHED_LOSS_RATIO
+def _more_to_give(before: PointSummary, after: PointSummary) -> str | None:
+    """Where trials of the baseline lost nothing, and it is not so that next to nothing is lost now."""
+    if not before.full_run_ids or after.carries_all:
+        return None
+    return MORE_TO_GIVE if before.carries_all else SOME_MORE_TO_GIVE
 
 
 def _refuse_alike(asked: Sequence[FilePoint]) -> None:

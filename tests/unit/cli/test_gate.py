@@ -42,10 +42,10 @@ class Lab:
     def measure(
         self, occasion: str | None, mbps: Sequence[float], *, seed: int = 1, set_ups: int = 8,
         offered_mbps: Sequence[float] | None = None, fingerprint: str | None = None,
-        said: Sequence[int] | None = None, suspect: int = 0, **how: Any,
+        said: Sequence[int] | None = None, suspect: int = 0, full: int = 0, **how: Any,
     ) -> None:  # fmt: skip
         """Saturated points of these rates, four times of which is offered; ``offered_mbps``: all of it arrives at most.
-        ``suspect``: of the first blocks. ``said``: how many set-ups the plan asked for by then, block by block.
+        ``suspect``: of the first blocks; ``full``: of these nothing is lost. ``said``: how many set-ups the plan asked for by then, block by block.
         """
         plan = plan_on(self.plan, occasion, None)
         rng = np.random.default_rng(seed)
@@ -55,6 +55,8 @@ class Lab:
                 self._number += 1
                 offered = 4 * max(mbps) if offered_mbps is None else offered_mbps[point]
                 noisy = rate * (1 + 0.003 * rng.standard_normal()) if offered_mbps is None else rate
+                if block <= full:
+                    offered = noisy
                 record = measured(
                     self._number, noisy, block=block, point=point, set_ups=said[block - 1] if said else 8,
                     plan_hash=plan.hash(), target=(100_000_000, 200_000_000)[point], offered_mbps=offered,
@@ -133,6 +135,27 @@ def test_what_forwarded_all_passes_only_where_every_trial_shows_it(lab, capsys, 
     lab.occasions("before", [50, 100], many=1, offered_mbps=[50, 100])
     lab.measure("today", [50, 100], offered_mbps=[50, 100], suspect=suspect)
     assert outcomes(lab.gate(capsys, "--occasion", "today")[1]) == [outcome, outcome]
+
+
+@pytest.mark.parametrize(
+    ("full", "fall", "full_today", "outcome", "words"),
+    [
+        (0, 0.0, 0, "passed", "over occasions"),
+        (2, 0.0, 0, "undecided", "the baseline lost nothing in some trials, and may have had more to give"),
+        (2, 0.5, 0, "worse", "where some trials lost nothing of what they were offered, and others did"),
+        (2, 0.5, 2, "undecided", "some trials lost nothing of what they were offered, and others did"),
+        (8, 0.5, 0, "worse", "where one side forwarded all that it was offered"),
+    ],
+)  # fmt: skip
+def test_a_run_that_lost_nothing_among_others_that_did_hides_no_fall(
+    lab, capsys, full, fall, full_today, outcome, words
+):
+    """What it forwarded is the least that it could: such runs read as exact passed falls of the margin in one of six."""
+    lab.occasions("before", [60, 120], full=full)
+    lab.measure("today", [59.8 * (1 - fall), 119.6 * (1 - fall)], seed=2, full=full_today)
+    _, found = lab.gate(capsys, "--occasion", "today")
+    assert outcomes(found) == [outcome, outcome], found["judged"]
+    assert words in found["judged"][0]["detail"]
 
 
 @pytest.mark.parametrize(("offered", "outcome"), [(99.0, "passed"), (95.0, "undecided"), (400.0, "passed")])

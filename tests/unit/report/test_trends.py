@@ -222,7 +222,7 @@ def test_an_occasion_on_which_all_was_carried_tells_of_the_sender(tmp_path, caps
     assert main(["runs", "import", str(more), "--store", str(tmp_path / "s.sqlite")]) == 0
     found = trend(tmp_path / "s.sqlite", capsys)
     assert found["changes"] == []
-    assert found["why"] == "on some occasions all that was offered was forwarded: their rates are the sender's"
+    assert found["why"] == "in some trials all that was offered was forwarded: their rates are the sender's"
 
 
 def test_a_filter_makes_no_occasion_incomplete(tmp_path, capsys):
