@@ -203,9 +203,36 @@ def test_a_baseline_is_moved_on_purpose_and_says_by_whom(lab, capsys, monkeypatc
         assert lab("baseline", *action) == 0
         lines = capsys.readouterr().out.splitlines()
         assert lines[0].startswith("main: nightly@today, nightly@tonight, nightly@at-dawn on wuerzburg, set by ")
-        assert len(lines) == (1 if action == ["list"] else 3)  # how far its occasions scatter, and where it was before
+        # How far its occasions scatter, that all are of one boot, and where it was before.
+        assert len(lines) == (1 if action == ["list"] else 4)
     lab.measure("tomorrow", [57, 114], seed=7)
     assert lab.gate(capsys, "--occasion", "tomorrow")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("boots", "words"),
+    [
+        ("abcd", None),
+        ("aaaa", "all of them are of one boot, and do not tell how far boots differ"),
+        (
+            "aabb",
+            "occasions of one boot count as one, which makes 2 of these 4; fewer than three occasions do not tell",
+        ),
+        ("abc-", "the boot of some trials is not known"),
+        ("ab", "fewer than three occasions do not tell"),
+    ],
+)
+def test_a_baseline_says_at_once_where_its_boots_leave_a_gate_undecided(lab, capsys, boots, words):
+    for number, boot in enumerate(boots):
+        lab.measure(f"b-{number}", [60, 120], seed=number, boot=None if boot == "-" else boot)
+    for action in (["set", "main", "nightly@b-*"], ["show", "main"]):
+        capsys.readouterr()
+        assert lab("baseline", *action) == 0
+        told = capsys.readouterr().out
+        assert ("boot" in told or "fewer than" in told) if words else ("boot" not in told and "fewer" not in told)
+        assert (words or "") in told
+    lab.measure("today", [60, 120], seed=9, boot="z")
+    assert (lab.gate(capsys, "--occasion", "today")[1]["outcome"] == "undecided") is (words is not None)
 
 
 def drifting(lab: Lab, rng: np.random.Generator, name: str, factor: float = 1.0, **how: Any) -> None:
