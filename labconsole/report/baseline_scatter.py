@@ -9,12 +9,17 @@ from functools import partial
 from typing import Any, Final
 
 from labconsole.measure.statistics.effects import MINIMUM_BLOCKS
-from labconsole.measure.statistics.outlying import find_outlier
 from labconsole.measure.statistics.passing import OccasionCounts, noncentrality_kept
-from labconsole.measure.statistics.set_ups import deviation, mean_of
+from labconsole.measure.statistics.set_ups import deviation
 from labconsole.report.changes import Side, set_ups_of
 from labconsole.report.compared_effect import SideSetUps, find_occasion_means
-from labconsole.report.outlying_set_ups import describe_outlier, name_block, name_set_up, outlier_words
+from labconsole.report.outlying_set_ups import (
+    describe_outlier,
+    find_occasion_off,
+    name_block,
+    name_set_up,
+    outlier_words,
+)
 from labconsole.report.words import asked_words, count, percent
 
 FEW: Final = (
@@ -81,10 +86,7 @@ def _scatter(
         sd = margin = None
     else:
         margin = math.expm1(noncentrality_kept(counts.degrees) * counts.error_ratio * sd)
-    each = {
-        side.occasions[set_ups[0]]: mean_of([side.means[set_up] for set_up in set_ups]) for set_ups in side.by_occasion
-    }
-    outlier = find_outlier([each])
+    outlier = find_occasion_off(side)
     off = (
         [] if outlier is None else [outlier_words(outlier, name_occasion(outlier.key) or str(outlier.key), "occasions")]
     )
@@ -124,8 +126,8 @@ def _describe_boots(found: Sequence[PointScatter], named: int) -> Iterator[str]:
         yield FEW
     elif None in boots:
         yield (
-            "the boot of some trials is not known, and so neither is how far occasions differ: where packets are lost, a "
-            "gate finds nothing but undecided"
+            "the boot of some trials is not known, and so neither is how far occasions differ: where packets are lost, "
+            "a gate finds nothing but undecided"
         )
     elif fewest < MINIMUM_BLOCKS:
         yield f"occasions of one boot count as one, which makes {fewest} of these {named}; {FEW}"

@@ -86,7 +86,12 @@ def judge(
         outlier = None
         if change is not None and judgement.outcome != "not measured":
             judgement = judgement._replace(detail=judgement.detail + offered_words(change))
-            outlier = describe_outlier_of(change, change.sides, partial(name_block, plan_names=plan_names))
+            outlier = describe_outlier_of(
+                change,
+                change.sides,
+                partial(name_block, plan_names=plan_names),
+                lambda occasion: plan_names.get(occasion, str(occasion)),
+            )
         judged.append(JudgedPoint(point=words, judgement=judgement, change=change, outlier=outlier))
     beside_p = dict(zip(of_quantities, adjusted[len(falls) :], strict=True))
     judged += judge_quantities(changes, beside, of_quantities, beside_p, margin_ratio)

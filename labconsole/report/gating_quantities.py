@@ -129,7 +129,7 @@ def _judged(
             missing = sum(change.key.quantity not in trial.values for trial in own)
             found = _judgement(change, falls.get(change.key), worse_p.get(change.key), margin_ratio, missing)
             name = partial(name_set_up, points=(change.before, change.after))
-            outlier = describe_outlier_of(change, change.sides, name)
+            outlier = describe_outlier_of(change, change.sides, name, str)
             yield JudgedPoint(point=_words(change.after), judgement=found, change=change, outlier=outlier)
     for alone in changes.quantities.only_after:
         if here(alone.key):

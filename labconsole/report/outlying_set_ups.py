@@ -1,27 +1,65 @@
-"""Which set-up of a point lies apart from the others of its occasion, in words. Pure."""
+"""Which set-up of a point lies apart from the others of its occasion, or occasion from the others. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from labconsole.measure.statistics.outlying import Outlier, find_outlier
+from labconsole.measure.statistics.set_ups import mean_of
 from labconsole.report.compared_effect import ComparedEffect, SideSetUps
 from labconsole.report.measured_points import MeasuredPoint
 from labconsole.report.words import percent
 
+OFF_BEFORE: Final = "look at its trials, or set the baseline without its occasion"
+OFF_AFTER: Final = "look at its trials, or judge by another occasion"
+
+
+class Described(NamedTuple):
+    """What is off, and what can be done about it where nothing is decided for it."""
+
+    words: str
+    remedy: str
+
 
 def describe_outlier_of(
-    change: ComparedEffect, sides: Sequence[SideSetUps], name: Callable[[Hashable], str]
-) -> str | None:
-    """Of both sides, where a change may be told of what they can do: at a limit nothing scatters."""
-    return None if change.effect is None or change.bound else describe_outlier(sides, name)
+    change: ComparedEffect,
+    sides: tuple[SideSetUps, SideSetUps],
+    name: Callable[[Hashable], str],
+    name_occasion: Callable[[Hashable], str],
+) -> Described | None:
+    """Of both sides, before and after, where a change may be told of what they can do: at a limit nothing scatters. A
+    set-up, or else an occasion of the baseline.
+    """
+    if change.effect is None or change.bound:
+        return None
+    if (found := _find_set_up(sides)) is not None:
+        is_before = found.key in sides[0].means
+        words = outlier_words(found, name(found.key), "set-ups of its occasion")
+        return Described(words, OFF_BEFORE if is_before else OFF_AFTER)
+    if (occasion := find_occasion_off(sides[0])) is not None:
+        words = outlier_words(occasion, name_occasion(occasion.key), "occasions of the baseline")
+        return Described(words, OFF_BEFORE.replace("its occasion", "it"))
+    return None
+
+
+def find_occasion_off(side: SideSetUps) -> Outlier[Hashable] | None:
+    """The occasion that lies farthest from the others of this side, if that is no chance."""
+    return find_outlier(
+        [{side.occasions[held[0]]: mean_of([side.means[each] for each in held]) for held in side.by_occasion}]
+    )
 
 
 def describe_outlier(sides: Sequence[SideSetUps], name: Callable[[Hashable], str]) -> str | None:
     """Of all sides the set-up that is off, as ``name`` calls it; None: none is, or it cannot be told."""
-    groups = [{set_up: side.means[set_up] for set_up in set_ups} for side in sides for set_ups in side.by_occasion]
-    found = find_outlier(groups)
+    found = _find_set_up(sides)
     return None if found is None else outlier_words(found, name(found.key), "set-ups of its occasion")
+
+
+def _find_set_up(sides: Sequence[SideSetUps]) -> Outlier[Hashable] | None:
+    return find_outlier(
+        [{set_up: side.means[set_up] for set_up in set_ups} for side in sides for set_ups in side.by_occasion]
+    )
 
 
 def outlier_words(outlier: Outlier[Hashable], name: str, others: str) -> str:

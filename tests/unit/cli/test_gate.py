@@ -379,9 +379,42 @@ def test_a_set_up_that_is_off_today_is_named_and_no_alarm(lab, capsys, fall):
         assert outlier == (
             "block 1 of nightly@today is 20.0 % below the other set-ups of its occasion, which scatter by 0.28 %"
         )
-        assert found["judged"][0]["detail"].endswith(f"; {outlier}")
+        detail = found["judged"][0]["detail"]
+        assert detail.endswith(f"; {outlier}: look at its trials, or judge by another occasion")
+        assert found["judged"][0]["passing_margin_ratio"] is None  # it is the one set-up that makes the spread
     else:
         assert outlier is None
+
+
+def test_an_occasion_of_the_baseline_that_is_off_is_named_where_nothing_is_decided(lab, capsys):
+    """Its spread would else ask for a hundred occasions."""
+    for number in range(6):
+        lab.measure(f"old-{number}", [60, 120], seed=number)
+    lab.measure("old-6", [54, 108], seed=6)
+    assert lab("baseline", "set", "main", "nightly@old-*") == 0
+    lab.measure("today", [57, 114], seed=7)
+    found = lab.gate(capsys, "--occasion", "today")[1]
+    assert outcomes(found) == ["undecided", "undecided"]
+    assert "nightly@old-6 is 10." in found["judged"][0]["outlier"]
+    assert found["judged"][0]["detail"].endswith("look at its trials, or set the baseline without it")
+    assert found["judged"][0]["deciding_occasions"] is None
+
+
+def test_a_fall_of_about_the_margin_is_said_to_be_one(lab, capsys):
+    for number in range(6):
+        lab.measure(f"old-{number}", [60, 120], seed=number)
+    assert lab("baseline", "set", "main", "nightly@old-*") == 0
+    lab.measure("today", [60 * 0.981, 120 * 0.981], seed=7)
+    judged = lab.gate(capsys, "--occasion", "today")[1]["judged"]
+    assert [each["outcome"] for each in judged] == ["undecided", "undecided"]
+    assert all("already: this is a change of about the margin" in each["detail"] for each in judged)
+    assert all(each["passing_margin_ratio"] < 0.02 and each["deciding_occasions"] is None for each in judged)
+
+
+def test_where_no_number_of_occasions_is_of_use_that_is_said(lab, capsys):
+    lab.measure("today", [60, 120], seed=7)
+    judged = lab.gate(capsys, "--occasion", "today", "--margin", "0.01%")[1]["judged"]
+    assert any("or at this margin with more than 60 occasions of a side" in each["detail"] for each in judged)
 
 
 def test_a_baseline_says_how_far_its_occasions_scatter_and_which_is_off(lab, capsys):
@@ -568,7 +601,11 @@ def test_a_plan_that_has_changed_since_it_was_measured_is_said_to_have(lab, caps
     for each in found["judged"]:
         assert "the plan has changed since nightly@today was measured" in each["detail"]
         assert f"(hash {former}, now {now})" in each["detail"]
-    assert lab.gate(capsys, "--occasion", "never")[1]["judged"][0]["detail"] == "it has not been measured"
+    assert (
+        lab.gate(capsys, "--occasion", "never")[1]["judged"][0]["detail"]
+        == "it has not been measured: replay measures it"
+    )
+    assert "on occasions: name those that are to be judged by --occasion" in lab.gate(capsys)[1]["judged"][0]["detail"]
 
 
 def test_another_point_is_not_taken_for_the_baselines(lab, capsys):
