@@ -49,6 +49,8 @@ def run(args: argparse.Namespace) -> int:
         plan = load_plan(Path(plan)).name
     with open_store(args.store, write=False) as store:
         trends = trends_of(plan, query, store, on_unreadable=complain, tell=complain, margin_ratio=margin_ratio)
+    if not trends:
+        complain(f"no occasion of {plan} is complete")
     if args.json:
         for each in trends:
             json_line(to_object(each))

@@ -212,6 +212,15 @@ def test_an_occasion_that_is_not_complete_is_left_out_and_told(tmp_path, capsys)
     assert "nightly@05 is left out: 2 of its 3 set-ups are missing" in told.err
 
 
+def test_where_no_occasion_is_complete_that_is_said_with_why(tmp_path, capsys):
+    stored(tmp_path / "s.sqlite", [60.0] * 4, status="invalid")
+    assert main(["trend", "--store", str(tmp_path / "s.sqlite"), "nightly"]) == 0
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "nightly@01 is left out: none of its runs enters a mean (invalid 3)" in told.err
+    assert told.err.endswith("no occasion of nightly is complete\n")
+
+
 def test_an_occasion_on_which_all_was_carried_tells_of_the_sender(tmp_path, capsys):
     """A sender that slows down is no slower unit under test."""
     stored(tmp_path / "s.sqlite", [95.0] * 4)
