@@ -217,7 +217,7 @@ def test_where_no_occasion_is_complete_that_is_said_with_why(tmp_path, capsys):
     assert main(["trend", "--store", str(tmp_path / "s.sqlite"), "nightly"]) == 0
     told = capsys.readouterr()
     assert told.out == ""
-    assert "nightly@01 is left out: none of its runs enters a mean (invalid 3)" in told.err
+    assert "nightly@01 is left out: none of its runs enters a mean (aborted 3)" in told.err
     assert told.err.endswith("no occasion of nightly is complete\n")
 
 
