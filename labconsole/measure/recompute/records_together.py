@@ -1,7 +1,7 @@
 """Whether the records of a store or a bundle can all be true beside each other: runs, and trials of guests. Pure.
 
 Of every record a few words are kept, never the record: a store holds tens of thousands. What one plan hash, one set-up,
-one testbed fingerprint or one capture stands for cannot be two things. Of runs, format 2.
+one testbed fingerprint, one boot or one capture stands for cannot be two things. Of runs, format 2.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from labconsole.measure.recompute.counts import flows
 from labconsole.measure.recompute.discrepancy import Discrepancy, against
-from labconsole.measure.recompute.guest_trial import GuestTrial, boot_of
+from labconsole.measure.recompute.guest_trial import GuestTrial, boot_of, uut_facts
 from labconsole.measure.recompute.rests import Rests, setting_of
 from labconsole.measure.recompute.set_ups import Place, SetUpChecks, SetUpTrial, Testbed, Told, short
 from labconsole.measure.recompute.setting import moment, stepped
@@ -41,7 +41,9 @@ class Together:
         """One more record."""
         if record.format == 1:
             return
-        for found in (*self._testbed(record, record.run_id), *self._plan(record), *self._captures(record)):
+        for found in (
+            *self._testbed(record, record.run_id), *self._kernel(record), *self._plan(record), *self._captures(record)
+        ):  # fmt: skip
             yield record.run_id, found
         if record.set_up is not None:
             yield from ((record.run_id, found) for found in self._set_ups.add(_run_taken(record)))
@@ -50,7 +52,9 @@ class Together:
     def add_trial(self, kind: RecordKind[Any], record: GuestTrial) -> Iterator[Told]:
         """One more trial of guests, of this kind."""
         record_id = kind.columns(record).id
+        kernel, where = uut_facts(record).get("kernel"), "environment.nodes.uut.facts.kernel"
         found = [*self._testbed(record, record_id), *self._asked(kind, record, record_id)]
+        found += self._booted(boot_of(record), kernel, record_id, where)
         if record.set_up is not None:
             found += self._set_ups.add(_trial_taken(kind, record, record_id))
         yield from ((record_id, each) for each in found)
@@ -70,6 +74,16 @@ class Together:
         key = ("testbed", record.testbed_fingerprint)
         what = f"the testbed {record.testbed_fingerprint[:40]} has emulated"
         yield from self._once(key, record.emulated, record_id, "emulated", what)
+
+    def _kernel(self, record: RunRecord) -> Iterator[Discrepancy]:
+        held = record.conditions
+        if held is not None:
+            yield from self._booted(held.uut_boot_id, held.uut_kernel, record.run_id, "conditions.uut_kernel")
+
+    def _booted(self, boot: str | None, kernel: object, record_id: str, where: str) -> Iterator[Discrepancy]:
+        """A boot of the unit under test is of one kernel, whatever was set up meanwhile."""
+        if boot is not None and kernel is not None:
+            yield from self._once(("boot", boot), kernel, record_id, where, f"the boot {boot[:40]} has kernel")
 
     def _plan(self, record: RunRecord) -> Iterator[Discrepancy]:
         """What a plan's hash means, and what its pilot fixed for all of it."""
