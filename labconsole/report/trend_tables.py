@@ -12,8 +12,8 @@ from labconsole.report.words import UNKNOWN, number, percent
 
 TRENDS_NOTE = (
     "Level: mean and standard deviation of the occasions since the last change, found by minimum description length "
-    "(jumpavg), without outliers. Would have found: a step in the middle of the series / that the latest occasion is "
-    "off by itself, each in 8 of 10 such series. One occasion may be an outlier, or the first of a change."
+    "(jumpavg), without outliers. Would have found, each in 8 of 10 such series: a step in the middle of the series / "
+    "a latest occasion that alone is off. One that is may be an outlier, or the first of a change."
 )
 
 MOST_OUTLIERS = 3

@@ -11,10 +11,11 @@ from typing import Any
 
 from labconsole.measure.recompute.counts import flows
 from labconsole.measure.recompute.discrepancy import Discrepancy, against
-from labconsole.measure.recompute.guest_trial import GuestTrial, boot_of, uut_facts
+from labconsole.measure.recompute.guest_trial import GuestTrial, boot_of
 from labconsole.measure.recompute.rests import Rests, setting_of
 from labconsole.measure.recompute.set_ups import Place, SetUpChecks, SetUpTrial, Testbed, Told, short
 from labconsole.measure.recompute.setting import moment, stepped
+from labconsole.measure.trials_of_guests import uut_facts
 from labconsole.model.plan.search import HASH_PREFIX
 from labconsole.model.record.kind import RecordKind
 from labconsole.model.record.run import PlanRef, RunRecord

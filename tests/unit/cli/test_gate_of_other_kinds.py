@@ -295,7 +295,10 @@ def test_junit_and_markdown_name_the_point_and_its_quantity(guests: Nightly, cap
 
 
 def test_what_is_not_measured_never_passes(guests: Nightly, capsys: Any) -> None:
-    assert guests.gate(capsys, "never", "--undecided", "0") == (4, [("not measured", "it has not been measured: replay measures it")])
+    assert guests.gate(capsys, "never", "--undecided", "0") == (
+        4,
+        [("not measured", "it has not been measured: replay measures it")],
+    )
     guests.jobs("half", around(4.0, 2)[:5])
     assert guests.gate(capsys, "half", "--undecided", "0") == (
         4, [("not measured", "5 of 8 trials have been taken: replay goes on where it ended")],
