@@ -212,6 +212,18 @@ def test_an_occasion_that_is_not_complete_is_left_out_and_told(tmp_path, capsys)
     assert "nightly@05 is left out: 2 of its 3 set-ups are missing" in told.err
 
 
+@pytest.mark.parametrize(("words", "margin"), [((), 0.08), (("--margin", "1%"), 0.01)])
+def test_a_plan_that_is_given_by_its_file_declares_the_margin(tmp_path, capsys, words, margin):
+    """As to a gate."""
+    stored(tmp_path / "s.sqlite", [60.0] * 4, margin_ratio=0.02)
+    plan = tmp_path / "nightly.yaml"
+    plan.write_text(
+        "plan: nightly\nplatforms: [raw]\nframe_sizes: [1000]\ntargets: [100Mbit]\nduration_s: 1\nmargin: 8%\n"
+    )
+    assert main(["trend", "--store", str(tmp_path / "s.sqlite"), "--json", str(plan), *words]) == 0
+    assert json.loads(capsys.readouterr().out)["margin_ratio"] == margin
+
+
 def test_where_no_occasion_is_complete_that_is_said_with_why(tmp_path, capsys):
     stored(tmp_path / "s.sqlite", [60.0] * 4, status="invalid")
     assert main(["trend", "--store", str(tmp_path / "s.sqlite"), "nightly"]) == 0
