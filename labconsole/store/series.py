@@ -3,7 +3,7 @@
 A column is int64 (uint64 when it must), or float64 with NaN for "not known". An integer column with gaps keeps its
 integers and says where the gaps are in a second member, table/column?, because nanoseconds since 1970 fit no float.
 
-A file from elsewhere is read by the same rule whoever reads it: only what ``pack_series`` writes, a column at a time, and
+A file from elsewhere is read by one rule, whoever reads it: only what ``pack_series`` writes, a column at a time, and
 bounded in the values that it makes. What the file states of its sizes is compared with what follows, never allocated.
 """
 

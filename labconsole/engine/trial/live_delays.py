@@ -8,7 +8,7 @@ from labconsole.measure.clocks import agreement
 from labconsole.measure.packet_times import CLOCK_SET_NS
 from labconsole.measure.time_histogram import TimeHistogram
 from labconsole.measure.timing import one_way_doubt
-from labconsole.model.record.run import Environment
+from labconsole.model.record.environment import Environment
 from labconsole.verdict.observed import StreamObservations
 from labconsole.wire.packet_times import DelaysSoFar
 

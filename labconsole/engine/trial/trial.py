@@ -34,7 +34,8 @@ from labconsole.model.design_point import DesignPoint
 from labconsole.model.generator import generator_options
 from labconsole.model.identity import utc_now
 from labconsole.model.inventory import Inventory
-from labconsole.model.record.run import Environment, Failure
+from labconsole.model.record.environment import Environment
+from labconsole.model.record.run import Failure
 from labconsole.verdict.observed import Snapshot, StreamObservations, TrialObservations, parse_snapshot
 from labconsole.verdict.way import data_ports, places
 from labconsole.wire import capture, counters, generator, message, session

@@ -87,7 +87,7 @@ class SqliteBackend(Backend):
             for column in connection.exec_driver_sql(f"PRAGMA table_xinfo({name})"):
                 if column.hidden or len(str(column.dflt_value or "")) > _LONGEST_DEFAULT_CHARACTERS:
                     raise StoreError(
-                        f"{self.name}: column {str(column.name)[:80]} of {name} is computed; a run store stores its values"
+                        f"{self.name}: {name}.{str(column.name)[:80]} is computed; a run store stores its values"
                     )
 
     def before_tables(self) -> None:
@@ -223,7 +223,7 @@ def _open_engine(path: Path, *, write: bool) -> Engine:
     def _configure(connection: sqlite3.Connection, _record: object) -> None:
         # FULL: in WAL mode NORMAL may forget the last commits when the power fails (0.27 ms a run beside 0.02).
         connection.execute("PRAGMA synchronous=FULL")
-        # The file may be from anybody: what its schema calls is not trusted, and no value is longer than a record can be.
+        # The file may be from anybody: its schema is not trusted, and no value is longer than a record can be.
         connection.execute("PRAGMA trusted_schema=OFF")
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE_BYTES)
         add_functions(connection)

@@ -159,7 +159,7 @@ def test_what_a_bundle_has_and_a_unit_fails_to_make_again_is_told(lab, capsys, m
         raise Undrawable("too wide")
 
     ours = [replace(unit, make=fails) if unit.name == "results" else unit for unit in report_units(outside=False)]
-    monkeypatch.setattr("labconsole.bundle.verify.report_units", lambda outside: ours)
+    monkeypatch.setattr("labconsole.bundle.reproduction.report_units", lambda outside: ours)
     assert _told(bundle, capsys)[1:] == [  # the first is the page, which names the unit
         f"report/results.{suffix}: cannot be made again: unit results is left out: too wide"
         for suffix in ("csv", "md", "tex")
@@ -446,7 +446,7 @@ def broken_series(files: dict[str, bytes]) -> None:
         (change("runs.jsonl", b'{"', b'{'), True, "runs.jsonl:1: not valid JSON"),
         (without("runs.jsonl"), True, "runs.jsonl: cannot be read"),
         (lambda files: files.update({"searches.jsonl": b"{}\n"}), True, "searches.jsonl:1"),
-        (lambda files: files.update({"versions.json": b"{"}), True, "versions.json: is not JSON"),
+        (lambda files: files.update({"versions.json": b"{"}), True, "versions.json: not valid JSON"),
     ],
 )  # fmt: skip
 def test_every_change_is_named(honest, tmp_path, capsys, monkeypatch, changed, careful, told):
@@ -563,7 +563,7 @@ def test_what_is_no_bundle_is_one_sentence(tmp_path, capsys, content, words):
 @pytest.mark.parametrize(
     ("manifest", "words"),
     [
-        (b"[", "is not JSON"), (b"[]", "is not a JSON object"), (b"{}", "has no format"),
+        (b"[", "not valid JSON"), (b"[]", "is not a JSON object"), (b"{}", "has no format"),
         (b'{"format": 2, "files": {}}', "is a bundle of format 2; this version of labconsole reads up to 1"),
         (b'{"format": 1}', "lists no files"), (b'{"format": 1, "files": {"a": 3}}', None),
         (b'{"format": 1, "files": {}, "plans": 3, "redo": {"arguments": 3}, "missing": 4}', None),
