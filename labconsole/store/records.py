@@ -83,4 +83,5 @@ def _complaint(exc: Exception) -> str:
     if not isinstance(exc, ValidationError):
         return str(exc)
     problem = exc.errors(include_url=False, include_input=False)[0]
-    return f"{'.'.join(str(step) for step in problem['loc']) or 'record'}: {problem['msg']}"
+    words = problem["msg"].removeprefix("Value error, ")
+    return f"{'.'.join(str(step) for step in problem['loc']) or 'record'}: {words}"

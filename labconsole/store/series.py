@@ -62,17 +62,17 @@ def pack_series(run_id: str, series: Series) -> bytes:
 def read_file(path: Path, run_id: str) -> bytes:
     """The bytes of a series file. Raises StoreError naming the run and the file."""
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
             raise StoreError(f"run {run_id}: its time series {path} is not a regular file")
+        if status.st_size > MAX_SERIES_BYTES:
+            raise StoreError(f"run {run_id}: its time series {path} has more than {MAX_SERIES_BYTES} bytes")
         with path.open("rb") as stream:
-            content = stream.read(MAX_SERIES_BYTES + 1)
+            return stream.read(status.st_size)  # memory for all that is asked for is set aside at once
     except FileNotFoundError as exc:
         raise StoreError(f"run {run_id}: its time series {path} is missing") from exc
     except OSError as exc:
         raise StoreError(f"run {run_id}: its time series {path} cannot be read: {exc}") from exc
-    if len(content) > MAX_SERIES_BYTES:
-        raise StoreError(f"run {run_id}: its time series {path} has more than {MAX_SERIES_BYTES} bytes")
-    return content
 
 
 _UNREADABLE = (
@@ -135,11 +135,12 @@ def _read_column(archive: zipfile.ZipFile, member: zipfile.ZipInfo, values_left:
     if shape[0] < 0 or shape[0] * dtype.itemsize != len(content) - header.tell():
         raise ValueError(f"{member.filename!r} is not as long as its header says")
     if shape[0] > values_left:
-        raise ValueError(_TOO_MANY)
+        raise _too_many_values()
     return np.frombuffer(content, dtype=dtype, offset=header.tell()) if shape[0] else np.empty(0, dtype=dtype)
 
 
-_TOO_MANY = f"it holds more than {MAX_SERIES_VALUES} values"
+def _too_many_values() -> ValueError:
+    return ValueError(f"it holds more than {MAX_SERIES_VALUES} values")
 
 
 def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, limit_bytes: int) -> bytearray:
@@ -148,7 +149,7 @@ def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, limit_bytes:
     if member.compress_type not in _PACKED_AS:
         raise ValueError(f"{member.filename!r} is compressed by a method that no time series uses")
     if stated_bytes > limit_bytes:
-        raise ValueError(_TOO_MANY)
+        raise _too_many_values()
     member.file_size = stated_bytes + 1  # zipfile cuts off silently what is beyond the stated size
     content = bytearray()
     with archive.open(member) as stream:

@@ -87,7 +87,8 @@ class SqliteBackend(Backend):
             for column in connection.exec_driver_sql(f"PRAGMA table_xinfo({name})"):
                 if column.hidden or len(str(column.dflt_value or "")) > _LONGEST_DEFAULT_CHARACTERS:
                     raise StoreError(
-                        f"{self.name}: {name}.{str(column.name)[:80]} is computed; a run store stores its values"
+                        f"{self.name}: {name}.{str(column.name)[:80]} has values that no row stores, which no "
+                        "run store has"
                     )
 
     def before_tables(self) -> None:
