@@ -13,7 +13,7 @@ from labconsole.bundle import archive
 from labconsole.cli.main import main
 from labconsole.model.inventory import load_inventory
 from labconsole.model.plan.loader import load_plan
-from labconsole.model.record.run import PlanRef
+from labconsole.model.record.run import PlanRef, StreamRecord
 from labconsole.store.open import open_store
 from support.store_samples import sample_record, sample_series, sample_stream
 
@@ -48,10 +48,9 @@ def make_lab(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def fill(store: Any, directory: Path) -> None:
-    inventory = load_inventory(directory / "hosts.yaml")
-    plan = load_plan(directory / "plans" / "small plan.yaml", inventory)
-    stream = sample_stream().model_copy(
+def sample_stream_of_plan() -> StreamRecord:
+    """The stream of a run of ``PLAN``."""
+    return sample_stream().model_copy(
         update={
             "offered_duration_s": 5.0,
             "intended_pps": 1e9 / 7040,
@@ -59,6 +58,12 @@ def fill(store: Any, directory: Path) -> None:
             "unplaced_packets": None,
         }
     )
+
+
+def fill(store: Any, directory: Path) -> None:
+    inventory = load_inventory(directory / "hosts.yaml")
+    plan = load_plan(directory / "plans" / "small plan.yaml", inventory)
+    stream = sample_stream_of_plan()
     for number in range(4):
         ref = PlanRef(name="small", hash=plan.hash(), point=0, repetition=1 + number, seed=1)
         run = sample_record(
