@@ -29,7 +29,7 @@ MAX_VALUES = 1_000_000
 """Values in a file once its aliases are followed: some lines of aliases of aliases would be billions."""
 
 MAX_MARKS = 500_000
-"""What may begin or end a value in the text, counted before it is parsed: the parser takes a kilobyte for each value."""
+"""What may begin or end a value in the text, counted before it is parsed: the parser takes a kilobyte a value."""
 
 _MARKS = (",", ":", "[", "{", "- ", "? ", "\n")
 

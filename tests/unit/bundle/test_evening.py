@@ -44,7 +44,9 @@ def write_exported_runs(directory: Path) -> None:
 
 
 def packet_times() -> Series:
-    times = list(range(1_795_229_101_123_456_789, 1_795_229_101_123_456_789 + 977 * PACKETS, 977))
+    times: list[int | float | None] = list(
+        range(1_795_229_101_123_456_789, 1_795_229_101_123_456_789 + 977 * PACKETS, 977)
+    )
     return Series({"packets": {"sent_ns": times, "received_ns": [None, *times[1:]], "delay_s": [0.5] * PACKETS}})
 
 

@@ -45,6 +45,12 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
         return members(pack(directory))
 
 
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of runs, notes, series and a calibration: to be copied."""
+    return make_lab(tmp_path_factory.mktemp("lab")) / "runs.sqlite"
+
+
 def column_file(content_bytes: int, dtype: str = "<i8", size: int = 8) -> bytes:
     """A .npy file with a column of zeros."""
     text = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': ({content_bytes // size},), }}".encode()
@@ -293,8 +299,9 @@ def test_a_series_of_many_columns_is_refused_unread(monkeypatch: pytest.MonkeyPa
 
 
 def altered(path: Path, source: Path, *statements: str) -> Path:
-    shutil.copy(source, path)
     connection = sqlite3.connect(path)
+    with sqlite3.connect(source) as original:
+        original.backup(connection)
     for statement in statements:
         connection.execute(statement)
     connection.commit()
@@ -324,11 +331,10 @@ DATABASES: dict[str, tuple[tuple[str, ...], str]] = {
 
 @pytest.mark.parametrize("name", DATABASES)
 def test_a_store_whose_tables_are_something_else_is_refused_by_every_command(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     statements, words = DATABASES[name]
-    lab = make_lab(tmp_path)
-    other = str(altered(tmp_path / "other.sqlite", lab / "runs.sqlite", *statements))
+    other = str(altered(tmp_path / "other.sqlite", store, *statements))
     for command in (
         ["runs", "import", other, "--store", str(tmp_path / "own.sqlite")],
         ["verify", "--store", other],
@@ -340,9 +346,8 @@ def test_a_store_whose_tables_are_something_else_is_refused_by_every_command(
         assert words in capsys.readouterr().err
 
 
-def test_a_view_of_ones_own_is_nobodys_business(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lab = make_lab(tmp_path)
-    own = altered(tmp_path / "own.sqlite", lab / "runs.sqlite", "CREATE VIEW fast AS SELECT run_id FROM runs")
+def test_a_view_of_ones_own_is_nobodys_business(store: Path, tmp_path: Path) -> None:
+    own = altered(tmp_path / "own.sqlite", store, "CREATE VIEW fast AS SELECT run_id FROM runs")
     assert main(["runs", "list", "--store", str(own)]) == 0
 
 
@@ -359,21 +364,23 @@ def test_a_view_of_ones_own_is_nobodys_business(tmp_path: Path, capsys: pytest.C
     ],
 )
 def test_what_is_beside_the_runs_of_another_store_is_read_strictly_and_left_out(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], statement: str, words: str
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], statement: str, words: str
 ) -> None:
-    lab = make_lab(tmp_path)
-    other = altered(tmp_path / "other.sqlite", lab / "runs.sqlite", statement)
+    other = altered(tmp_path / "other.sqlite", store, statement)
     assert main(["runs", "import", str(other), "--store", str(tmp_path / "own.sqlite")]) == 1
     said = capsys.readouterr()
     assert words in said.err and "runs added" in said.out
 
 
-def test_a_series_that_is_no_regular_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lab = make_lab(tmp_path)
-    path = next((lab / "runs.sqlite.series").glob("*.npz"))
+def test_a_series_that_is_no_regular_file_is_refused(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = altered(tmp_path / "other.sqlite", store)
+    shutil.copytree(f"{store}.series", f"{other}.series")
+    path = next(Path(f"{other}.series").glob("*.npz"))
     path.unlink()
     os.mkfifo(path)
-    assert main(["runs", "import", str(lab / "runs.sqlite"), "--store", str(tmp_path / "own.sqlite")]) == 1
+    assert main(["runs", "import", str(other), "--store", str(tmp_path / "own.sqlite")]) == 1
     assert "is not a regular file" in capsys.readouterr().err
 
 
@@ -392,6 +399,7 @@ def test_a_series_that_is_no_regular_file_is_refused(tmp_path: Path, capsys: pyt
 )
 def test_a_run_whose_environment_is_of_another_shape_is_refused_on_import_and_stops_no_report(
     honest: dict[str, bytes],
+    store: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     change: Callable[[dict[str, object]], None],
@@ -402,12 +410,12 @@ def test_a_run_whose_environment_is_of_another_shape_is_refused_on_import_and_st
     (tmp_path / "runs.jsonl").write_text(json.dumps(run) + "\n")
     assert main(["runs", "import", str(tmp_path / "runs.jsonl"), "--store", str(tmp_path / "own.sqlite")]) == 2
     assert f"environment: {words}" in capsys.readouterr().err
-    lab = make_lab(tmp_path)
     run.pop("note", None)
-    connection = sqlite3.connect(lab / "runs.sqlite")
+    other = altered(tmp_path / "other.sqlite", store)
+    connection = sqlite3.connect(other)
     connection.execute("UPDATE runs SET record = ? WHERE run_id = ?", (json.dumps(run), run["run_id"]))
     connection.commit()
     connection.close()
-    assert main(["report", "--store", str(lab / "runs.sqlite")]) in (0, 1)
+    assert main(["report", "--store", str(other)]) in (0, 1)
     said = capsys.readouterr().err
     assert words in said or not said

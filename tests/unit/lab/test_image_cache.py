@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from labconsole.errors import LabSetupError
-from labconsole.lab.images import cache as image_cache
 from labconsole.lab.images.cache import locked_cache, require_own
 
 
@@ -34,7 +33,7 @@ def test_a_cache_of_somebody_else_is_refused(tmp_path: Path, monkeypatch: pytest
         st_uid, st_mode = status.st_uid + 1, status.st_mode
 
     monkeypatch.setattr(Path, "lstat", lambda self: Other)
-    monkeypatch.setattr(image_cache.os, "geteuid", lambda: status.st_uid)
+    monkeypatch.setattr("os.geteuid", lambda: status.st_uid)
     with pytest.raises(LabSetupError, match="a cache must be your own"):
         require_own(tmp_path)
 

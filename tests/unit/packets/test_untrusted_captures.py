@@ -160,7 +160,12 @@ def test_streams_in_turn_cost_no_table_each(monkeypatch: pytest.MonkeyPatch) -> 
     """Numbers at random of very many streams: a table of 65 536 numbers to compare each with took 0.2 ms."""
     tables: list[int] = []
     make_table = columns._counting_block
-    monkeypatch.setattr(columns, "_counting_block", lambda upper: tables.append(upper) or make_table(upper))
+
+    def counted_table(upper_half: int) -> bytes:
+        tables.append(upper_half)
+        return make_table(upper_half)
+
+    monkeypatch.setattr(columns, "_counting_block", counted_table)
     packets = [
         Packet(at_ns=1_000_000 * number, number=number * 2_654_435_761 % 2**32, source=f"198.18.{number % 1024 // 256}.{number % 256}")
         for number in range(8192)
