@@ -108,7 +108,7 @@ def _verify_bundle(args: argparse.Namespace) -> int:
     for each in found.commands:
         answer(
             asdict(each),
-            [f"{each.plan}: whoever runs this plan runs on their own machine, as {each.when}: {each.command}"],
+            [f"{each.plan}: {each.when} command, run on the operator's machine when the plan is run: {each.command}"],
             as_json=args.json,
         )
     answer(

@@ -234,8 +234,10 @@ def test_a_bundles_commands_are_told_and_not_run(
     path = repack(tmp_path / "b.tar.gz", files, honest=True)
     assert main(["verify", str(path)]) == 0
     said = capsys.readouterr().out
-    assert f"plans/small-plan.yaml: whoever runs this plan runs on their own machine, as pre: touch {ran}" in said
-    assert "as post: sh -c 'echo a; echo TAIL'" in said
+    assert (
+        f"plans/small-plan.yaml: pre command, run on the operator's machine when the plan is run: touch {ran}" in said
+    )
+    assert "post command, run on the operator's machine when the plan is run: sh -c 'echo a; echo TAIL'" in said
     assert main(["verify", str(path), "--json"]) == 0
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert told[0] == {"plan": "plans/small-plan.yaml", "when": "pre", "command": f"touch {ran}"}
