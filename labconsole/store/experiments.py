@@ -57,7 +57,8 @@ def _complaint(name: str, exc: Exception) -> str:
     if not isinstance(exc, ValidationError):
         return str(exc)
     problem = exc.errors(include_url=False, include_input=False)[0]
-    return f"{'.'.join(str(step) for step in problem['loc']) or name}: {problem['msg']}"
+    words = problem["msg"].removeprefix("Value error, ")
+    return f"{'.'.join(str(step) for step in problem['loc']) or name}: {words}"
 
 
 def write_experiment(connection: Connection, kind: RecordKind[R], record: R) -> bool:

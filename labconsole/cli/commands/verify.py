@@ -98,26 +98,41 @@ def _verdict(differences: int) -> str:
 
 
 def _verify_bundle(args: argparse.Namespace) -> int:
-    """``labconsole verify FILE``: 0 when the files are those of the manifest and everything in them follows."""
+    """``labconsole verify FILE``: 0 when the files are those of the manifest and everything in them follows.
+
+    The commands of its plans are shown, and are no difference: nothing here runs them.
+    """
+    from dataclasses import asdict
+
     from labconsole.bundle.verify import check
 
     if args.store is not None:
         raise ConfigError("cannot be used with a bundle, which needs no store", key="--store", value=args.store)
-    differences = 0
 
     def tell(sentence: str) -> None:
-        nonlocal differences
-        differences += 1
         answer({"difference": sentence}, [sentence], as_json=args.json)
 
-    counts, not_judged = check(args.bundle, tell)
+    found = check(args.bundle, tell)
+    counts, differences = found.counts, found.differences
     looked_at = ", ".join(f"{count} {word}" for word, count in counts.items() if word != "tables")
     word = "everything follows from the raw counts" if not differences else f"{differences} differences"
+    for each in found.commands:
+        answer(
+            asdict(each),
+            [f"{each.plan}: {each.when} command, run on the operator's machine when the plan is run: {each.command}"],
+            as_json=args.json,
+        )
     answer(
-        {"bundle": str(args.bundle), **counts, "differences": differences, **_not_judged(not_judged)},
+        {
+            "bundle": str(args.bundle),
+            **counts,
+            "differences": differences,
+            **({"commands": len(found.commands)} if found.commands else {}),
+            **_not_judged(found.unjudged),
+        },
         [
             f"{looked_at} verified, {counts['tables']} files of the report reproduced: {word}",
-            *_unjudged(not_judged),
+            *_unjudged(found.unjudged),
         ],
         as_json=args.json,
     )

@@ -22,7 +22,8 @@ from labconsole.measure.recompute.setting import (
 )
 from labconsole.measure.trials_of_guests import uut_facts
 from labconsole.model.record.crew_trial import CrewTrialRef, ProgramSeen
-from labconsole.model.record.run import Environment, Figures, InForce, SetUp, Verdict
+from labconsole.model.record.environment import Environment
+from labconsole.model.record.run import Figures, InForce, SetUp, Verdict
 
 OWN_PORT = "raw"
 """The driver whose guests are processes of the unit under test, and share the address of its own NIC."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from labconsole.bundle.verify import _first_difference
+from labconsole.bundle.reproduction import _first_difference
 
 
 @pytest.mark.parametrize("place", [3, 250, 4000])
