@@ -63,8 +63,8 @@ def deciding_counts(
     """The fewest occasions, of each side no fewer than ``least``, with which an unchanged plan passes with 80 % power.
 
     ``sd_log``: of an occasion, on the logarithm; ``least_error_log``: what no number of them takes from the error of a
-    change. Of equally many in all, those with the fewest later ones, since they are
-    measured for every change. None: more than 60 a side.
+    change. Of equally many in all, those with the fewest later ones, since they are measured for every change. None:
+    more than 60 a side.
     """
     bound, fewest = math.log1p(margin_ratio), max(least.baseline, MINIMUM_BLOCKS)
     evenly = math.ceil(4 * (_LEAST_ERRORS * sd_log / bound) ** 2)  # fewer would not do, however they are spread
