@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from labconsole.experiments.search.bounds import RunHead, head_of, impossible
+from labconsole.experiments.search.bounds import RunHead, bound_problems, head_of
 from labconsole.experiments.search.verify import Counts, counts_of, recompute_search
 from labconsole.experiments.verifying import recompute_of, unjudged_of
+from labconsole.measure.recompute.cross_record_checks import CrossRecordChecks
 from labconsole.measure.recompute.discrepancy import Discrepancy, against
 from labconsole.measure.recompute.record import examine, unjudged
-from labconsole.measure.recompute.records_together import Together
 from labconsole.model.plan.search import HASH_PREFIX
 from labconsole.model.record.crew_trial import CrewTrialRef
 from labconsole.model.record.kind import ExperimentColumns, ExperimentRecord, RecordKind
@@ -35,7 +35,7 @@ class Examination:
         self.runs = 0
         self.unjudged: Counter[str] = Counter()
         self._found = found
-        self._together = Together()
+        self._together = CrossRecordChecks()
         self._searched: dict[str, Counts] = {}
         self._heads: dict[str, RunHead] = {}
 
@@ -65,7 +65,7 @@ class Examination:
         if self._together.elsewhere:
             self.unjudged["statements that rest on stored runs which are not here"] = self._together.elsewhere
         for search in searches:
-            for wrong in (*recompute_search(search, self._searched), *impossible(search, self._heads)):
+            for wrong in (*recompute_search(search, self._searched), *bound_problems(search, self._heads)):
                 self._found(search.search_id, wrong)
 
     def _take_other(self, kind: RecordKind[Any], record: Any) -> None:

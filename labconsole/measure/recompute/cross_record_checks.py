@@ -23,7 +23,7 @@ UNHASHED = frozenset({"command", "limit_s"})
 """Of what a trial of guests asked for, what its hash does not mean: a job's words, and how long is waited for it."""
 
 
-class Together:
+class CrossRecordChecks:
     """Takes record after record, and tells what contradicts an earlier one; ``ending`` what shows only at the end."""
 
     def __init__(self) -> None:
