@@ -142,7 +142,8 @@ def test_the_margin_of_the_plan_holds_where_none_is_given(tmp_path, capsys):
     ],
 )
 def test_the_note_of_a_table_says_no_margin_of_a_plan_that_has_another(margins, words):
-    assert margin_note([SimpleNamespace(margin_ratio=each) for each in margins]) == words
+    trends: list[Any] = [SimpleNamespace(margin_ratio=each) for each in margins]
+    assert margin_note(trends) == words
 
 
 def test_an_occasion_that_lies_apart_is_named_and_the_latest_may_be_the_first_of_a_change(tmp_path, capsys):
