@@ -134,8 +134,10 @@ def _examine(store: RunStore, tell: Tell) -> tuple[int, Counter[str]]:
     examination = Examination(found)
     for record in store.iterate():
         examination.take(record)
-    others = {name: store.experiments(kind)[::-1] for name, kind in record_kinds().items() if kind is not SEARCH}
-    examination.end(store.experiments(SEARCH), others)
+    for kind in record_kinds().values():
+        for record in store.experiments(kind)[::-1] if kind is not SEARCH else ():
+            examination.take_other(kind, record)
+    examination.end(store.experiments(SEARCH))
     return examination.runs, examination.unjudged
 
 

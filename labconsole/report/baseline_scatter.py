@@ -9,11 +9,11 @@ from functools import partial
 from typing import Any, Final
 
 from labconsole.measure.statistics.effects import MINIMUM_BLOCKS
-from labconsole.measure.statistics.passing import OccasionCounts, noncentrality_kept
+from labconsole.measure.statistics.gate_power import OccasionCounts, noncentrality_of_known_spread
 from labconsole.measure.statistics.set_ups import deviation
 from labconsole.report.changes import Side, set_ups_of
 from labconsole.report.compared_effect import SideSetUps, find_occasion_means
-from labconsole.report.outlying_set_ups import (
+from labconsole.report.set_up_outliers import (
     describe_outlier,
     find_occasion_off,
     name_block,
@@ -85,7 +85,7 @@ def _scatter(
     if sd is None or len(means) < MINIMUM_BLOCKS:
         sd = margin = None
     else:
-        margin = math.expm1(noncentrality_kept(counts.degrees) * counts.error_ratio * sd)
+        margin = math.expm1(noncentrality_of_known_spread(counts.degrees) * counts.error_ratio * sd)
     outlier = find_occasion_off(side)
     off = (
         [] if outlier is None else [outlier_words(outlier, name_occasion(outlier.key) or str(outlier.key), "occasions")]

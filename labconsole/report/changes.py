@@ -21,7 +21,7 @@ from labconsole.measure.admission import Admission
 from labconsole.measure.comparison import Pair, different, setting_pair
 from labconsole.measure.groups import CONDITIONS, ONE_SET_UP, Alike, conditions_of, design_of, occasion_of_block
 from labconsole.measure.run_row import RunRow
-from labconsole.measure.statistics.censored import censored_sd_ratio, widen_effect
+from labconsole.measure.statistics.censoring import censored_sd_ratio, widen_effect
 from labconsole.measure.statistics.effects import MINIMUM_BLOCKS, paired_effect
 from labconsole.measure.statistics.set_ups import mean_of, set_up_means
 from labconsole.model.design_point import FrameSize

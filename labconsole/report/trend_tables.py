@@ -102,11 +102,13 @@ def _trends_table(kind: str, trends: Sequence[Trend]) -> Table:
 
 
 def margin_note(trends: Sequence[Trend]) -> str:
-    """What is no change by a margin; empty without one."""
-    margins = {each.margin_ratio for each in trends if each.margin_ratio is not None}
-    return (
-        f" Changes of {percent(max(margins), 2)} or less do not count: they are within the margin." if margins else ""
-    )
+    """Changes that a margin leaves out; empty without one."""
+    margins = {each.margin_ratio for each in trends}
+    if margins <= {None}:
+        return ""
+    if None in margins or len(margins) > 1:
+        return " Changes within the margin of their plan, if it declares one, do not count."
+    return f" Changes of {percent(max(filter(None, margins)), 2)} or less do not count: they are within the margin."
 
 
 def found_words(trend: Trend) -> str:

@@ -109,7 +109,7 @@ async def test_the_latest_that_is_off_is_named_as_it_is_called(tmp_path):
         await opened(app, pilot, tmp_path / "s.sqlite")
         told = await shown(app, pilot, "nightly@13 is off by −13", "an outlier, or the first of a change.")
         assert "Nightly@13" not in told
-        await shown(app, pilot, "would be found, and a latest")
+        await shown(app, pilot, "would be found, or a latest")
 
 
 async def test_too_few_occasions_and_a_filter_by_outcome_are_said_in_words(tmp_path):

@@ -69,7 +69,7 @@ def _lines(trend: Trend) -> list[str]:
         return [f"No change is looked for: {trend.why}."]
     middle, latest = trend.smallest
     would = [] if middle is None or latest is None else [
-        f"In 8 of 10 such series a step of {percent(middle, 2)} in the middle would be found, and a latest occasion "
+        f"In 8 of 10 such series a step of {percent(middle, 2)} in the middle would be found, or a latest occasion "
         f"that alone is off by {percent(latest, 2)}."
     ]  # fmt: skip
     # What begins with the name of an occasion keeps it as it is.

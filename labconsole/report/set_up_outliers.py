@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from labconsole.measure.statistics.outlying import Outlier, find_outlier
+from labconsole.measure.statistics.group_outliers import Outlier, find_outlier
 from labconsole.measure.statistics.set_ups import mean_of
 from labconsole.report.compared_effect import ComparedEffect, SideSetUps
 from labconsole.report.measured_points import MeasuredPoint
