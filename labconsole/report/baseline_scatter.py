@@ -78,7 +78,7 @@ def _scatter(
     each = {
         side.occasions[set_ups[0]]: mean_of([side.means[set_up] for set_up in set_ups]) for set_ups in side.by_occasion
     }
-    outlier = find_outlier([each])
+    outlier = find_outlier([each], side.known_ratio)
     off = (
         [] if outlier is None else [outlier_words(outlier, name_occasion(outlier.key) or str(outlier.key), "occasions")]
     )

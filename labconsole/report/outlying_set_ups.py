@@ -20,7 +20,7 @@ def describe_outlier_of(
 def describe_outlier(sides: Sequence[SideSetUps], name: Callable[[Hashable], str]) -> str | None:
     """Of all sides the set-up that is off, as ``name`` calls it; None: none is, or it cannot be told."""
     groups = [{set_up: side.means[set_up] for set_up in set_ups} for side in sides for set_ups in side.by_occasion]
-    found = find_outlier(groups)
+    found = find_outlier(groups, max(side.known_ratio for side in sides))
     return None if found is None else outlier_words(found, name(found.key), "set-ups of its occasion")
 
 
