@@ -1,7 +1,8 @@
 """Files in one .tar.gz with a manifest of their hashes: the same bytes for the same files, and read as from a stranger.
 
 An archive is unpacked only so far as it names plain files below one directory, in bounded number and size, and only to
-a directory of the reader's own. Python's own tar filters bound neither.
+a directory of the reader's own. Python's own tar filters bound neither. What a manifest names is opened only through
+``Unpacked``, which knows what came out of the archive: a name in a manifest is a word and not a path.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ import json
 import re
 import tarfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
+from labconsole.bundle.differences import Differences
 from labconsole.errors import StoreError
+from labconsole.store.untrusted_json import parse_json
 
 TOP = "labconsole-bundle"
 MANIFEST = "manifest.json"
@@ -26,7 +29,12 @@ BUNDLE_FORMAT = 1
 """Incremented when an older program would misread a newer archive."""
 
 MAX_FILES = 250_000
-MAX_MANIFEST_BYTES = 64 << 20
+MAX_MANIFEST_BYTES = 40 << 20
+"""An entry of a manifest has 150 bytes."""
+
+MAX_HEADER_BYTES = 1 << 16
+"""Of all that a tar archive states of one file."""
+
 MAX_UNPACKED_BYTES = 16 << 30
 MAX_RATIO = 200
 """Unpacked bytes per packed one. Records press to a thirtieth; what presses to a thousandth is nothing but zeros."""
@@ -34,17 +42,36 @@ MAX_RATIO = 200
 SMALL_BYTES = 64 << 20
 """So much may always come out of an archive, however small it is."""
 
-_CHUNK = 1 << 18
+_PIECE_BYTES = 1 << 18
+_MAX_NAME_CHARACTERS = 255
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,200}(/[A-Za-z0-9_][A-Za-z0-9._-]{0,200}){0,3}")
 
 
 @dataclass(frozen=True, slots=True)
 class Unpacked:
-    """What was in an archive: ``differences`` between it and its manifest, in words."""
+    """What was in an archive: ``differences`` between it and its manifest, in words; ``names`` of its files."""
 
     manifest: dict[str, Any]
     directory: Path
+    names: frozenset[str]
     differences: tuple[str, ...]
+
+    def path(self, name: str) -> Path | None:
+        """Where a file of the archive is, or None if the archive does not contain it."""
+        return self.directory / name if name in self.names else None
+
+    def read(self, name: str, max_bytes: int) -> bytes | None:
+        """A file's content, or None if the archive does not contain it. Raises StoreError if it is longer."""
+        path = self.path(name)
+        if path is None:
+            return None
+        if path.stat().st_size > max_bytes:
+            raise StoreError(f"{name}: has {path.stat().st_size} bytes; allowed: {max_bytes}")
+        return path.read_bytes()
+
+    def describe(self, problem: Exception) -> str:
+        """An error about a file of the archive, in the archive's own names."""
+        return str(problem).replace(f"{self.directory}/", "")
 
 
 def hash_of(path: Path) -> dict[str, Any]:
@@ -84,8 +111,9 @@ def unpack(path: Path, directory: Path) -> Unpacked:
     try:
         with path.open("rb") as raw, gzip.GzipFile(fileobj=raw) as packed:
             limit = min(MAX_UNPACKED_BYTES, max(SMALL_BYTES, MAX_RATIO * path.stat().st_size))
-            with tarfile.open(fileobj=_Bounded(packed, limit), mode="r:") as archive:
-                return _unpack(archive, path, directory)
+            stream = _Bounded(packed, limit)
+            with tarfile.open(fileobj=stream, mode="r:") as archive:
+                return _unpack(archive, stream, path, directory)
     except OSError as exc:
         # gzip's own complaint about a file that is none is an OSError without a number.
         words = exc.strerror if exc.errno is not None else f"is not a bundle: {exc}"
@@ -94,11 +122,12 @@ def unpack(path: Path, directory: Path) -> Unpacked:
         raise StoreError(f"{path}: is not a bundle, or is damaged: {exc}") from exc
 
 
-def _unpack(archive: tarfile.TarFile, path: Path, directory: Path) -> Unpacked:
+def _unpack(archive: tarfile.TarFile, raw: _Bounded, path: Path, directory: Path) -> Unpacked:
     manifest: dict[str, Any] | None = None
     found: set[str] = set()
     differences: list[str] = []
-    for name, member in _members(archive, path):
+    tell = Differences(differences.append)
+    for name, member in _members(archive, raw, path):
         stream = archive.extractfile(member)
         assert stream is not None
         if manifest is None:
@@ -106,7 +135,7 @@ def _unpack(archive: tarfile.TarFile, path: Path, directory: Path) -> Unpacked:
                 raise StoreError(f"{path}: is not a bundle: it does not begin with {MANIFEST}")
             if member.size > MAX_MANIFEST_BYTES:
                 raise StoreError(f"{path}: its {MANIFEST} has more than {MAX_MANIFEST_BYTES} bytes")
-            manifest = _manifest(stream.read(), path)
+            manifest = _manifest(b"".join(_pieces(stream)), path)
             continue
         if name in found:
             raise StoreError(f"{path}: contains {name} twice")
@@ -115,27 +144,37 @@ def _unpack(archive: tarfile.TarFile, path: Path, directory: Path) -> Unpacked:
         target.parent.mkdir(parents=True, exist_ok=True)
         content_hash = hashlib.sha256()
         with target.open("xb") as copy:
-            while chunk := stream.read(_CHUNK):
-                content_hash.update(chunk)
-                copy.write(chunk)
+            for piece in _pieces(stream):
+                content_hash.update(piece)
+                copy.write(piece)
         listed = manifest["files"].get(name)
         if listed is None:
-            differences.append(f"{name}: is not in the manifest")
+            tell(f"{name}: is not in the manifest")
         elif listed != {"bytes": member.size, "sha256": content_hash.hexdigest()}:
-            differences.append(f"{name}: differs from the file that the manifest describes")
+            tell(f"{name}: differs from the file that the manifest describes")
     if manifest is None:
         raise StoreError(f"{path}: is not a bundle: it is empty")
-    differences += [f"{name}: is missing" for name in sorted(set(manifest["files"]) - found)]
-    return Unpacked(manifest, directory, tuple(differences))
+    for name in sorted(manifest["files"].keys() - found):
+        tell(f"{name[:_MAX_NAME_CHARACTERS]}: is missing")
+    tell.end()
+    return Unpacked(manifest, directory, frozenset(found), tuple(differences))
 
 
-def _members(archive: tarfile.TarFile, path: Path) -> Iterator[tuple[str, tarfile.TarInfo]]:
+def _pieces(stream: IO[bytes]) -> Iterator[bytes]:
+    while piece := stream.read(_PIECE_BYTES):
+        yield piece
+
+
+def _members(archive: tarfile.TarFile, raw: _Bounded, path: Path) -> Iterator[tuple[str, tarfile.TarInfo]]:
     """Plain files below TOP, by their names there; everything else refuses the whole archive."""
-    for number, member in enumerate(archive):
-        if number > MAX_FILES:
+    number = 0
+    while (member := raw.read_header(archive.next)) is not None:
+        archive.members = []  # type: ignore[attr-defined] # tarfile would keep what every header says
+        number += 1
+        if number > MAX_FILES + 1:
             raise StoreError(f"{path}: contains more than {MAX_FILES} files")
         top, _, name = member.name.partition("/")
-        if top != TOP or not _NAME.fullmatch(name):
+        if top != TOP or not _NAME.fullmatch(name) or len(name) > _MAX_NAME_CHARACTERS:
             raise StoreError(f"{path}: holds {member.name[:200]!r}, which is not a valid name in a bundle")
         if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.sparse is not None:
             raise StoreError(f"{path}: {name} is not a regular file")
@@ -143,10 +182,7 @@ def _members(archive: tarfile.TarFile, path: Path) -> Iterator[tuple[str, tarfil
 
 
 def _manifest(content: bytes, path: Path) -> dict[str, Any]:
-    try:
-        data: Any = json.loads(content)
-    except (ValueError, RecursionError) as exc:
-        raise StoreError(f"{path}: its {MANIFEST} is not JSON: {exc}") from exc
+    data: Any = parse_json(content, f"{path}: its {MANIFEST}", max_bytes=MAX_MANIFEST_BYTES)
     if not isinstance(data, dict):
         raise StoreError(f"{path}: its {MANIFEST} is not a JSON object")
     version = data.get("format")
@@ -162,10 +198,21 @@ def _manifest(content: bytes, path: Path) -> dict[str, Any]:
 
 
 class _Bounded(io.RawIOBase):
-    """A stream that ends in a refusal beyond ``limit``: whoever reads on trusts what a header claims."""
+    """A stream that ends in a refusal beyond ``limit``: whoever reads on trusts what a header claims.
+
+    A header may take ``MAX_HEADER_BYTES``, of which tarfile makes objects; content is read in pieces that it keeps not.
+    """
 
     def __init__(self, inner: BinaryIO | gzip.GzipFile, limit: int) -> None:
         self._inner, self._limit = inner, limit
+        self._header_left: int | None = MAX_HEADER_BYTES  # tarfile.open() reads the first one
+
+    def read_header(self, read_next: Callable[[], tarfile.TarInfo | None]) -> tarfile.TarInfo | None:
+        """The next header, read by ``read_next`` from here; bounded until it returns."""
+        self._header_left = MAX_HEADER_BYTES
+        member = read_next()
+        self._header_left = None
+        return member
 
     def readable(self) -> bool:
         return True
@@ -185,7 +232,10 @@ class _Bounded(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         if size < 0:
             size = self._limit - self.tell() + 1
-        # A claim is believed only for so much at a time: tarfile asks for all of a long name at once.
+        if self._header_left is not None:
+            self._header_left -= size
+            if self._header_left < 0:
+                raise ValueError(f"a header has more than {MAX_HEADER_BYTES} bytes")
         if size > MAX_MANIFEST_BYTES:
             raise ValueError(f"{size} bytes are claimed at once")
         self._check(self.tell() + size)

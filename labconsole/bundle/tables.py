@@ -1,9 +1,8 @@
-"""A bundle's tables held against its runs by a path of their own: the files are read here."""
+"""A bundle's tables held against its runs by a path of their own: the files are read here, bounded in their cells."""
 
 from __future__ import annotations
 
 import csv
-import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,23 +12,78 @@ from labconsole.model.record.summary import RunSummary
 
 READ = ("results", *CLAIMING, *OF_GUESTS, *ABSTRACTS)
 
+MAX_CELLS = 2 << 20
+"""Of all tables that are kept while they are compared: 35 000 design points of sixty columns each."""
+
+MAX_COLUMNS = 1000
+MAX_ROW_CHARACTERS = 1 << 20
+"""Of a row, over however many lines."""
+
 
 def wrong_tables(directory: Path, runs: list[RunSummary], manifest: dict[str, Any]) -> Iterator[str]:
     """Sentences about cells of ``directory``'s tables that the bundle's runs do not give."""
     try:
-        entered = {row["run_id"] for row in _rows(directory / "runs.csv") if row.get("enters") == "True"}
-        tables = {name: _rows(directory / f"{name}.csv") for name in READ if (directory / f"{name}.csv").exists()}
+        entered, missing = _read_entered(directory / "runs.csv", {run.run_id for run in runs})
+        tables = _read_tables([directory / f"{name}.csv" for name in READ if (directory / f"{name}.csv").exists()])
     except (OSError, ValueError, csv.Error, KeyError) as exc:
         yield f"report: its tables cannot be read: {exc}"
         return
-    missing = sorted(entered - {run.run_id for run in runs})
-    if missing:
-        yield f"report/runs.csv: {missing[0][:80]} enters a mean, but is not among the runs"
+    if missing is not None:
+        yield f"report/runs.csv: {missing[:80]} enters a mean, but is not among the runs"
     selection = manifest.get("selection")
     pool = selection.get("pool") if isinstance(selection, dict) else None
     pooled = [name for name in pool if isinstance(name, str)] if isinstance(pool, list) else []
     yield from wrong_cells(tables, (run for run in runs if run.run_id in entered), pooled, runs)
 
 
-def _rows(path: Path) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"), newline="")))
+def _read_entered(path: Path, known: set[str]) -> tuple[set[str], str | None]:
+    """The known runs that enter a mean by this table, and the first other one by its id, if there is one."""
+    entered: set[str] = set()
+    missing: str | None = None
+    for row in read_rows(path):
+        if row.get("enters") == "True":
+            run_id = row["run_id"]
+            if run_id in known:
+                entered.add(run_id)
+            else:
+                missing = run_id if missing is None else min(missing, run_id)
+    return entered, missing
+
+
+def _read_tables(paths: list[Path]) -> dict[str, list[dict[str, str]]]:
+    tables: dict[str, list[dict[str, str]]] = {}
+    cells = 0
+    for path in paths:
+        rows = tables.setdefault(path.stem, [])
+        for row in read_rows(path):
+            cells += len(row)
+            if cells > MAX_CELLS:
+                raise ValueError(f"{path.name}: the tables have more than {MAX_CELLS} cells")
+            rows.append(row)
+    return tables
+
+
+def read_rows(path: Path) -> Iterator[dict[str, str]]:
+    """The rows of a CSV file by their columns. Raises ValueError for one that is not as wide as the head, for more than
+    ``MAX_COLUMNS`` columns and for a row of more than ``MAX_ROW_CHARACTERS``; OSError and csv.Error as they come.
+    """
+    with path.open(encoding="utf-8", newline="") as stream:
+        characters_left = MAX_ROW_CHARACTERS
+
+        def lines() -> Iterator[str]:
+            nonlocal characters_left
+            while line := stream.readline(characters_left + 1):
+                characters_left -= len(line)
+                if characters_left < 0:
+                    raise ValueError(f"{path.name}: a row has more than {MAX_ROW_CHARACTERS} characters")
+                yield line
+
+        reader = csv.reader(lines())
+        head = next(reader, [])
+        if len(head) > MAX_COLUMNS:
+            raise ValueError(f"{path.name}: has {len(head)} columns; allowed: {MAX_COLUMNS}")
+        for row in reader:
+            characters_left = MAX_ROW_CHARACTERS
+            if len(row) != len(head):
+                raise ValueError(f"{path.name}: line {reader.line_num} has {len(row)} cells, the head has {len(head)}")
+            yield dict(zip(head, row, strict=True))

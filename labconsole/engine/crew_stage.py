@@ -38,7 +38,8 @@ from labconsole.errors import Aborted, ConfigError, LabError, NodeError, NodeLos
 from labconsole.model.cpus import cpu_set
 from labconsole.model.identity import new_run_id, utc_now
 from labconsole.model.inventory import Inventory, Stream
-from labconsole.model.record.run import Environment, SetUp
+from labconsole.model.record.environment import Environment
+from labconsole.model.record.run import SetUp
 from labconsole.network.links import LinkUp
 from labconsole.network.routing import Address
 from labconsole.verdict.node_settings import with_settings

@@ -28,6 +28,11 @@ MAX_FILE_BYTES = 4 * 1024 * 1024
 MAX_VALUES = 1_000_000
 """Values in a file once its aliases are followed: some lines of aliases of aliases would be billions."""
 
+MAX_MARKS = 500_000
+"""What may begin or end a value in the text, counted before it is parsed: the parser takes a kilobyte a value."""
+
+_MARKS = (",", ":", "[", "{", "- ", "? ", "\n")
+
 MAX_DEPTH = 64
 
 
@@ -47,6 +52,8 @@ def load_yaml(path: Path) -> CommentedMap:
         raise ConfigError(f"cannot be read: {exc.strerror or exc}", file=str(path)) from exc
     if "\0" in text:
         raise _not_utf8(content, content.index(b"\0"), path)
+    if len(text) > MAX_MARKS and sum(map(text.count, _MARKS)) > MAX_MARKS:
+        raise ConfigError(f"holds more than {MAX_MARKS} values; is this the right file?", file=str(path))
     try:
         data = YAML(typ="rt", pure=True).load(StringIO(text))
     except MarkedYAMLError as exc:

@@ -205,6 +205,8 @@ def _count_bytes(into: Any, values: bytearray) -> None:
 
 
 _COUNTING_BITS = 16
+_FEW_NUMBERS = 64
+"""Fewer are looked at one by one: making a block to compare them with takes 0.2 ms."""
 
 
 @lru_cache(maxsize=8)
@@ -231,6 +233,9 @@ def _counting(first: int, count: int) -> bytes:
 
 def add_numbers(tracker: SequenceTracker, numbers: bytes, count: int) -> None:
     """Give the tracker ``count`` big-endian sequence numbers as runs that count up by one."""
+    if count < _FEW_NUMBERS:
+        _add_numbers_singly(tracker, numbers[: 4 * count])
+        return
     done, short_runs = 0, 0
     while done < count:
         if short_runs > 16:

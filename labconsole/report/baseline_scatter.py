@@ -10,12 +10,12 @@ from typing import Any, Final
 
 from labconsole.measure.maximum import REACHED_LOSS_RATIO
 from labconsole.measure.statistics.effects import MINIMUM_BLOCKS
-from labconsole.measure.statistics.outlying import find_outlier
-from labconsole.measure.statistics.passing import OccasionCounts, noncentrality_kept
+from labconsole.measure.statistics.gate_power import OccasionCounts, noncentrality_of_known_spread
+from labconsole.measure.statistics.group_outliers import find_outlier
 from labconsole.measure.statistics.set_ups import deviation, mean_of
 from labconsole.report.changes import Side, set_ups_of
 from labconsole.report.compared_effect import SideSetUps, find_occasion_means
-from labconsole.report.outlying_set_ups import describe_outlier, name_block, name_set_up, outlier_words
+from labconsole.report.set_up_outliers import describe_outlier, name_block, name_set_up, outlier_words
 from labconsole.report.words import asked_words, count, percent
 
 MOST_LINES: Final = 12
@@ -74,7 +74,7 @@ def _scatter(
     if sd is None or len(means) < MINIMUM_BLOCKS:
         sd = margin = None
     else:
-        margin = math.expm1(noncentrality_kept(counts.degrees) * counts.error_ratio * sd)
+        margin = math.expm1(noncentrality_of_known_spread(counts.degrees) * counts.error_ratio * sd)
     each = {
         side.occasions[set_ups[0]]: mean_of([side.means[set_up] for set_up in set_ups]) for set_ups in side.by_occasion
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -35,7 +34,7 @@ from labconsole.report.reference import load_reference
 from labconsole.report.request import ReportRequest
 from labconsole.report.sample import FilePoint, KeptRuns, coverage, sample
 from labconsole.report.selection import Selection, checked_pool, parse_filter, parse_margin, require_free
-from labconsole.store.records import parse_record
+from labconsole.store.records import json_object, parse_record
 from labconsole.store.writing import RunStore
 
 
@@ -284,11 +283,11 @@ def _digest(store: RunStore, where: RunFilter, kept: KeptRuns, on_unreadable: Ca
         if run_id not in meant:
             continue
         try:
-            record = json.loads(text)
+            record = json_object(text, f"run {run_id}")
             if record["format"] > FORMAT:
                 raise ValueError(record["format"])
             digest.add(record)
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (StoreError, ValueError, KeyError, TypeError, AttributeError):
             try:
                 parse_record(text, f"run {run_id}")  # says what is wrong with it, in words
             except StoreError as exc:

@@ -33,9 +33,9 @@ from labconsole.report.judged_points import (
     judged_full,
     unfinished_words,
 )
-from labconsole.report.outlying_set_ups import describe_outlier_of, name_block
 from labconsole.report.points import PointSummary
 from labconsole.report.sample import Coverage, FilePoint, coverage
+from labconsole.report.set_up_outliers import describe_outlier_of, name_block
 from labconsole.report.words import asked_words, count
 
 

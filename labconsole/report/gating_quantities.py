@@ -28,8 +28,8 @@ from labconsole.report.judged_points import (
     unfinished_words,
 )
 from labconsole.report.measured_points import MeasuredPoint, QuantityKey, factors_of
-from labconsole.report.outlying_set_ups import describe_outlier_of, name_set_up
 from labconsole.report.quantity_changes import QuantityChange
+from labconsole.report.set_up_outliers import describe_outlier_of, name_set_up
 
 NOT_KNOWN_ANY_MORE: Final = "the baseline has it, and no trial here that enters a mean"
 NOT_COMPARED: Final = "nothing that its trials measured was compared"

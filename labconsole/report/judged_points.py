@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
 from labconsole.measure.statistics.effects import SIGNIFICANCE
-from labconsole.measure.statistics.passing import OccasionCounts, deciding_counts, passing_margin_ratio
+from labconsole.measure.statistics.gate_power import OccasionCounts, deciding_counts, passing_margin_ratio
 from labconsole.report.compared_effect import NOTHING_LOST, ComparedEffect
 from labconsole.report.words import count, percent
 
@@ -26,7 +26,7 @@ SOME_MORE_TO_GIVE: Final = "the baseline lost nothing in some trials, and may ha
 
 
 class Needed(NamedTuple):
-    """What lets a point pass with 80 % power if nothing has changed: see passing.py.
+    """What lets a point pass with 80 % power if nothing has changed: see gate_power.py.
 
     ``margin_ratio``: with these occasions; ``counts``: occasions, at the gate's margin. None: no number of use.
     """
@@ -118,7 +118,7 @@ def find_needed(change: ComparedEffect, margin_ratio: float, counts: OccasionCou
     effect = change.effect
     assert effect is not None
     assert effect.sd_log is not None
-    margin = passing_margin_ratio(effect, keeps_spread=counts.later == 1)
+    margin = passing_margin_ratio(effect, is_spread_known=counts.later == 1)
     if margin is None or margin <= margin_ratio:  # what is seen is a fall of about the margin: no number decides that
         return Needed(margin, None)
     return Needed(margin, deciding_counts(effect.sd_log, margin_ratio, counts, least_error_log=change.least_error_log))

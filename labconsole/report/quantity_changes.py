@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Final
 
 from labconsole.contracts.measured import FROM_MEMORY, HELD, Bound, MeasuredTrial
-from labconsole.measure.statistics.censored import censored_sd_ratio, widen_effect
+from labconsole.measure.statistics.censoring import censored_sd_ratio, widen_effect
 from labconsole.measure.statistics.effects import MINIMUM_BLOCKS, NOTHING_VARIED, paired_effect
 from labconsole.measure.statistics.set_ups import mean_of
 from labconsole.measure.trials_of_guests import NOT_DRAWN, taken_by_turns

@@ -8,7 +8,7 @@ plan is kept in the same table under a key that is no run id (model/record/note.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -19,6 +19,7 @@ from labconsole.errors import StoreError
 from labconsole.model.record.note import PLAN_NOTE_NAME, PlanNote, RunNote, is_plan_key
 from labconsole.store.records import utc_text
 from labconsole.store.sql.schema import calibrations, notes, runs
+from labconsole.store.untrusted_json import parse_json
 
 MAX_NOTE_CHARACTERS = 10_000
 """A note is a few sentences; what is longer belongs into a file whose name the note says."""
@@ -73,12 +74,26 @@ def plan_note_from_json(data: object, where: str) -> PlanNote:
     return PlanNote(plan_hash, fingerprint, note_from_json(rest, where))
 
 
-def read_notes(connection: Connection, run_id: str | None = None) -> dict[str, RunNote]:
-    """All notes, or the one on a run; removed ones too."""
+def read_notes(
+    connection: Connection, run_id: str | None = None, *, unreadable: Callable[[StoreError], None] | None = None
+) -> dict[str, RunNote]:
+    """All notes, or the one on a run; removed ones too.
+
+    Raises StoreError for one that is not valid; ``unreadable`` is called with it instead, and the rest is read.
+    """
     statement = select(notes)
     if run_id is not None:
         statement = statement.where(notes.c.run_id == run_id)
-    return {row.run_id: RunNote(row.text, row.author, row.written_at) for row in connection.execute(statement)}
+    found: dict[str, RunNote] = {}
+    for row in connection.execute(statement):
+        data = {"text": row.text, "author": row.author, "written_at": row.written_at}
+        try:
+            found[row.run_id] = note_from_json(data, f"note on {str(row.run_id)[:200]}")
+        except StoreError as exc:
+            if unreadable is None:
+                raise
+            unreadable(exc)
+    return found
 
 
 def write_note(connection: Connection, run_id: str, note: RunNote) -> bool:
@@ -119,6 +134,16 @@ def write_calibration(connection: Connection, record: Mapping[str, Any]) -> None
     connection.execute(insert(calibrations).values(testbed_fingerprint=fingerprint, saved_at=saved_at, record=text))
 
 
+def parse_calibration(text: object, where: str) -> dict[str, Any]:
+    """A stored calibration. Raises StoreError beginning with ``where``."""
+    if not isinstance(text, str):
+        raise StoreError(f"{where} cannot be read: it is not a text")
+    data = parse_json(text, f"{where} cannot be read")
+    if not isinstance(data, dict):
+        raise StoreError(f"{where} cannot be read: it is not a JSON object")
+    return data
+
+
 def read_calibrations(
     connection: Connection, testbed_fingerprint: str | None = None, *, limit: int | None = None
 ) -> list[dict[str, Any]]:
@@ -130,11 +155,5 @@ def read_calibrations(
         statement = statement.where(calibrations.c.testbed_fingerprint == testbed_fingerprint)
     found: list[dict[str, Any]] = []
     for row in connection.execute(statement.limit(limit) if limit is not None else statement):
-        try:
-            data = json.loads(row.record)
-        except ValueError as exc:
-            raise StoreError(f"calibration {row.id} cannot be read: not valid JSON: {exc}") from exc
-        if not isinstance(data, dict):
-            raise StoreError(f"calibration {row.id} cannot be read: it is not a JSON object")
-        found.append(data)
+        found.append(parse_calibration(row.record, f"calibration {row.id}"))
     return found

@@ -131,12 +131,17 @@ class StoredRuns(StoredExperiments):
         note = self.notes(key).get(key)
         return note if note is not None and note.text is not None else None
 
-    def notes(self, run_id: str | None = None) -> dict[str, RunNote]:
-        """The notes by run id, those on plans by their key; those that were removed (without text) too."""
+    def notes(
+        self, run_id: str | None = None, *, unreadable: Callable[[StoreError], None] | None = None
+    ) -> dict[str, RunNote]:
+        """The notes by run id, those on plans by their key; those that were removed (without text) too.
+
+        ``unreadable``: as ``iterate``.
+        """
         if self.version < 2:
             return {}
         with self.backend.errors("read notes"), self.backend.reading() as connection:
-            return read_notes(connection, run_id)
+            return read_notes(connection, run_id, unreadable=unreadable)
 
     def calibrations(
         self, testbed_fingerprint: str | None = None, *, limit: int | None = None

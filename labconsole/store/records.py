@@ -13,6 +13,7 @@ from labconsole.errors import StoreError
 from labconsole.model.identity import RUN_ID
 from labconsole.model.record.format import misplaced_key
 from labconsole.model.record.run import FORMAT, RunRecord
+from labconsole.store.untrusted_json import parse_json
 
 
 def record_text(record: RunRecord) -> str:
@@ -26,13 +27,10 @@ def record_text(record: RunRecord) -> str:
 
 def json_object(source: str | bytes | Mapping[str, Any], where: str) -> dict[str, Any]:
     """A JSON object from text, strictly. Raises StoreError beginning with ``where``."""
-    try:
-        data = json.loads(source, parse_constant=_no_constant) if isinstance(source, (str, bytes)) else dict(source)
-    except (ValueError, RecursionError) as exc:
-        raise StoreError(f"{where}: not valid JSON: {exc}") from exc
-    if not isinstance(data, dict):
+    data = parse_json(source, where) if isinstance(source, (str, bytes)) else source
+    if not isinstance(data, Mapping):
         raise StoreError(f"{where}: is not a run record but a JSON {type(data).__name__}")
-    return data
+    return dict(data)
 
 
 def parse_record(source: str | bytes | Mapping[str, Any], where: str) -> RunRecord:
@@ -81,12 +79,9 @@ def utc_text(timestamp: str, where: str) -> str:
         raise StoreError(f"{where}: {timestamp!r} is not an RFC 3339 time: {exc}") from exc
 
 
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
-
-
 def _complaint(exc: Exception) -> str:
     if not isinstance(exc, ValidationError):
         return str(exc)
     problem = exc.errors(include_url=False, include_input=False)[0]
-    return f"{'.'.join(str(step) for step in problem['loc']) or 'record'}: {problem['msg']}"
+    words = problem["msg"].removeprefix("Value error, ")
+    return f"{'.'.join(str(step) for step in problem['loc']) or 'record'}: {words}"

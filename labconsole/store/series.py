@@ -2,14 +2,20 @@
 
 A column is int64 (uint64 when it must), or float64 with NaN for "not known". An integer column with gaps keeps its
 integers and says where the gaps are in a second member, table/column?, because nanoseconds since 1970 fit no float.
+
+A file from elsewhere is read by one rule, whoever reads it: only what ``pack_series`` writes, a column at a time, and
+bounded in the values that it makes. What the file states of its sizes is compared with what follows, never allocated.
 """
 
 from __future__ import annotations
 
 import io
 import re
+import stat
+import struct
 import zipfile
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +27,20 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"[A-Za-z0-9_.:@ -]{1,128}")
 _GAPS = "?"
-MAX_SERIES_BYTES = 512 << 20
-"""Unpacked, of one run: sixty million samples. A file of some kilobytes can unpack to any size."""
+MAX_SERIES_VALUES = 32 << 20
+"""Of one run: all counters of the interfaces as often as a run keeps them (engine/live/samples.py), and every gap."""
+
+MAX_SERIES_BYTES = 8 * MAX_SERIES_VALUES
+"""Of a file: as if nothing in it had been compressed."""
+
+MAX_COLUMNS = 4096
+_CHUNK_BYTES = 1 << 20
+_LONGEST_HEADER_BYTES = (1 << 16) + 10
+"""Of numpy's version 1: ten bytes, of which two state the length of the rest."""
+
+_PACKED_AS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_CENTRAL_ENTRY = b"PK\x01\x02"
+"""What every entry of a zip file's directory begins with."""
 
 
 def pack_series(run_id: str, series: Series) -> bytes:
@@ -44,56 +62,102 @@ def pack_series(run_id: str, series: Series) -> bytes:
 def read_file(path: Path, run_id: str) -> bytes:
     """The bytes of a series file. Raises StoreError naming the run and the file."""
     try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise StoreError(f"run {run_id}: its time series {path} is not a regular file")
+        if status.st_size > MAX_SERIES_BYTES:
+            raise StoreError(f"run {run_id}: its time series {path} has more than {MAX_SERIES_BYTES} bytes")
         with path.open("rb") as stream:
-            content = stream.read(MAX_SERIES_BYTES + 1)
+            return stream.read(status.st_size)  # memory for all that is asked for is set aside at once
     except FileNotFoundError as exc:
         raise StoreError(f"run {run_id}: its time series {path} is missing") from exc
     except OSError as exc:
         raise StoreError(f"run {run_id}: its time series {path} cannot be read: {exc}") from exc
-    if len(content) > MAX_SERIES_BYTES:
-        raise StoreError(f"run {run_id}: its time series {path} has more than {MAX_SERIES_BYTES} bytes")
-    return content
+
+
+_UNREADABLE = (
+    OSError, ValueError, OverflowError, EOFError, RuntimeError, MemoryError, struct.error, zlib.error,
+    zipfile.BadZipFile,
+)  # fmt: skip
+"""What zipfile and numpy raise for a damaged file; RuntimeError for a member that wants a password."""
 
 
 def unpack_series(content: bytes, run_id: str, where: str) -> Series:
     """Packed series. Raises StoreError naming the run and ``where`` the bytes are from."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            members = archive.infolist()
-            if sum(member.file_size for member in members) > MAX_SERIES_BYTES:
-                raise ValueError(f"it decompresses to more than {MAX_SERIES_BYTES} bytes")
-            arrays = {member.filename.removesuffix(".npy"): _member(archive, member) for member in members}
-    except (OSError, ValueError, EOFError, RuntimeError, MemoryError, zlib.error, zipfile.BadZipFile) as exc:
-        # RuntimeError: a member that wants a password, or is packed in a way that Python does not know
-        raise StoreError(f"run {run_id}: its time series {where} cannot be read: {exc}") from exc
+    gaps: dict[str, np.ndarray[Any, Any]] = {}
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
+    for name, array in _columns(content, run_id, where):
+        (gaps if name.endswith(_GAPS) else arrays)[name.removesuffix(_GAPS)] = array
     tables: dict[str, dict[str, list[int | float | None]]] = {}
-    for name, array in arrays.items():
-        if name.endswith(_GAPS):
-            continue
-        table, slash, column = name.partition("/")
-        if not slash or array.ndim != 1 or array.dtype.kind not in "iuf":
-            raise StoreError(
-                f"run {run_id}: its time series {where} contains {name!r}, which is not a column of numbers"
-            )
-        tables.setdefault(table, {})[column] = _to_list(array, arrays.get(name + _GAPS))
+    for name in list(arrays):
+        table, _, column = name.partition("/")
+        tables.setdefault(table, {})[column] = _to_list(arrays.pop(name), gaps.pop(name, None))
     return Series(tables)
 
 
-def _member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray[Any, Any]:
-    """One column. Its header is believed only as far as there are bytes: numpy would set the room aside first."""
+def check_series(content: bytes, run_id: str, where: str) -> None:
+    """Raise StoreError when ``unpack_series`` would; keeps no more than a column at a time."""
+    for _ in _columns(content, run_id, where):
+        pass
+
+
+def _columns(content: bytes, run_id: str, where: str) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
+    """The members by name without .npy, each one-dimensional, of 8-byte numbers or, for gaps, of booleans."""
+    try:
+        if content.count(_CENTRAL_ENTRY) > MAX_COLUMNS:
+            raise ValueError(f"it has more than {MAX_COLUMNS} columns")
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            values_left = MAX_SERIES_VALUES
+            for member in archive.infolist():
+                array = _read_column(archive, member, values_left)
+                values_left -= len(array)
+                name = member.filename.removesuffix(".npy")
+                kinds = "b" if name.endswith(_GAPS) else "iuf"
+                if "/" not in name or array.dtype.kind not in kinds:
+                    raise ValueError(f"it contains {name!r}, which is not a column of numbers")
+                yield name, array
+    except _UNREADABLE as exc:
+        raise StoreError(f"run {run_id}: its time series {where} cannot be read: {exc}") from exc
+
+
+def _read_column(archive: zipfile.ZipFile, member: zipfile.ZipInfo, values_left: int) -> np.ndarray[Any, Any]:
     import numpy as np
 
-    content = io.BytesIO(archive.read(member))
+    content = _read_member(archive, member, 8 * values_left + _LONGEST_HEADER_BYTES)
+    header = io.BytesIO(content[:_LONGEST_HEADER_BYTES])
     try:
-        np.lib.format.read_magic(content)
-        shape, _, dtype = np.lib.format.read_array_header_1_0(content)
+        np.lib.format.read_magic(header)
+        shape, _, dtype = np.lib.format.read_array_header_1_0(header)
     except (SyntaxError, TypeError, IndexError, KeyError, AttributeError) as exc:
         raise ValueError(f"{member.filename!r} has an invalid header") from exc
-    if len(shape) != 1 or dtype.kind not in "iufb" or dtype.itemsize > 8:
-        raise ValueError(f"{member.filename!r} is not a column of numbers")
-    if shape[0] < 0 or shape[0] * dtype.itemsize != len(content.getbuffer()) - content.tell():
+    if len(shape) != 1 or (dtype.kind, dtype.itemsize) not in (("i", 8), ("u", 8), ("f", 8), ("b", 1)):
+        raise ValueError(f"{member.filename!r} is not a column of numbers of 8 bytes")
+    if shape[0] < 0 or shape[0] * dtype.itemsize != len(content) - header.tell():
         raise ValueError(f"{member.filename!r} is not as long as its header says")
-    return np.frombuffer(content.getbuffer()[content.tell() :], dtype=dtype)
+    if shape[0] > values_left:
+        raise _too_many_values()
+    return np.frombuffer(content, dtype=dtype, offset=header.tell()) if shape[0] else np.empty(0, dtype=dtype)
+
+
+def _too_many_values() -> ValueError:
+    return ValueError(f"it holds more than {MAX_SERIES_VALUES} values")
+
+
+def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, limit_bytes: int) -> bytearray:
+    """The bytes of a member, unpacked piece by piece up to the size that the directory states, and refused beyond."""
+    stated_bytes = member.file_size
+    if member.compress_type not in _PACKED_AS:
+        raise ValueError(f"{member.filename!r} is compressed by a method that no time series uses")
+    if stated_bytes > limit_bytes:
+        raise _too_many_values()
+    member.file_size = stated_bytes + 1  # zipfile cuts off silently what is beyond the stated size
+    content = bytearray()
+    with archive.open(member) as stream:
+        while piece := stream.read(min(_CHUNK_BYTES, stated_bytes + 1 - len(content))):
+            content += piece
+            if len(content) > stated_bytes:
+                raise ValueError(f"{member.filename!r} decompresses to more than the {stated_bytes} bytes it states")
+    return content
 
 
 def _to_arrays(run_id: str, series: Series) -> dict[str, np.ndarray[Any, Any]]:
@@ -110,7 +174,7 @@ def _to_arrays(run_id: str, series: Series) -> dict[str, np.ndarray[Any, Any]]:
             try:
                 plain = np.asarray(values)
                 if plain.dtype.kind in "iu":  # integers without gaps, the usual case, at a tenth of the time
-                    arrays[name] = plain
+                    arrays[name] = plain.astype(np.uint64 if plain.dtype.kind == "u" else np.int64, copy=False)
                     continue
                 if any(isinstance(value, float) for value in values):
                     arrays[name] = np.array([np.nan if value is None else value for value in values], dtype=np.float64)

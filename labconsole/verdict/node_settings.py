@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from labconsole.model.inventory import Inventory
-from labconsole.model.record.run import Environment
+from labconsole.model.record.environment import Environment
 from labconsole.verdict.changes import ADAPTIVE
 from labconsole.wire.rules import MAX_SENTENCE
 from labconsole.wire.settings import IRQS_TOLD, InterfaceSettings, NodeSettings

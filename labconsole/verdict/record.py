@@ -19,11 +19,11 @@ from labconsole.model.conditions import seen_conditions
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory
 from labconsole.model.record.envelope import Envelope
+from labconsole.model.record.environment import Environment
 from labconsole.model.record.run import (
     Arrivals,
     Background,
     CaptureCounts,
-    Environment,
     InForce,
     PlanRef,
     Requested,

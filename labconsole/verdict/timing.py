@@ -9,8 +9,9 @@ from labconsole.measure.timing import build_delay, build_spacing
 from labconsole.model.record.capture_stamps import EXTENSION as STAMPS
 from labconsole.model.record.capture_stamps import CaptureStamps
 from labconsole.model.record.clocks import EXTENSION as CLOCKS
+from labconsole.model.record.environment import Environment
 from labconsole.model.record.packet_times import EXTENSION, PacketTimes, PacketTimesRefused, PortChanges, WhyNotTimed
-from labconsole.model.record.run import Environment, Figures, StreamRecord
+from labconsole.model.record.run import Figures, StreamRecord
 from labconsole.model.record.timing import Delay
 from labconsole.verdict.observed import StreamObservations, TimedStream, UntimedStream
 from labconsole.wire.capture import CapturedStream

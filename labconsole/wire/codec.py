@@ -12,7 +12,7 @@ are the classes of this room. docs/agent-protocol.md lists them.
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Union
 
 PROTOCOL = 1
 """Incremented when an older agent and a newer console could misunderstand each other."""
@@ -69,6 +69,13 @@ def encode(message: dict[str, Any]) -> bytes:
     return json.dumps(message, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode("ascii") + b"\n"
 
 
+def count_parts(text: Union[bytes, str]) -> int:
+    """How many values a JSON text can hold at most: its commas, colons and opening brackets."""
+    if isinstance(text, str):
+        return sum(text.count(mark) for mark in ",:[{")
+    return sum(text.count(mark) for mark in b",:[{")
+
+
 def _refuse(constant: str) -> Any:
     raise ValueError("%s is not a valid JSON number" % constant)
 
@@ -80,7 +87,7 @@ def decode(line: bytes) -> dict[str, Any]:
     """One line as a message. Raises WireError when it is too long, not JSON or not an object."""
     if len(line) > MAX_LINE_BYTES:
         raise WireError("bad_line", "a line of %d bytes is longer than %d" % (len(line), MAX_LINE_BYTES))
-    if len(line) > MAX_PARTS and sum(line.count(mark) for mark in (b",", b"[", b"{", b":")) > MAX_PARTS:
+    if len(line) > MAX_PARTS and count_parts(line) > MAX_PARTS:
         raise WireError("bad_line", "a line holds more than %d values" % MAX_PARTS)
     try:
         message = _DECODER.decode(line.decode("utf-8"))

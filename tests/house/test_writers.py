@@ -37,7 +37,7 @@ OURS = "words of ours, and names of files that the operator gave"
 WRITERS = {
     "bundle/archive.py": BYTES,
     "bundle/pack.py": JSON,
-    "bundle/verify.py": BYTES,
+    "bundle/reproduction.py": BYTES,
     "cli/commands/calibrate.py": TERMINAL,
     "cli/commands/check/checks.py": WORDS,
     "cli/commands/gate.py": WORDS,

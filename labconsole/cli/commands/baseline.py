@@ -244,8 +244,8 @@ def _tell(found: list[Baseline], args: argparse.Namespace, scatter: list[PointSc
 
     if args.json:
         for each in found:
-            told = [point.to_json() for point in scatter] if each.set_at == found[0].set_at else []
-            json_line(each.to_json() | ({"scatter": told} if told else {}))
+            points = [point.to_json() for point in scatter] if each.set_at == found[0].set_at else []
+            json_line(each.to_json() | ({"scatter": points} if points else {}))
         return
     for number, held in enumerate(set_together(found)):
         of, last = ", ".join(each.plan_name for each in held), held[0]

@@ -5,8 +5,9 @@ judged again, as far as its record says by what; every two facts that cannot bot
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from labconsole.cli.commands import About
 from labconsole.cli.options import add_common
@@ -15,9 +16,8 @@ from labconsole.errors import ConfigError, StoreError
 from labconsole.units import counted
 
 if TYPE_CHECKING:
-    from collections import Counter
-
     from labconsole.measure.recompute.discrepancy import Discrepancy
+    from labconsole.model.record.search import SearchRecord
 
 about = About(
     120,
@@ -59,18 +59,21 @@ def run(args: argparse.Namespace) -> int:
             examination.take(record)
             for wrong in columns(listed[record.run_id], record) if record.run_id in listed else ():
                 found(record.run_id, wrong)
-        taken: dict[str, list[Any]] = {}
-        for name, kind in record_kinds().items():
+        searches: list[SearchRecord] = []
+        there: Counter[str] = Counter()
+        for kind in record_kinds().values():
             for repeated, other in store.listed_experiments(kind, unreadable.append):
-                taken.setdefault(name, []).append(other)
+                if kind is SEARCH:
+                    searches.append(other)
+                else:
+                    there[kind.plural] += 1
+                    examination.take_other(kind, other)
                 for wrong in experiment_columns(kind, repeated, other):
                     found(kind.columns(other).id, wrong)
         unreadable += store.unknown_experiments()
-    searches = taken.pop(SEARCH.name, [])
-    examination.end(searches, taken)
+    examination.end(searches)
     for problem in unreadable:
         answer({"unreadable": str(problem)}, [f"unreadable: {problem}"], as_json=args.json)
-    there = {record_kinds()[name].plural: len(records) for name, records in taken.items()}
     counts = {"runs": examination.runs, "searches": len(searches), **there}
     bad = f"; {len(unreadable)} could not be read" if unreadable else ""
     more = f" and {len(searches)} search{'es' if len(searches) > 1 else ''}" if searches else ""
@@ -93,26 +96,41 @@ def _verdict(differences: int) -> str:
 
 
 def _verify_bundle(args: argparse.Namespace) -> int:
-    """``labconsole verify FILE``: 0 when the files are those of the manifest and everything in them follows."""
+    """``labconsole verify FILE``: 0 when the files are those of the manifest and everything in them follows.
+
+    The commands of its plans are shown, and are no difference: nothing here runs them.
+    """
+    from dataclasses import asdict
+
     from labconsole.bundle.verify import check
 
     if args.store is not None:
         raise ConfigError("cannot be used with a bundle, which needs no store", key="--store", value=args.store)
-    differences = 0
 
     def tell(sentence: str) -> None:
-        nonlocal differences
-        differences += 1
         answer({"difference": sentence}, [sentence], as_json=args.json)
 
-    counts, not_judged = check(args.bundle, tell)
+    found = check(args.bundle, tell)
+    counts, differences = found.counts, found.differences
     looked_at = ", ".join(f"{count} {word}" for word, count in counts.items() if word != "tables")
     word = "everything follows from the raw counts" if not differences else f"{differences} differences"
+    for each in found.commands:
+        answer(
+            asdict(each),
+            [f"{each.plan}: {each.when} command, run on the operator's machine when the plan is run: {each.command}"],
+            as_json=args.json,
+        )
     answer(
-        {"bundle": str(args.bundle), **counts, "differences": differences, **_not_judged(not_judged)},
+        {
+            "bundle": str(args.bundle),
+            **counts,
+            "differences": differences,
+            **({"commands": len(found.commands)} if found.commands else {}),
+            **_not_judged(found.unjudged),
+        },
         [
             f"{looked_at} verified, {counts['tables']} files of the report reproduced: {word}",
-            *_unjudged(not_judged),
+            *_unjudged(found.unjudged),
         ],
         as_json=args.json,
     )

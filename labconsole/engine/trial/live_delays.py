@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from labconsole.engine.live.telemetry import LiveDelays
 from labconsole.engine.trial.setup import Flow
 from labconsole.measure.clocks import agreement
 from labconsole.measure.packet_times import CLOCK_SET_NS
 from labconsole.measure.time_histogram import TimeHistogram
 from labconsole.measure.timing import one_way_doubt
-from labconsole.model.record.run import Environment
 from labconsole.verdict.observed import StreamObservations
 from labconsole.wire.packet_times import DelaysSoFar
 
 
 def live_delays(
-    seen: StreamObservations, flow: Flow, told: DelaysSoFar, clock_moved_ns: int, nodes: Environment
+    seen: StreamObservations, flow: Flow, told: DelaysSoFar, clock_moved_ns: int, nodes: Mapping[str, Any]
 ) -> LiveDelays | None:
     """None without packets, and where the clocks are not shown to agree well enough. ``nodes``: what each says of
     itself and how its clocks stand to ours.

@@ -12,7 +12,8 @@ from labconsole.engine.trial.clock_statements import Statements
 from labconsole.engine.trial.forwarding_proof import ForwardingProof
 from labconsole.errors import StoreError
 from labconsole.model.record.clocks import STATED, ClockStatement
-from labconsole.model.record.run import Environment, RunRecord
+from labconsole.model.record.environment import Environment
+from labconsole.model.record.run import RunRecord
 from labconsole.wire.facts import NodeFacts
 
 

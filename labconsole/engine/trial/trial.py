@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, NoReturn
 
@@ -34,7 +34,7 @@ from labconsole.model.design_point import DesignPoint
 from labconsole.model.generator import generator_options
 from labconsole.model.identity import utc_now
 from labconsole.model.inventory import Inventory
-from labconsole.model.record.run import Environment, Failure
+from labconsole.model.record.run import Failure
 from labconsole.verdict.observed import Snapshot, StreamObservations, TrialObservations, parse_snapshot
 from labconsole.verdict.way import data_ports, places
 from labconsole.wire import capture, counters, generator, message, session
@@ -69,7 +69,7 @@ class Trial:
         settings: TrialSettings,
         live: LiveStreams,
         emit: Callable[[Event], None],
-        nodes: Environment,
+        nodes: Mapping[str, Any],
         guests: Sequence[str] = (),
         second_guest: SecondGuestSetup | None = None,
     ) -> None:

@@ -25,7 +25,8 @@ from labconsole.model.identity import new_run_id, utc_now
 from labconsole.model.plan.boots import BootPoint
 from labconsole.model.record.boot import CachedFiles, ClocksRelated, GuestBooted, IdleSwitches, MemoryUsed, QuietTime
 from labconsole.model.record.crew_trial import TimekeeperSeen
-from labconsole.model.record.run import Environment, SetUp
+from labconsole.model.record.environment import Attestation, Environment
+from labconsole.model.record.run import SetUp
 from labconsole.platforms.base.marks import nonces
 from labconsole.verdict.observed import TrialObservations
 from labconsole.verdict.timekeeper import interrupted_note
@@ -62,7 +63,7 @@ class BootSeen:
     swapped_pages: int | None
     timekeeper: TimekeeperSeen | None
     missing: tuple[str, ...]
-    attestation: Environment
+    attestation: Attestation
     environment: Environment
 
 

@@ -5,7 +5,6 @@ Distribution kernels have pktgen as a module; the kernels of containers and clou
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import shutil
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from labconsole.errors import LabSetupError
+from labconsole.lab.images.cache import locked_cache, require_own
 from labconsole.lab.images.debian_packages import DOWNLOAD_S, UNPACK_S, last_line, run_tool
 
 META_PACKAGE = "linux-image-amd64"
@@ -45,10 +45,7 @@ def cache_directory() -> Path:
 def debian_kernel() -> DebianKernel:
     """The kernel, from the cache or from the archive. Raises LabSetupError saying what is missing."""
     cache = cache_directory()
-    cache.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(cache, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with locked_cache(cache):
         found = _unpacked(cache)
         if found is None:
             _fetch(cache)
@@ -56,8 +53,6 @@ def debian_kernel() -> DebianKernel:
         if found is None:
             raise LabSetupError(f"the package {META_PACKAGE} contains no kernel; remove {cache} and try again")
         return found
-    finally:
-        os.close(descriptor)
 
 
 def _unpacked(cache: Path) -> DebianKernel | None:
@@ -66,6 +61,7 @@ def _unpacked(cache: Path) -> DebianKernel | None:
     for package in sorted(cache.glob("linux-image-*"), key=lambda path: path.stat().st_mtime):
         images = list((package / "boot").glob("vmlinuz-*"))
         if images:
+            require_own(package)
             release = images[0].name.removeprefix("vmlinuz-")
             for modules in (package / "lib/modules" / release, package / "usr/lib/modules" / release):
                 if modules.is_dir():

@@ -5,7 +5,6 @@ What a machine needs and this one does not is laid over the machine's root file 
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import shutil
@@ -15,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from labconsole.errors import LabSetupError
+from labconsole.lab.images.cache import locked_cache, require_own
 from labconsole.lab.prerequisites import tool
 
 DOWNLOAD_S = 240.0
@@ -26,16 +26,12 @@ _NEW = re.compile(r"^Inst ([a-z0-9][a-z0-9+.-]*) \(", re.MULTILINE)
 def unpacked_packages(cache: Path, names: Sequence[str], wanted: re.Pattern[str]) -> Path:
     """A directory that holds these packages, and of what they depend on whatever is not installed here and matches
     ``wanted``. Blocking. Raises LabSetupError saying what to type."""
-    cache.mkdir(parents=True, exist_ok=True)
     root = cache / names[0]
-    descriptor = os.open(cache, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with locked_cache(cache):
         if not root.is_dir():
             _fetch(root, names, wanted)
+        require_own(root)
         return root
-    finally:
-        os.close(descriptor)
 
 
 def missing_packages(names: Sequence[str], wanted: re.Pattern[str]) -> list[str]:

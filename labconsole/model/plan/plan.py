@@ -123,7 +123,6 @@ class Plan:
 
     occasion: str | None = None
     """On which it is measured once more; None: it is measured once."""
-
     ad_hoc: bool = False
     """Whether it comes from the command line, so that no file has it."""
 
@@ -275,9 +274,8 @@ class Plan:
     @property
     def search_hashes(self) -> tuple[str, ...]:
         """By which the trials of the searches find their place, each search its own."""
-        if self.search is None:
-            return ()
-        return tuple(search_hash(self.search, each, self.salt) for each in self.searches)
+        search = self.search
+        return () if search is None else tuple(search_hash(search, each, self.salt) for each in self.searches)
 
     @property
     def telemetry_hashes(self) -> tuple[str, ...]:
@@ -308,14 +306,12 @@ class Plan:
     @cached_property
     def _hash(self) -> str:
         if self.of_guests is not None:
-            meaning: dict[str, Any] | None = {"version": 3, "guests": self.of_guests.point_hashes}
+            meaning: dict[str, Any] = {"version": 3, "guests": self.of_guests.point_hashes}
             return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]
         points = [point.request for point in self.points]
-        meaning = as_matrix(points)
-        if meaning is None:
-            meaning = {"version": 2, "points": [point.meaning() for point in points]}
-        else:
-            meaning = {"version": 1, **meaning}
+        matrix = as_matrix(points)
+        listed = {"version": 2, "points": [point.meaning() for point in points]}
+        meaning = listed if matrix is None else {"version": 1, **matrix}
         if self.role != "measured":
             meaning = {"role": self.role, **meaning}
         if self.occasion is not None:

@@ -11,8 +11,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from labconsole.model.record.crew_trial import Bytes, CrewTrialRef, Ns, Seconds, TimekeeperSeen
+from labconsole.model.record.environment import Attestation, Environment
 from labconsole.model.record.kind import ExperimentRecord
-from labconsole.model.record.run import Environment, Figures, InForce, SetUp, Verdict
+from labconsole.model.record.run import Figures, InForce, SetUp, Verdict
 from labconsole.model.strict import StrictModel
 
 BOOT_FORMAT = 1
@@ -170,7 +171,7 @@ class BootRecord(ExperimentRecord):
     timekeeper: TimekeeperSeen | None
     in_force: InForce | None = None
     verdict: Verdict
-    attestation: Environment
+    attestation: Attestation
     influences: tuple[Figures, ...] = ()
     environment: Environment
     status: Literal["done", "failed"]

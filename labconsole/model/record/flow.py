@@ -12,8 +12,9 @@ from pydantic import Field
 
 from labconsole.model.disk_beside import DiskBeside
 from labconsole.model.record.crew_trial import Bytes, CrewTrialRef, Ns, ProgramSeen, Seconds
+from labconsole.model.record.environment import Attestation, Environment
 from labconsole.model.record.kind import ExperimentRecord
-from labconsole.model.record.run import Environment, Figures, InForce, SetUp, Verdict
+from labconsole.model.record.run import Figures, InForce, SetUp, Verdict
 from labconsole.model.strict import StrictModel
 from labconsole.model.weights import Weights, WeightSteps
 
@@ -318,7 +319,7 @@ class FlowRecord(ExperimentRecord):
     program: ProgramSeen | None = None
     in_force: InForce | None = None
     verdict: Verdict
-    attestation: Environment
+    attestation: Attestation
     influences: tuple[Figures, ...] = ()
     environment: Environment
     status: Literal["done", "failed"]

@@ -11,8 +11,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from labconsole.model.record.crew_trial import Bytes, CrewTrialRef, Ns, ProgramSeen, Seconds, TimekeeperSeen
+from labconsole.model.record.environment import Attestation, Environment
 from labconsole.model.record.kind import ExperimentRecord
-from labconsole.model.record.run import Environment, Figures, InForce, SetUp, Verdict
+from labconsole.model.record.run import Figures, InForce, SetUp, Verdict
 from labconsole.model.strict import StrictModel
 
 JOB_FORMAT = 1
@@ -140,7 +141,7 @@ class JobRecord(ExperimentRecord):
     link_speed_bps: Annotated[int, Field(ge=1, lt=2**63)] | None = None
     in_force: InForce | None = None
     verdict: Verdict
-    attestation: Environment
+    attestation: Attestation
     influences: tuple[Figures, ...] = ()
     environment: Environment
     status: Literal["done", "failed"]

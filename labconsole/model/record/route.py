@@ -11,8 +11,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from labconsole.model.record.crew_trial import Bytes, CrewTrialRef, Ns, Seconds
+from labconsole.model.record.environment import Attestation, Environment
 from labconsole.model.record.kind import ExperimentRecord
-from labconsole.model.record.run import Environment, Figures, InForce, SetUp, Verdict
+from labconsole.model.record.run import Figures, InForce, SetUp, Verdict
 from labconsole.model.strict import StrictModel
 
 ROUTE_FORMAT = 1
@@ -136,7 +137,7 @@ class RouteRecord(ExperimentRecord):
     swapped_pages: int | None
     in_force: InForce | None = None
     verdict: Verdict
-    attestation: Environment
+    attestation: Attestation
     influences: tuple[Figures, ...] = ()
     environment: Environment
     status: Literal["done", "failed"]

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 from labconsole.model.design_point import DesignPoint, FrameSize
+from labconsole.model.record.environment import Environment
 from labconsole.model.record.format import without_later_keys
 from labconsole.model.record.timing import Delay, StreamSpacing
 from labconsole.model.strict import StrictModel
@@ -44,9 +45,6 @@ Extensions = Annotated[dict[str, dict[str, Any]], AfterValidator(_versioned)]
 
 Figures = dict[str, Any]
 """What a reason or an influence rests on, by name. Each kind has its own, which a record keeps as they came."""
-
-Environment = dict[str, Any]
-"""What surrounded a trial (nodes, platform, calibration), in the words of those who said it, kept as they came."""
 
 
 class Reason(StrictModel):

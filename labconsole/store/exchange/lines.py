@@ -14,9 +14,7 @@ from labconsole.model.record.note import PLAN_NOTE, NotedRecord, PlanNote
 from labconsole.store.experiments import parse_experiment
 from labconsole.store.notes import note_from_json, plan_note_from_json
 from labconsole.store.records import json_object, parse_record
-
-MAX_LINE_BYTES = 64 * 1024 * 1024
-"""A record of a hundred nodes is a few hundred kilobytes; a line beyond this is not one of ours."""
+from labconsole.store.untrusted_json import MAX_RECORD_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +42,23 @@ def parse_exported(source: str | bytes | Mapping[str, Any], where: str) -> Noted
 
 def read_jsonl(path: Path) -> Iterator[NotedRecord | ExportedExperiment | PlanNote]:
     """What an export has, a line each. Raises StoreError naming file and line of a bad one."""
+    for number, line in read_lines(path):
+        yield parse_exported(line, f"{path}:{number}")
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file that are not blank, each with its number from 1 and at most ``MAX_RECORD_BYTES`` long.
+
+    Raises StoreError for a longer one, and for a file that cannot be read.
+    """
     try:
         with path.open("rb") as stream:
             number = 0
-            while line := stream.readline(MAX_LINE_BYTES + 1):
+            while line := stream.readline(MAX_RECORD_BYTES + 1):
                 number += 1
-                if len(line) > MAX_LINE_BYTES:
-                    raise StoreError(
-                        f"{path}:{number}: the line has more than {MAX_LINE_BYTES} bytes, so it is not a run record"
-                    )
+                if len(line) > MAX_RECORD_BYTES:
+                    raise StoreError(f"{path}:{number}: the line has more than {MAX_RECORD_BYTES} bytes; no record has")
                 if line.strip():
-                    yield parse_exported(line, f"{path}:{number}")
+                    yield number, line
     except OSError as exc:
         raise StoreError(f"{path}: cannot be read: {exc.strerror or exc}") from exc

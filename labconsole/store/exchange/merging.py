@@ -20,10 +20,10 @@ from labconsole.model.record.run import RunRecord
 from labconsole.store.exchange.importing import counted_kinds
 from labconsole.store.exchange.refusals import refuse_absurd, stored_set_ups, trial_of
 from labconsole.store.experiments import parse_experiment
-from labconsole.store.notes import write_note
+from labconsole.store.notes import parse_calibration, write_note
 from labconsole.store.reading import StoredRuns
-from labconsole.store.records import same_record
-from labconsole.store.series import unpack_series
+from labconsole.store.records import same_record, utc_text
+from labconsole.store.series import check_series
 from labconsole.store.sql.schema import calibrations, row_of, runs
 from labconsole.store.writing import RunStore
 
@@ -78,8 +78,8 @@ def merge(source: StoredRuns, target: RunStore, told: Callable[[StoreError], Non
         for item in wanted:
             result.series += item.known
         result.added += target.take_over([(item.record, item.packed) for item in wanted])
-    result.notes = _merge_notes(source, target)
-    result.calibrations = _merge_calibrations(source, target)
+    result.notes = _merge_notes(source, target, leave_out)
+    result.calibrations = _merge_calibrations(source, target, leave_out)
     for kind in record_kinds().values():
         for number, text in reversed(source.experiment_texts(kind)):
             try:
@@ -142,7 +142,7 @@ def _wanted(
         try:
             packed = source.packed_series(row.run_id)
             if packed is not None:
-                unpack_series(packed, row.run_id, f"in {source.name}")  # what is damaged is not handed on
+                check_series(packed, row.run_id, f"in {source.name}")  # what is damaged is not handed on
         except StoreError as exc:
             packed = None
             leave_out(exc)
@@ -151,11 +151,11 @@ def _wanted(
     return _WantedRows(record, packed, there is not None)
 
 
-def _merge_notes(source: StoredRuns, target: RunStore) -> int:
+def _merge_notes(source: StoredRuns, target: RunStore, leave_out: Callable[[StoreError], None]) -> int:
     """Of two notes on one run or plan the newer stays."""
     written = 0
     there = target.notes()
-    newer = {run_id: note for run_id, note in source.notes().items() if there.get(run_id) != note}
+    newer = {run_id: note for run_id, note in source.notes(unreadable=leave_out).items() if there.get(run_id) != note}
     with target.writing("import notes") as connection:
         known = {row.run_id for row in connection.execute(select(runs.c.run_id))} if newer else set()
         for run_id, note in newer.items():
@@ -164,12 +164,21 @@ def _merge_notes(source: StoredRuns, target: RunStore) -> int:
     return written
 
 
-def _merge_calibrations(source: StoredRuns, target: RunStore) -> int:
+def _merge_calibrations(source: StoredRuns, target: RunStore, leave_out: Callable[[StoreError], None]) -> int:
     """Those that the target lacks, with the time at which they were saved: which is the newest stays true."""
     columns = (calibrations.c.testbed_fingerprint, calibrations.c.saved_at, calibrations.c.record)
     if source.version < 2:
         return 0
-    rows = source.rows(select(*columns).order_by(calibrations.c.id), "read calibrations")
+    rows = []
+    for number, row in enumerate(source.rows(select(*columns).order_by(calibrations.c.id), "read calibrations"), 1):
+        try:
+            where = f"{source.name}: calibration {number}"
+            if parse_calibration(row.record, where).get("testbed_fingerprint") != row.testbed_fingerprint:
+                raise StoreError(f"{where}: is not of testbed {str(row.testbed_fingerprint)[:80]}")
+            utc_text(str(row.saved_at), where)
+            rows.append(row)
+        except StoreError as exc:
+            leave_out(exc)
     with target.writing("import calibrations") as connection:
         there = {tuple(row) for row in connection.execute(select(*columns))}
         fresh = [row for row in rows if tuple(row) not in there]

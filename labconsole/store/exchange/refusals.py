@@ -6,7 +6,6 @@ other runs (a place that whole set-ups took twice, one capture in two runs) is t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +14,7 @@ from sqlalchemy import Connection, select
 
 from labconsole.errors import StoreError
 from labconsole.model.record.run import PlanRef, RunRecord
+from labconsole.store.records import json_object
 from labconsole.store.sql.schema import runs
 
 MOST_ATTEMPTS = 101
@@ -122,6 +122,6 @@ def stored_set_ups(connection: Connection, rows: Iterable[Row], where: str) -> S
 def _known(set_ups: SetUps, row: Row) -> None:
     """A stored run. One that was forged before, or cannot be read, keeps nobody else out."""
     try:
-        set_ups.take(row, json.loads(row["record"])["set_up"]["trial"])
+        set_ups.take(row, json_object(row["record"], "a stored run")["set_up"]["trial"])
     except (StoreError, ValueError, TypeError, KeyError):
         return

@@ -7,11 +7,11 @@ become visible, two consoles cannot wait for each other crosswise, and one save 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Engine
+from sqlalchemy import ColumnElement, Connection, Engine, inspect
 from sqlalchemy.exc import SQLAlchemyError
 
 from labconsole.errors import StoreError
@@ -42,6 +42,14 @@ class Backend(ABC):
     @abstractmethod
     def check_place(self) -> None:
         """Raise StoreError, in words, when there can be no store."""
+
+    def check_schema(self, connection: Connection, names: Collection[str]) -> None:
+        """Raise StoreError unless what has one of these names is a table that holds its rows: a view or a column that
+        is computed costs what whoever wrote the database likes.
+        """
+        views = {*inspect(connection).get_view_names(), *inspect(connection).get_materialized_view_names()}
+        for name in sorted(views & set(names)):
+            raise StoreError(f"{self.name}: {name} is a view; a run store has a table of that name")
 
     def before_tables(self) -> None:  # noqa: B027
         """Set up what is outside of any transaction, once the database is known to be ours."""

@@ -11,6 +11,7 @@ from labconsole.errors import StoreError
 from labconsole.store.sql.backend import Backend
 from labconsole.store.sql.schema import (
     SCHEMA_VERSION,
+    TABLE_NAMES,
     add_baselines,
     add_list,
     create_tables,
@@ -65,6 +66,7 @@ def _check_version(backend: Backend, connection: Connection, present: set[str]) 
     """The store's version. Raises StoreError unless this program can read it."""
     if not {schema_version.name, runs.name} <= present:
         raise StoreError(f"{backend.name}: is a database, but not a run store")
+    backend.check_schema(connection, TABLE_NAMES)
     version = connection.execute(select(func.max(schema_version.c.version))).scalar_one()
     if not isinstance(version, int) or version < 1:
         raise StoreError(f"{backend.name}: the run store has no schema version; its creation did not complete")

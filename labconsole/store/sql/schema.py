@@ -177,6 +177,9 @@ experiments = Table(
 )
 Index("experiments_by_plan", experiments.c.plan_hash, experiments.c.testbed_fingerprint)
 
+TABLE_NAMES = (*sorted(metadata.tables), "searches")
+"""Of this version and of those that can still be read."""
+
 _SEARCHES = (
     select(literal("search").label("kind"), column("search_id").label("id"), *map(column, experiments.c.keys()[2:]))
     .select_from(table("searches"))

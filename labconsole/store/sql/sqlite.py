@@ -11,7 +11,7 @@ import os
 import secrets
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
@@ -27,9 +27,25 @@ from labconsole.store.series import read_file
 from labconsole.store.sql.backend import BUSY_TIMEOUT_S, Backend
 from labconsole.store.sql.query_terms import add_functions
 from labconsole.store.sql.schema import runs
+from labconsole.store.untrusted_json import MAX_RECORD_BYTES
 
 IMMEDIATE = {"begin": "BEGIN IMMEDIATE"}
 """Execution options of a writing transaction: it takes the write lock at once, so that it cannot fail half way."""
+
+_TRIGGERS = """
+SELECT name FROM sqlite_master WHERE type = 'trigger' OR (sql LIKE 'create%trigger%' AND NOT (sql LIKE 'create table%'
+OR sql LIKE 'create view%' OR sql LIKE 'create index%' OR sql LIKE 'create unique index%'))
+"""
+_OBJECTS = (
+    "SELECT name, type FROM pragma_table_list WHERE schema = 'main'"
+    if sqlite3.sqlite_version_info >= (3, 37)
+    else "SELECT name, iif(rootpage > 0, type, 'view') AS type FROM sqlite_master WHERE type <> 'index'"
+)
+_LONGEST_DEFAULT_CHARACTERS = 100
+"""Rows that were there before a column was added have its default, however long that is."""
+
+_LONGEST_VALUE_BYTES = 2 * MAX_RECORD_BYTES
+"""Of a text or a row: a record and the columns that repeat parts of it."""
 
 STALE_S = 3600.0
 """Age after which a temporary file was left by a process that died."""
@@ -58,6 +74,22 @@ class SqliteBackend(Backend):
             raise StoreError(f"{self.path}: cannot open the run store: it is a directory")
         if not self._write and not self.path.exists():
             raise StoreError(f"{self.path}: there is no run store there; nothing has been saved yet")
+
+    def check_schema(self, connection: Connection, names: Collection[str]) -> None:
+        """See Backend. SQLite's own list is asked: what sqlite_master says of a row's type is not what counts there."""
+        trigger = connection.exec_driver_sql(_TRIGGERS).scalar()
+        if trigger is not None:
+            raise StoreError(f"{self.name}: has a trigger ({str(trigger)[:80]}); a run store has none")
+        kinds = {str(row.name).lower(): row.type for row in connection.exec_driver_sql(_OBJECTS)}
+        for name in names:
+            if kinds.get(name, "table") != "table":
+                raise StoreError(f"{self.name}: {name} is a {kinds[name]}; a run store has a table of that name")
+            for column in connection.exec_driver_sql(f"PRAGMA table_xinfo({name})"):
+                if column.hidden or len(str(column.dflt_value or "")) > _LONGEST_DEFAULT_CHARACTERS:
+                    raise StoreError(
+                        f"{self.name}: {name}.{str(column.name)[:80]} has values that no row stores, which no "
+                        "run store has"
+                    )
 
     def before_tables(self) -> None:
         """Set the journal mode, outside a transaction as this pragma needs."""
@@ -150,6 +182,8 @@ class SqliteBackend(Backend):
             return "the file is not a database"
         if "malformed" in text:
             return f"the database is damaged ({text}); `sqlite3 FILE .recover` may save what is left"
+        if "too big" in text:
+            return f"it contains a value or a row of more than {_LONGEST_VALUE_BYTES} bytes, and no record is as long"
         if "locked" in text:
             return f"another process has kept it locked for {BUSY_TIMEOUT_S:g} s"
         return text
@@ -190,6 +224,9 @@ def _open_engine(path: Path, *, write: bool) -> Engine:
     def _configure(connection: sqlite3.Connection, _record: object) -> None:
         # FULL: in WAL mode NORMAL may forget the last commits when the power fails (0.27 ms a run beside 0.02).
         connection.execute("PRAGMA synchronous=FULL")
+        # The file may be from anybody: its schema is not trusted, and no value is longer than a record can be.
+        connection.execute("PRAGMA trusted_schema=OFF")
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE_BYTES)
         add_functions(connection)
 
     @event.listens_for(engine, "begin")

@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from rich.cells import cell_len
+from rich.cells import cell_len, chop_cells
 from rich.segment import Segment
 from rich.style import Style
 from textual.content import Content
@@ -62,6 +62,18 @@ def field(
     return [
         [(f"{margin}{label if i == 0 else '':<{label_cells}}", "head"), (row, tone)] for i, row in enumerate(wrapped)
     ]
+
+
+def whole_field(label: str, text: str, width: int, tone: str = "") -> list[list[Span]]:
+    """As ``field``, with every character of the text, over as many rows as it takes."""
+    room = max(8, width - LABEL_CELLS - 1)
+    rows = [
+        row
+        for part in text.splitlines() or [""]
+        for wrapped in textwrap.wrap(safe(part, 2 * len(part)), room) or [""]
+        for row in chop_cells(wrapped, room) or [""]  # textwrap counts characters, and some take two cells
+    ]
+    return [[(f" {label if i == 0 else '':<{LABEL_CELLS}}", "head"), (row, tone)] for i, row in enumerate(rows)]
 
 
 def entitle(widget: Widget, title: str | None, subtitle: str | None = None) -> None:

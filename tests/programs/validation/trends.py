@@ -104,9 +104,9 @@ def trends(series: int = SERIES, processes: int = 1) -> Table:
         return max(1, round(series * OF_LONG.get(count, 1.0)))
 
     cells = [
-        *(Cell(24, without_change, (each, count), some(count)) for each, count in null),
-        *(Cell(25, with_step, (way, count), some(count)) for way, count in steps),
-        *(Cell(26, with_latest, (way, count), some(count)) for way, count in latest),
+        *(Cell(241, without_change, (each, count), some(count)) for each, count in null),
+        *(Cell(242, with_step, (way, count), some(count)) for way, count in steps),
+        *(Cell(243, with_latest, (way, count), some(count)) for way, count in latest),
     ]
     found = iter(counted(cells, processes))
     for each, count in null:

@@ -23,34 +23,12 @@ from labconsole.cli.main import main
 from labconsole.errors import StoreError
 from labconsole.experiments.units import report_units
 from labconsole.model.inventory import load_inventory
-from labconsole.model.plan.loader import load_plan
-from labconsole.model.record.run import PlanRef
 from labconsole.store.exchange.importing import import_records
 from labconsole.store.open import open_store
 from labconsole.text.axis import Undrawable
+from support.bundle_samples import HOSTS, fill, make_lab, members, pack, repack
 from support.report_runs import measured
 from support.store_places import ServerPlace
-from support.store_samples import sample_record, sample_series, sample_stream
-
-HOSTS = """
-testbed: bench
-nodes:
-  src1: {address: 10.9.8.7, roles: [source], user: secret-user, key: ~/.ssh/secret-key, jump: op@secret-jump.example}
-  uut: {address: secret-uut.example, roles: [uut], become: sudo, port: 2222}
-  snk1: {address: secret-snk.example, roles: [sink]}
-streams:
-  - {name: s1, source: src1/eth1, uut_in: eth1, uut_out: eth5, sink: snk1/eth1, source_ip: 198.18.1.1, sink_ip: 198.19.1.1}
-platforms: {raw: {driver: raw}}
-defaults: {ssh_config: ~/.ssh/secret-config, drain_s: 1.5}
-"""
-PLAN = """
-plan: small
-platforms: [raw]
-frame_sizes: [64]
-targets: [100Mbit]
-duration_s: 5
-repetitions: 2
-"""
 
 
 @pytest.fixture
@@ -67,49 +45,6 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(directory)
         return members(pack(directory))
-
-
-def make_lab(tmp_path: Path) -> Path:
-    (tmp_path / "hosts.yaml").write_text(HOSTS)
-    (tmp_path / "plans").mkdir()
-    (tmp_path / "plans" / "small plan.yaml").write_text(PLAN)
-    (tmp_path / "plans" / "other.yaml").write_text(PLAN.replace("[64]", "[1500]"))
-    with open_store(str(tmp_path / "runs.sqlite")) as store:
-        fill(store, tmp_path)
-    return tmp_path
-
-
-def fill(store: Any, directory: Path) -> None:
-    inventory = load_inventory(directory / "hosts.yaml")
-    plan = load_plan(directory / "plans" / "small plan.yaml", inventory)
-    stream = sample_stream().model_copy(
-        update={
-            "offered_duration_s": 5.0,
-            "intended_pps": 1e9 / 7040,
-            "measured_from": "counters",
-            "unplaced_packets": None,
-        }
-    )
-    for number in range(4):
-        ref = PlanRef(name="small", hash=plan.hash(), point=0, repetition=1 + number, seed=1)
-        run = sample_record(
-            number, plan=ref, testbed="bench", testbed_fingerprint=inventory.fingerprint(), streams=(stream,),
-            format=1, method=1,
-        )  # fmt: skip
-        store.save(run, sample_series() if number else None)
-    store.set_note(run.run_id, "fan was loud", author="op")
-    store.set_plan_note(plan.hash(), inventory.fingerprint(), "with the old fan", author="op")
-    store.save_calibration({"testbed_fingerprint": inventory.fingerprint(), "number": 1})
-
-
-def pack(lab: Path, name: str = "b.tar.gz", *words: str) -> Path:
-    assert main(["report", "--store", str(lab / "runs.sqlite"), "--bundle", name, *words]) == 0
-    return lab / name
-
-
-def members(path: Path) -> dict[str, bytes]:
-    with tarfile.open(path) as tar:
-        return {m.name.partition("/")[2]: tar.extractfile(m).read() for m in tar}  # type: ignore[union-attr]
 
 
 def test_a_bundle_holds_everything_and_verifies_where_there_is_nothing_else(lab, tmp_path_factory, capsys, monkeypatch):
@@ -159,7 +94,7 @@ def test_what_a_bundle_has_and_a_unit_fails_to_make_again_is_told(lab, capsys, m
         raise Undrawable("too wide")
 
     ours = [replace(unit, make=fails) if unit.name == "results" else unit for unit in report_units(outside=False)]
-    monkeypatch.setattr("labconsole.bundle.verify.report_units", lambda outside: ours)
+    monkeypatch.setattr("labconsole.bundle.reproduction.report_units", lambda outside: ours)
     assert _told(bundle, capsys)[1:] == [  # the first is the page, which names the unit
         f"report/results.{suffix}: cannot be made again: unit results is left out: too wide"
         for suffix in ("csv", "md", "tex")
@@ -377,23 +312,6 @@ def test_a_bundles_runs_come_into_a_store_with_their_series_and_notes(lab, capsy
 # -- what somebody changed
 
 
-def repack(path: Path, files: dict[str, bytes], *, honest: bool) -> Path:
-    """An archive of these files; ``honest``: with a manifest that fits them, as a careful forger would make it."""
-    if honest:
-        manifest = json.loads(files["manifest.json"])
-        manifest["files"] = {
-            name: {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-            for name, content in files.items() if name != "manifest.json"
-        }  # fmt: skip
-        files = {**files, "manifest.json": json.dumps(manifest).encode()}
-    with tarfile.open(path, "w:gz") as tar:
-        for name, content in files.items():
-            member = tarfile.TarInfo(f"{archive.TOP}/{name}")
-            member.size = len(content)
-            tar.addfile(member, io.BytesIO(content))
-    return path
-
-
 def change(name: str, old: bytes, new: bytes) -> Callable[[dict[str, bytes]], None]:
     def apply(files: dict[str, bytes]) -> None:
         assert old in files[name]
@@ -446,7 +364,7 @@ def broken_series(files: dict[str, bytes]) -> None:
         (change("runs.jsonl", b'{"', b'{'), True, "runs.jsonl:1: not valid JSON"),
         (without("runs.jsonl"), True, "runs.jsonl: cannot be read"),
         (lambda files: files.update({"searches.jsonl": b"{}\n"}), True, "searches.jsonl:1"),
-        (lambda files: files.update({"versions.json": b"{"}), True, "versions.json: is not JSON"),
+        (lambda files: files.update({"versions.json": b"{"}), True, "versions.json: not valid JSON"),
     ],
 )  # fmt: skip
 def test_every_change_is_named(honest, tmp_path, capsys, monkeypatch, changed, careful, told):
@@ -563,7 +481,7 @@ def test_what_is_no_bundle_is_one_sentence(tmp_path, capsys, content, words):
 @pytest.mark.parametrize(
     ("manifest", "words"),
     [
-        (b"[", "is not JSON"), (b"[]", "is not a JSON object"), (b"{}", "has no format"),
+        (b"[", "not valid JSON"), (b"[]", "is not a JSON object"), (b"{}", "has no format"),
         (b'{"format": 2, "files": {}}', "is a bundle of format 2; this version of labconsole reads up to 1"),
         (b'{"format": 1}', "lists no files"), (b'{"format": 1, "files": {"a": 3}}', None),
         (b'{"format": 1, "files": {}, "plans": 3, "redo": {"arguments": 3}, "missing": 4}', None),

@@ -4,6 +4,7 @@ import csv
 import json
 import sqlite3
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from labconsole.measure.trend_power import FOUND_STEPS, LATEST_STEPS, smallest_s
 from labconsole.model.query import parse_query
 from labconsole.report.changes import Side
 from labconsole.report.gathering_occasions import everything_in, gather_occasions
+from labconsole.report.trend_tables import margin_note
 from labconsole.report.trends import find_trends
 from labconsole.store.exchange.importing import import_records
 from labconsole.store.open import open_store
@@ -128,6 +130,20 @@ def test_the_margin_of_the_plan_holds_where_none_is_given(tmp_path, capsys):
     out = tmp_path / "out"
     assert main(["report", "--store", str(tmp_path / "s.sqlite"), "--out", str(out), "--formats", "csv"]) == 0
     assert "changes.csv" not in {path.name for path in out.iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("margins", "words"),
+    [
+        ([None, None], ""),
+        ([0.02, 0.02], " Changes of 2.00 % or less do not count: they are within the margin."),
+        ([0.02, 0.05], " Changes within the margin of their plan, if it declares one, do not count."),
+        ([0.02, None], " Changes within the margin of their plan, if it declares one, do not count."),
+    ],
+)
+def test_the_note_of_a_table_says_no_margin_of_a_plan_that_has_another(margins, words):
+    trends: list[Any] = [SimpleNamespace(margin_ratio=each) for each in margins]
+    assert margin_note(trends) == words
 
 
 def test_an_occasion_that_lies_apart_is_named_and_the_latest_may_be_the_first_of_a_change(tmp_path, capsys):

@@ -140,6 +140,19 @@ def test_what_a_shell_would_read_otherwise_is_refused_in_hosts_yaml(directory: P
         load_inventory(path)
 
 
+def test_a_yaml_file_of_very_many_values_is_refused_before_it_is_parsed(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("labconsole.model.yaml_file.MAX_MARKS", 50)
+    path = directory / "many.yaml"
+    for text in ("a: [" + "1," * 60 + "1]\n", "a:\n" + "- 1\n" * 60, "a: 1\n" * 60, "a: " + "[" * 60 + "]" * 60):
+        path.write_text(text)
+        with pytest.raises(ConfigError, match="many.yaml.*: holds more than 50 values"):
+            load_yaml(path)
+    path.write_text("a: [" + "1," * 40 + "1]\n")
+    assert len(load_yaml(path)["a"]) == 41
+
+
 # --- runs: JSON lines, ids, series
 
 
@@ -249,11 +262,11 @@ def test_an_archive_that_is_no_series_is_refused(directory: Path, content: bytes
 def test_a_small_file_that_unpacks_to_gigabytes_is_refused_unread(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("labconsole.store.series.MAX_SERIES_BYTES", 1 << 20)
+    monkeypatch.setattr("labconsole.store.series.MAX_SERIES_VALUES", 1 << 17)
     path = directory / "bomb.npz"
     path.write_bytes(archive(**{"a/b.npy": header("(262144,)") + bytes(1 << 21)}))
     assert path.stat().st_size < 10_000
-    with pytest.raises(StoreError, match="decompresses to more than"):
+    with pytest.raises(StoreError, match="holds more than"):
         unpack_series(read_file(path, "r"), "r", str(path))
 
 

@@ -19,7 +19,7 @@ from labconsole.model.plan.points import distinct
 from labconsole.model.record.note import RunNote
 from labconsole.text.cells import count, fit_words, span
 from labconsole.tui.console.plan_words import repeats
-from labconsole.tui.parts.lines import LABEL_CELLS, Lines, Span, field
+from labconsole.tui.parts.lines import LABEL_CELLS, Lines, Span, field, whole_field
 from labconsole.tui.parts.plan_files import PlanEntry
 from labconsole.tui.parts.screen import with_keys
 from labconsole.tui.screens.plans.grid import LOOKS, look
@@ -169,7 +169,7 @@ class PlanDetails(Lines):
             rows += field("stops", words, width, "muted")
         for key in ("pre", "post"):
             for command in getattr(plan, key):
-                rows += field(key, f"{shlex.join(command.run)} (at most {command.timeout_s:g} s)", width, "warn")
+                rows += whole_field(key, f"{shlex.join(command.run)} (at most {command.timeout_s:g} s)", width, "warn")
         return rows
 
     def _progress(self, execution: PlanExecution, width: int) -> list[list[Span]]:

@@ -23,7 +23,7 @@ UNHASHED = frozenset({"command", "limit_s"})
 """Of what a trial of guests asked for, what its hash does not mean: a job's words, and how long is waited for it."""
 
 
-class Together:
+class CrossRecordChecks:
     """Takes record after record, and tells what contradicts an earlier one; ``ending`` what shows only at the end."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Together:
         for found in (*self._testbed(record, record.run_id), *self._plan(record), *self._captures(record)):
             yield record.run_id, found
         if record.set_up is not None:
-            yield from ((record.run_id, found) for found in self._set_ups.add(_run_taken(record)))
+            yield from ((record.run_id, found) for found in self._set_ups.add(_run_taken(record), _run_facts(record)))
         self._rests.add(record)
 
     def add_trial(self, kind: RecordKind[Any], record: GuestTrial) -> Iterator[Told]:
@@ -52,7 +52,7 @@ class Together:
         record_id = kind.columns(record).id
         found = [*self._testbed(record, record_id), *self._asked(kind, record, record_id)]
         if record.set_up is not None:
-            found += self._set_ups.add(_trial_taken(kind, record, record_id))
+            found += self._set_ups.add(_trial_taken(kind, record, record_id), _trial_facts(record))
         yield from ((record_id, each) for each in found)
 
     def ending(self) -> Iterator[Told]:
@@ -133,7 +133,6 @@ def _run_taken(record: RunRecord) -> SetUpTrial:
         attempt=plan.attempt if plan is not None else 1,
         enters=stands and record.role == "measured",
         final=stands or (plan is not None and plan.attempt >= plan.attempts),
-        facts=_run_facts(record),
         set_up_trials=plan.set_up_trials if plan is not None and plan.block else None,
         is_of_whole=True,
     )
@@ -154,24 +153,30 @@ def _trial_taken(kind: RecordKind[Any], record: GuestTrial, record_id: str) -> S
         attempt=plan.attempt,
         enters=stands,
         final=stands or plan.attempt >= plan.attempts,
-        facts={
-            "testbed": record.testbed_fingerprint,
-            "boot": boot,
-            "operator": record.operator,
-            "plan": plan.name,
-            "block": plan.block,
-            "platform": record.requested.platform,
-            "guests": record.requested.guests,
-            "memory_mib": record.requested.memory_mib or "as set up",
-            "attestation": record.attestation or None,
-            "started_at": held.started_at,
-            "setup_s": held.setup_s,
-        },
     )
 
 
 def _testbed_of(fingerprint: str, boot: str | None, operator: str) -> Testbed | None:
     return None if boot is None else (fingerprint, boot, operator)
+
+
+def _trial_facts(record: GuestTrial) -> dict[str, Any]:
+    """What every trial of guests of one set-up has in common. None: not known."""
+    held, plan = record.set_up, record.plan
+    assert held is not None
+    return {
+        "testbed": record.testbed_fingerprint,
+        "boot": boot_of(record),
+        "operator": record.operator,
+        "plan": plan.name,
+        "block": plan.block,
+        "platform": record.requested.platform,
+        "guests": record.requested.guests,
+        "memory_mib": record.requested.memory_mib or "as set up",
+        "attestation": record.attestation or None,
+        "started_at": held.started_at,
+        "setup_s": held.setup_s,
+    }
 
 
 def _run_facts(record: RunRecord) -> dict[str, Any]:

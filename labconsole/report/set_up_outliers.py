@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
-from labconsole.measure.statistics.outlying import Outlier, find_outlier
+from labconsole.measure.statistics.group_outliers import Outlier, find_outlier
 from labconsole.report.compared_effect import ComparedEffect, SideSetUps
 from labconsole.report.measured_points import MeasuredPoint
 from labconsole.report.words import percent

@@ -1,0 +1,129 @@
+"""Where a bundle's runs come from: its inventory and its plans, held against what the runs name, and their commands."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from labconsole.bundle import pack
+from labconsole.bundle.archive import MANIFEST, Unpacked
+from labconsole.bundle.differences import Tell
+from labconsole.errors import ConfigError, StoreError
+from labconsole.model.generator import of_elsewhere
+from labconsole.model.plan.plan import Plan
+from labconsole.model.plan.search import HASH_PREFIX
+from labconsole.model.record.kinds import record_kinds
+from labconsole.model.record.summary import RunSummary
+from labconsole.report.planned_trials import TrialOfPlan, trials_of
+from labconsole.store.writing import RunStore
+from labconsole.units import counted
+
+MAX_PLANS = 1000
+"""Plan files of a bundle that are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanCommand:
+    """A command that a plan of a bundle would run on the console's machine. ``when``: pre or post."""
+
+    plan: str
+    when: str
+    command: str
+
+
+@of_elsewhere()
+def check_origins(found: Unpacked, store: RunStore, tell: Tell) -> tuple[PlanCommand, ...]:
+    """Inventory and plans are those that the runs name, or the bundle says that it lacks them.
+
+    Returns the plans' commands: no hash of a plan depends on them, so nothing else here would show them.
+    """
+    from labconsole.model.inventory import load_inventory
+    from labconsole.model.plan.loader import load_plan
+    from labconsole.model.plan.occasions import on_occasions_of
+
+    summaries, there = store.list(), set[str]()
+    others = [each for kind in record_kinds().values() for each in trials_of(store.experiments(kind))]
+    fingerprints = {run.testbed_fingerprint for run in summaries} | {each.testbed_fingerprint for each in others}
+    names = {*(run.plan_name for run in summaries), *(each.plan.name for each in others)}
+    inventory, commands = None, list[PlanCommand]()
+    path = found.path(pack.INVENTORY)
+    try:
+        if path is not None:
+            inventory = load_inventory(path)
+            there.add(inventory.fingerprint())
+        for name, key in plan_names(found).items():
+            plan = load_plan(found.directory / name, inventory)
+            commands += _commands_of(plan, name)
+            real = plan.hash()
+            there.add(real)
+            if real != key:
+                tell(f"{name}: means plan {real}, not {key} as the manifest says")
+            _points(plan, [run for run in summaries if run.plan_hash == real], name, tell)
+            for other in (plan, *on_occasions_of(plan, names)):
+                there.add(other.hash())
+                own = [each for each in others if each.plan.plan_hash == other.hash()]
+                _trials_of_guests(other, own, name, tell)
+                if other is not plan:
+                    _points(other, [run for run in summaries if run.plan_hash == other.hash()], name, tell)
+                for also in other.telemetry_hashes:
+                    there.add(also)
+                    _points(other.for_telemetry(), [run for run in summaries if run.plan_hash == also], name, tell)
+    except ConfigError as exc:
+        tell(found.describe(exc))
+    said = " ".join(words_of(found.manifest.get("missing")))
+    for key in sorted(fingerprints - there):
+        if key not in said:
+            tell(f"{pack.INVENTORY}: is not the testbed {key} on which runs were measured")
+    grids = {run.plan_hash for run in summaries if run.plan_hash and not run.plan_hash.startswith(HASH_PREFIX)}
+    grids |= {each.plan.plan_hash for each in others if each.plan.plan_hash is not None}
+    for key in sorted(grids - there):
+        if key not in said:
+            tell(f"plans: none of them is the plan {key} of these runs")
+    return tuple(commands)
+
+
+def _commands_of(plan: Plan, name: str) -> Iterator[PlanCommand]:
+    for when in ("pre", "post"):
+        for command in getattr(plan, when):
+            yield PlanCommand(name, when, shlex.join(command.run))
+
+
+def _points(plan: Plan, runs: Iterable[RunSummary], name: str, tell: Tell) -> None:
+    """Every run is what its plan asks for at its point."""
+    requests = [point.request for point in plan.every_point]
+    for run in runs:
+        point = -1 if run.plan_point is None else run.plan_point
+        asked = requests[point] if 0 <= point < len(requests) else None
+        if asked is None:
+            tell(f"{run.run_id}  plan.point: is {run.plan_point}, and {name} has {counted(len(requests), 'point')}")
+            continue
+        factors = asked.columns()
+        for key in ("platform", "frame_size_bytes", "sources", "target_bps", "background", "duration_s"):
+            if getattr(run, key) != factors[key]:
+                words = f"{getattr(run, key)}, and {name} asks for {factors[key]}"
+                tell(f"{run.run_id}  requested.{key}: at point {point} is {words}")
+
+
+def _trials_of_guests(plan: Plan, records: Iterable[TrialOfPlan], name: str, tell: Tell) -> None:
+    """Every trial is what its plan asks for at its point."""
+    for record in records:
+        place = record.plan
+        if plan.of_guests is None or plan.of_guests.hash_at(place.point, place.block, place.repetition) != place.hash:
+            tell(f"{name}: does not ask for the trial that began at {record.started_at}, at point {place.point}")
+
+
+def words_of(value: object) -> list[str]:
+    """A list of words, as far as it is one."""
+    return [word for word in value if isinstance(word, str)] if isinstance(value, list) else []
+
+
+def plan_names(found: Unpacked) -> dict[str, object]:
+    """Names of plan files that came out of the archive, with what the manifest calls the hash of each."""
+    plans = found.manifest.get("plans")
+    if not isinstance(plans, dict):
+        return {}
+    there = [name for name in plans if name.startswith("plans/") and name in found.names]
+    if len(there) > MAX_PLANS:
+        raise StoreError(f"{MANIFEST}: names {len(there)} plans; allowed: {MAX_PLANS}")
+    return {name: plans[name] for name in there}

@@ -1,0 +1,126 @@
+"""A bundle's report made again from its runs, and compared file by file with the one that was packed."""
+
+from __future__ import annotations
+
+import filecmp
+import json
+import os
+from collections.abc import Iterator
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from labconsole.bundle import pack
+from labconsole.bundle.archive import Unpacked
+from labconsole.bundle.differences import Tell, cut
+from labconsole.bundle.origins import plan_names, words_of
+from labconsole.errors import LabError, StoreError
+from labconsole.experiments.units import report_units
+from labconsole.model.record.run import METHOD
+from labconsole.model.yaml_file import MAX_FILE_BYTES
+from labconsole.report.assembly import counts
+from labconsole.report.files import write
+from labconsole.report.gathering import gather
+from labconsole.report.request import ReportRequest, parse_arguments
+from labconsole.store.open import open_store
+from labconsole.store.untrusted_json import parse_json
+from labconsole.wire.version import __version__
+
+MAX_VERSIONS_BYTES = 1 << 20
+MAX_LINE_CHARACTERS = 1 << 16
+"""Compared of a line of a report."""
+
+_MAX_FILE_NAME_BYTES = 255
+
+
+def reproduce_report(found: Unpacked, scratch: Path, tell: Tell) -> int:
+    """Make the report again, and compare file by file. 0 where numbers were reckoned by another method than ours."""
+    if found.manifest.get("method") != METHOD:
+        return 0  # other numbers follow from the same counts
+    redo = found.manifest.get("redo")
+    formats = pack.report_formats() if _drawn_alike(found, tell) else ("csv", "md", "tex")
+    try:
+        request = _request(found, redo if isinstance(redo, dict) else {}, scratch / "plans")
+        with open_store(str(scratch / "runs.sqlite"), write=False) as store:
+            made = gather(
+                request,
+                store,
+                report_units(outside=False),
+                place="the bundle",
+                on_unreadable=lambda problem: tell(str(problem)),
+            )
+        written = write(made, scratch / "report", formats)
+    except LabError as exc:
+        tell(f"report: cannot be reproduced: {found.describe(exc)}")
+        return 0
+    for name, ours in (("selection", made.selection.to_json()), ("report", counts(made))):
+        theirs = found.manifest.get(name)
+        if theirs != json.loads(json.dumps(ours)):
+            tell(f"manifest.json: {name}: says {cut(str(theirs))}, the runs give {ours}")
+    for path in written:
+        packed = found.directory / "report" / path.name
+        if not packed.exists():
+            tell(f"report/{path.name}: is missing")
+        elif not filecmp.cmp(packed, path, shallow=False):
+            tell(f"report/{path.name}: {_first_difference(packed, path)}")
+    if made.failures:
+        made_again = {path.name for path in written}
+        for packed in sorted((found.directory / "report").glob("*")):
+            if packed.suffix[1:] in formats and packed.name not in made_again:
+                tell(f"report/{packed.name}: cannot be made again: {'; '.join(made.failures)}")
+    return len(written)
+
+
+def _request(found: Unpacked, redo: dict[str, Any], directory: Path) -> ReportRequest:
+    """What the report was asked for. Words of a stranger: they name no file, a plan in a file is the bundle's own."""
+    told = redo.get("plans")
+    by_hash = {key: name for name, key in plan_names(found).items() if isinstance(key, str)}
+    plans = []
+    for shown, key in told.items() if isinstance(told, dict) else ():
+        if isinstance(key, str) and key in by_hash and _is_plan_file_name(shown):
+            content = found.read(by_hash.pop(key), MAX_FILE_BYTES)  # each once, as a report takes it
+            if content is not None:
+                directory.mkdir(exist_ok=True)
+                (directory / shown).write_bytes(content)
+                plans.append(directory / shown)
+    words, chosen = words_of(redo.get("arguments")), words_of(redo.get("filter"))
+    return parse_arguments(words, filter=chosen, plan_files=plans)
+
+
+def _is_plan_file_name(name: str) -> bool:
+    """Whether a plan may be shown under this name, which is given to a file in a directory of our own."""
+    is_one_file = name.isprintable() and "/" not in name and len(os.fsencode(name)) <= _MAX_FILE_NAME_BYTES
+    return is_one_file and name.endswith((".yaml", ".yml"))
+
+
+def _drawn_alike(found: Unpacked, tell: Tell) -> bool:
+    """Whether pictures and page would come out as the same bytes here."""
+    try:
+        content = found.read(pack.VERSIONS, MAX_VERSIONS_BYTES)
+        theirs = parse_json(content, pack.VERSIONS) if content else {}
+    except StoreError as exc:
+        tell(str(exc))
+        return False
+    ours = pack.versions()
+    packages = theirs.get("packages") if isinstance(theirs, dict) else None
+    return (
+        isinstance(packages, dict)
+        and theirs.get("labconsole") == __version__
+        and all(packages.get(name) == ours["packages"].get(name) for name in ("matplotlib", "jinja2"))
+    )
+
+
+def _first_difference(packed: Path, made: Path) -> str:
+    if made.suffix in (".png", ".pdf", ".svg", ".html"):
+        return "differs when it is made again"
+    one, other = _lines_of(packed), _lines_of(made)
+    for number, (left, right) in enumerate(zip_longest(one, other, fillvalue=""), 1):
+        if left != right:
+            return f"line {number} is {left[:200]!r}, the runs give {right[:200]!r}"
+    return "differs in its line endings"
+
+
+def _lines_of(path: Path) -> Iterator[str]:
+    with path.open(encoding="utf-8", errors="replace") as stream:
+        while line := stream.readline(MAX_LINE_CHARACTERS):
+            yield line.removesuffix("\n")

@@ -1,0 +1,423 @@
+"""Files from somebody else that would cost much more than they are long: refused, or read in bounded memory.
+
+Every one is harmless by itself: some megabytes at most when unpacked, and refused by bounds that are lowered here.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from labconsole.bundle.differences import MAX_DIFFERENCES, Differences
+from labconsole.bundle.tables import read_rows
+from labconsole.cli.main import main
+from labconsole.errors import StoreError
+from labconsole.store.series import MAX_SERIES_VALUES, check_series
+from labconsole.store.untrusted_json import MAX_VALUES, parse_json
+from support.bundle_samples import make_lab, members, pack, repack
+
+MAY_GROW_BYTES = 96 << 20
+"""By all files of the corpus together, each of which would take more by itself."""
+
+UNPACKED = 4 << 20
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The files of a bundle without pictures, packed once."""
+    directory = make_lab(tmp_path_factory.mktemp("honest"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(directory)
+        patch.setattr("labconsole.bundle.pack.report_formats", lambda: ("csv", "md", "tex"))
+        return members(pack(directory))
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of runs, notes, series and a calibration: to be copied."""
+    return make_lab(tmp_path_factory.mktemp("lab")) / "runs.sqlite"
+
+
+def column_file(content_bytes: int, dtype: str = "<i8", size: int = 8) -> bytes:
+    """A .npy file with a column of zeros."""
+    text = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': ({content_bytes // size},), }}".encode()
+    text += b" " * (117 - len(text)) + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + bytes(content_bytes)
+
+
+def series_file(member: bytes, method: int = zipfile.ZIP_DEFLATED, *, stated_bytes: int | None = None) -> bytes:
+    """A zip file of one member; ``stated_bytes``: the size that it states, with the check sum of so much."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", method) as file:
+        file.writestr("uut/t_ns.npy", member)
+    content = packed.getvalue()
+    if stated_bytes is not None:
+        for real, stated in (
+            (zlib.crc32(member), zlib.crc32(member[:stated_bytes])),
+            (len(member), stated_bytes),
+        ):
+            content = content.replace(real.to_bytes(4, "little"), stated.to_bytes(4, "little"))
+    return content
+
+
+LISTS = b'{"a":[' + b"[]," * (UNPACKED // 12) + b"[]]}\n"
+ONE = "series/20261121T024502Z-000001.npz"
+CHANGED: dict[str, tuple[str, bytes, str]] = {
+    "deflated": (ONE, series_file(column_file(UNPACKED), stated_bytes=160), "cannot be read"),
+    "bzip2": (ONE, series_file(column_file(UNPACKED), zipfile.ZIP_BZIP2, stated_bytes=160), "no time series uses"),
+    "lzma": (ONE, series_file(column_file(UNPACKED), zipfile.ZIP_LZMA, stated_bytes=160), "no time series uses"),
+    "float16": (ONE, series_file(column_file(1 << 18, "<f2", 2)), "not a column of numbers of 8 bytes"),
+    "int8": (ONE, series_file(column_file(1 << 18, "|i1", 1)), "not a column of numbers of 8 bytes"),
+    "values": (ONE, series_file(column_file(UNPACKED)), "it holds more than 65536 values"),
+    "line": ("runs.jsonl", LISTS, "runs.jsonl:1: holds"),
+    "long line": ("runs.jsonl", b" " * UNPACKED + b"{}\n", "runs.jsonl:1: the line has more than"),
+    "search": ("searches.jsonl", LISTS, "searches.jsonl:1: holds"),
+    "jobs": ("jobs.jsonl", LISTS, "jobs.jsonl:1: holds"),
+    "versions": ("versions.json", LISTS, "versions.json: has"),
+    "table": ("report/results.csv", b"a,b\n" + b",\n" * (UNPACKED // 2), "report: its tables cannot be read"),
+    "row": ("report/results.csv", b"a," * (UNPACKED // 2), "report: its tables cannot be read"),
+    "runs table": ("report/runs.csv", b'"\n",' * (UNPACKED // 4), "report: its tables cannot be read"),
+}
+LOWERED = """
+import labconsole.bundle.archive, labconsole.bundle.reproduction, labconsole.bundle.tables, labconsole.bundle.pack
+import labconsole.store.exchange.lines, labconsole.store.series, labconsole.store.untrusted_json
+labconsole.store.exchange.lines.MAX_RECORD_BYTES = 2 << 20
+labconsole.store.untrusted_json.MAX_VALUES = 1 << 16
+labconsole.store.series.MAX_SERIES_VALUES = 1 << 16
+labconsole.bundle.tables.MAX_CELLS = 1 << 16
+labconsole.bundle.tables.MAX_ROW_CHARACTERS = 1 << 18
+labconsole.bundle.pack.report_formats = lambda: ("csv", "md", "tex")
+"""
+CHILD = """
+import contextlib, io, json, resource, sys
+from labconsole.cli.main import main
+
+def run(words):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = main(words)
+    return [status, out.getvalue() + err.getvalue()]
+
+first, *rest = json.loads(sys.argv[1])
+run(first)  # everything is imported now
+with open("/proc/self/statm") as stream:
+    bytes_now = int(stream.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (bytes_now + int(sys.argv[2]),) * 2)
+print(json.dumps([run(words) for words in rest]))
+"""
+
+
+def run_bounded(commands: list[list[str]], may_grow_bytes: int) -> list[tuple[int, str]]:
+    """Status and output of every command but the first, in one process that may grow by so much after the first."""
+    done = subprocess.run(
+        [sys.executable, "-c", LOWERED + CHILD, json.dumps(commands), str(may_grow_bytes)],
+        capture_output=True, text=True, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"}, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    return [(status, text) for status, text in json.loads(done.stdout.splitlines()[-1])]
+
+
+def test_files_that_cost_more_than_they_are_long_are_refused_in_bounded_memory(
+    honest: dict[str, bytes], tmp_path: Path
+) -> None:
+    commands = [["verify", str(repack(tmp_path / "honest.tar.gz", honest, honest=True))]]
+    expected: list[tuple[str, str]] = []
+    for name, (member, content, words) in CHANGED.items():
+        path = repack(tmp_path / f"{name}.tar.gz", {**honest, member: content}, honest=True)
+        assert path.stat().st_size < 2 << 20
+        commands.append(["verify", str(path)])
+        expected.append((name, words))
+        if member.endswith((".npz", ".jsonl")):
+            commands.append(["runs", "import", str(path), "--store", str(tmp_path / f"{name}.sqlite")])
+            expected.append((name, words))
+    for name, write, words in (
+        ("manifest", write_long_manifest, "manifest.json: holds"),
+        ("header", write_long_header, "a header has more than"),
+    ):
+        write(tmp_path / f"{name}.tar.gz", honest)
+        commands.append(["verify", str(tmp_path / f"{name}.tar.gz")])
+        expected.append((name, words))
+    said = run_bounded(commands, MAY_GROW_BYTES)
+    for (name, words), (status, text) in zip(expected, said, strict=True):
+        assert status in (1, 2), name
+        assert words in text, name
+        assert "MemoryError" not in text and "internal error" not in text, name
+
+
+def write_long_manifest(path: Path, files: dict[str, bytes]) -> None:
+    repack(path, {**files, "manifest.json": b'{"format":1,"files":{},"x":' + LISTS + b"}"}, honest=False)
+
+
+def write_long_header(path: Path, files: dict[str, bytes]) -> None:
+    """A tar archive one header of which has many words."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for name, content in files.items():
+            member = tarfile.TarInfo(f"labconsole-bundle/{name}")
+            member.size = len(content)
+            if name == "runs.jsonl":
+                member.pax_headers = {f"k{number}": "" for number in range(UNPACKED // 16)}
+            tar.addfile(member, io.BytesIO(content))
+    path.write_bytes(gzip.compress(packed.getvalue()))
+
+
+def test_the_bounds_hold_what_an_evening_measures() -> None:
+    """All interface counters of 500 000 rows with their gaps, and the manifest of as many files as are allowed."""
+    from labconsole.bundle.archive import MAX_FILES, MAX_MANIFEST_BYTES
+    from labconsole.engine.live.samples import MAX_SERIES_ROWS
+    from labconsole.wire.codec import STAT_NAMES, count_parts
+
+    assert MAX_SERIES_ROWS * 2 * (len(STAT_NAMES) + 3) <= MAX_SERIES_VALUES
+    name = "series/20261121T024501Z-0f4240.npz"
+    entry = json.dumps({"files": {name: {"bytes": 123456, "sha256": "a" * 64}}}, indent=1)
+    assert MAX_FILES * len(entry) <= MAX_MANIFEST_BYTES
+    assert MAX_FILES * count_parts(entry) <= MAX_VALUES
+
+
+# -- names that are words
+
+
+@pytest.mark.parametrize("listed_as_redo", [False, True])
+def test_a_manifest_opens_no_file_outside_its_archive(
+    honest: dict[str, bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str], listed_as_redo: bool
+) -> None:
+    """Neither a file, nor one that would keep the reader waiting, nor one that is longer than any plan."""
+    (tmp_path / "canary.yaml").write_text("plan: p\ncanary: [1\n")
+    os.mkfifo(tmp_path / "fifo.yaml")
+    with (tmp_path / "sparse.yaml").open("wb") as stream:
+        stream.truncate(8 << 20)
+    manifest = json.loads(honest["manifest.json"])
+    for name in ("canary", "fifo", "sparse"):
+        outside = f"plans/{'../' * 20}{str(tmp_path)[1:]}/{name}.yaml"
+        manifest["files"][outside] = {"bytes": 1, "sha256": ""}
+        manifest["plans"][outside] = name
+        if listed_as_redo:
+            manifest["redo"]["plans"][f"{name}.yaml"] = name
+    path = repack(tmp_path / "b.tar.gz", {**honest, "manifest.json": json.dumps(manifest).encode()}, honest=False)
+    assert main(["verify", str(path)]) == 1
+    said = capsys.readouterr()
+    assert said.out.count(".yaml: is missing") == 3
+    assert "line 2" not in said.out + said.err and "cannot be read" not in said.out
+
+
+@pytest.mark.parametrize("name", ["a" * 300 + ".yaml", "a\0.yaml", "\ud800.yaml", "../p.yaml", "a/p.yaml", "p.txt"])
+def test_a_plan_is_shown_under_the_name_of_a_file_or_not_at_all(
+    honest: dict[str, bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    manifest = json.loads(honest["manifest.json"])
+    manifest["redo"]["plans"] = {name: next(iter(manifest["plans"].values()))}
+    path = repack(tmp_path / "b.tar.gz", {**honest, "manifest.json": json.dumps(manifest).encode()}, honest=False)
+    assert main(["verify", str(path)]) in (0, 1)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_bundles_commands_are_told_and_not_run(
+    honest: dict[str, bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("labconsole.bundle.pack.report_formats", lambda: ("csv", "md", "tex"))
+    ran = tmp_path / "ran"
+    hooks = f"pre:\n  - {{run: [touch, {ran}]}}\npost:\n  - {{run: [sh, -c, 'echo a; echo TAIL']}}\n".encode()
+    files = {**honest, "plans/small-plan.yaml": honest["plans/small-plan.yaml"] + hooks}
+    path = repack(tmp_path / "b.tar.gz", files, honest=True)
+    assert main(["verify", str(path)]) == 0
+    said = capsys.readouterr().out
+    assert (
+        f"plans/small-plan.yaml: pre command, run on the operator's machine when the plan is run: touch {ran}" in said
+    )
+    assert "post command, run on the operator's machine when the plan is run: sh -c 'echo a; echo TAIL'" in said
+    assert main(["verify", str(path), "--json"]) == 0
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert told[0] == {"plan": "plans/small-plan.yaml", "when": "pre", "command": f"touch {ran}"}
+    assert told[-1]["commands"] == 2
+    assert not ran.exists()
+
+
+# -- what is told of it
+
+
+def test_of_many_differences_the_first_are_told_and_all_are_counted() -> None:
+    told: list[str] = []
+    differences = Differences(told.append)
+    for number in range(MAX_DIFFERENCES + 7):
+        differences(f"{number}: " + "x" * 5000)
+    differences.end()
+    assert (differences.count, len(told), told[-1]) == (
+        MAX_DIFFERENCES + 7, MAX_DIFFERENCES + 1, "7 more differences are not listed"
+    )  # fmt: skip
+    assert max(map(len, told)) <= 2000
+
+
+def test_files_that_are_missing_are_told_in_bounded_number(
+    honest: dict[str, bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifest = json.loads(honest["manifest.json"])
+    manifest["files"] |= {f"report/{number}.csv": {} for number in range(2000)}
+    path = repack(tmp_path / "b.tar.gz", {**honest, "manifest.json": json.dumps(manifest).encode()}, honest=False)
+    assert main(["verify", str(path)]) == 1
+    assert capsys.readouterr().out.count("\n") < MAX_DIFFERENCES + 10
+
+
+@pytest.mark.parametrize("content", ["a,b\n1\n", "a,b\n1,2,3\n", "a,b\n\n", ",".join(map(str, range(1001)))])
+def test_a_table_is_as_wide_as_its_head_and_no_wider_than_a_report_makes_one(tmp_path: Path, content: str) -> None:
+    (tmp_path / "t.csv").write_text(content)
+    with pytest.raises(ValueError, match=r"t\.csv"):
+        list(read_rows(tmp_path / "t.csv"))
+
+
+def test_values_are_counted_before_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("labconsole.store.untrusted_json.MAX_VALUES", 100)
+    assert parse_json("[" + "1," * 98 + "1]", "x") == [1] * 99
+    for text in ("[" + "1," * 200 + "1]", b'{"a":' * 60 + b"1" + b"}" * 60, "[" + "[]," * 60 + "[]]"):
+        with pytest.raises(StoreError, match=r"x: holds \d+ values; allowed: 100"):
+            parse_json(text, "x")
+    with pytest.raises(StoreError, match="x: has 12 bytes; allowed: 10"):
+        parse_json('"0123456789"', "x", max_bytes=10)
+
+
+def test_a_series_of_many_columns_is_refused_unread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("labconsole.store.series.MAX_COLUMNS", 3)
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as file:
+        for number in range(4):
+            file.writestr(f"a/{number}.npy", column_file(8))
+    with pytest.raises(StoreError, match="more than 3 columns"):
+        check_series(packed.getvalue(), "r", "x")
+
+
+# -- databases
+
+
+def altered(path: Path, source: Path, *statements: str) -> Path:
+    connection = sqlite3.connect(path)
+    with sqlite3.connect(source) as original:
+        original.backup(connection)
+    for statement in statements:
+        connection.execute(statement)
+    connection.commit()
+    connection.close()
+    return path
+
+
+VIEW = "CREATE VIEW {0} AS SELECT * FROM mine"
+DATABASES: dict[str, tuple[tuple[str, ...], str]] = {
+    **{
+        name: ((f"ALTER TABLE {name} RENAME TO mine", VIEW.format(name)), f"{name} is a view")
+        for name in ("notes", "experiments", "calibrations", "baselines")
+    },
+    "capitals": (("ALTER TABLE notes RENAME TO mine", VIEW.format("NOTES")), "notes is a view"),
+    "searches": (("CREATE VIEW searches AS SELECT 1 AS search_id",), "searches is a view"),
+    "trigger": (("CREATE TRIGGER t AFTER INSERT ON runs BEGIN SELECT 1; END",), "has a trigger (t)"),
+    "generated": (
+        ("DROP TABLE notes", "CREATE TABLE notes (run_id, text AS (hex(zeroblob(9))), author, written_at)"),
+        "notes.text has values that no row stores",
+    ),
+    "default": (
+        ("DROP TABLE notes", f"CREATE TABLE notes (run_id, text DEFAULT '{'x' * 200}', author, written_at)"),
+        "notes.text has values that no row stores",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DATABASES)
+def test_a_store_whose_tables_are_something_else_is_refused_by_every_command(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    statements, words = DATABASES[name]
+    other = str(altered(tmp_path / "other.sqlite", store, *statements))
+    for command in (
+        ["runs", "import", other, "--store", str(tmp_path / "own.sqlite")],
+        ["verify", "--store", other],
+        ["report", "--store", other],
+        ["runs", "list", "--store", other],
+        ["runs", "note", "x", "y", "--store", other],
+    ):
+        assert main(command) == 2
+        assert words in capsys.readouterr().err
+
+
+def test_a_view_of_ones_own_is_nobodys_business(store: Path, tmp_path: Path) -> None:
+    own = altered(tmp_path / "own.sqlite", store, "CREATE VIEW fast AS SELECT run_id FROM runs")
+    assert main(["runs", "list", "--store", str(own)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("UPDATE notes SET text = x'07'", "note must have a text"),
+        ("UPDATE notes SET text = printf('%.*c', 20000, 'x')", "a note has at most 10000 characters"),
+        ("UPDATE calibrations SET record = '[]'", "calibration 1 cannot be read: it is not a JSON object"),
+        ("UPDATE calibrations SET record = x'07'", "calibration 1 cannot be read: it is not a text"),
+        ("UPDATE calibrations SET testbed_fingerprint = 'other'", "calibration 1: is not of testbed other"),
+        ("UPDATE calibrations SET saved_at = 'x'", "is not an RFC 3339 time"),
+        ("UPDATE runs SET record = 7 WHERE rowid = 1", "is not a run record"),
+    ],
+)
+def test_what_is_beside_the_runs_of_another_store_is_read_strictly_and_left_out(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], statement: str, words: str
+) -> None:
+    other = altered(tmp_path / "other.sqlite", store, statement)
+    assert main(["runs", "import", str(other), "--store", str(tmp_path / "own.sqlite")]) == 1
+    said = capsys.readouterr()
+    assert words in said.err and "runs added" in said.out
+
+
+def test_a_series_that_is_no_regular_file_is_refused(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = altered(tmp_path / "other.sqlite", store)
+    shutil.copytree(f"{store}.series", f"{other}.series")
+    path = next(Path(f"{other}.series").glob("*.npz"))
+    path.unlink()
+    os.mkfifo(path)
+    assert main(["runs", "import", str(other), "--store", str(tmp_path / "own.sqlite")]) == 1
+    assert "is not a regular file" in capsys.readouterr().err
+
+
+# -- one run does not stop every report
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda e: e.update(nodes=7), "nodes must be an object or null, not int"),
+        (lambda e: e.update(nodes={"uut": [1]}), "nodes.uut must be an object or null, not list"),
+        (lambda e: e.update(nodes={"uut": {"facts": 7}}), "nodes.uut.facts must be an object or null, not int"),
+        (lambda e: e.update(nodes={"uut": {"settings": "x"}}), "nodes.uut.settings must be an object or null, not str"),
+        (lambda e: e.update(platform="x"), "platform must be an object or null, not str"),
+    ],
+)
+def test_a_run_whose_environment_is_of_another_shape_is_refused_on_import_and_stops_no_report(
+    honest: dict[str, bytes],
+    store: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    change: Callable[[dict[str, object]], None],
+    words: str,
+) -> None:
+    run = json.loads(honest["runs.jsonl"].splitlines()[0])
+    change(run["environment"])
+    (tmp_path / "runs.jsonl").write_text(json.dumps(run) + "\n")
+    assert main(["runs", "import", str(tmp_path / "runs.jsonl"), "--store", str(tmp_path / "own.sqlite")]) == 2
+    assert f"environment: {words}" in capsys.readouterr().err
+    run.pop("note", None)
+    other = altered(tmp_path / "other.sqlite", store)
+    connection = sqlite3.connect(other)
+    connection.execute("UPDATE runs SET record = ? WHERE run_id = ?", (json.dumps(run), run["run_id"]))
+    connection.commit()
+    connection.close()
+    assert main(["report", "--store", str(other)]) in (0, 1)
+    said = capsys.readouterr().err
+    assert words in said or not said
