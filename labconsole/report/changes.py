@@ -309,7 +309,8 @@ def _effect(before: PointSummary, after: PointSummary, sides: tuple[Side, Side])
 def set_ups_of(point: PointSummary) -> SideSetUps:
     """Those of a design point; an occasion of a plan has a hash of its own."""
     means = set_up_means(point.values_bps)
-    return SideSetUps(means, point.boots, {block: occasion_of_block(block) for block in means})
+    occasions = {block: occasion_of_block(block) for block in means}
+    return SideSetUps(means, point.boots, occasions, known_ratio=1 / point.packets if point.packets else 0.0)
 
 
 def _drawn(side: Side) -> Drawn:

@@ -46,7 +46,8 @@ def describe_outlier_of(
 def find_occasion_off(side: SideSetUps) -> Outlier[Hashable] | None:
     """The occasion that lies farthest from the others of this side, if that is no chance."""
     return find_outlier(
-        [{side.occasions[held[0]]: mean_of([side.means[each] for each in held]) for held in side.by_occasion}]
+        [{side.occasions[held[0]]: mean_of([side.means[each] for each in held]) for held in side.by_occasion}],
+        side.known_ratio,
     )
 
 
@@ -58,7 +59,8 @@ def describe_outlier(sides: Sequence[SideSetUps], name: Callable[[Hashable], str
 
 def _find_set_up(sides: Sequence[SideSetUps]) -> Outlier[Hashable] | None:
     return find_outlier(
-        [{set_up: side.means[set_up] for set_up in set_ups} for side in sides for set_ups in side.by_occasion]
+        [{set_up: side.means[set_up] for set_up in set_ups} for side in sides for set_ups in side.by_occasion],
+        max(side.known_ratio for side in sides),
     )
 
 

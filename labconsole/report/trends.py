@@ -19,9 +19,9 @@ from labconsole.measure.trend import MINIMUM_RESULTS, Level, Resolution, Segment
 from labconsole.measure.trend_power import SmallestSteps, smallest_steps
 from labconsole.report.changes import Side, declared_margin, design_key, differences
 from labconsole.report.compared_effect import LOSS_UNKNOWN
-from labconsole.report.measured_points import MeasuredPoint
+from labconsole.report.measured_points import UNIFORM, MeasuredPoint
 from labconsole.report.points import PointSummary
-from labconsole.report.quantity_changes import NONE_REACHED, OTHER_WORK, UNIFORM, UNKNOWN_SET_UPS, why_from_memory
+from labconsole.report.quantity_changes import NONE_REACHED, OTHER_WORK, UNKNOWN_SET_UPS, why_from_memory
 from labconsole.report.words import asked_words
 
 ALL_CARRIED: Final = "all that was offered was forwarded each time: the rate is the sender's"

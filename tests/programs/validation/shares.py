@@ -137,7 +137,7 @@ def _least(simulations: int) -> list[Case]:
         Case(
             f"least of {guests} guests", how, set_ups,
             Cell(252, least, (guests, set_ups, lower, skewed), simulations, chunk=simulations),
-            None if skewed else AT_LEAST,
+            AT_LEAST,
             lambda found: f"mean off by {found['off'] / found['intervals']:+.2f} %; {found['width'] / found['plain']:.1f} times "
             f"the plain width, which holds it in {found['plain held'] / found['intervals']:.0%}",
         )

@@ -19,7 +19,7 @@ from tables import NO, YES, Table
 
 from labconsole.measure.trend import Resolution, segment
 from labconsole.measure.trend_power import FOUND_STEPS, LATEST_STEPS
-from labconsole.report.quantity_changes import UNIFORM
+from labconsole.report.measured_points import UNIFORM
 from labconsole.report.trends import LEAST_STEPS
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]

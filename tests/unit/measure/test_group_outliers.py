@@ -29,6 +29,17 @@ def test_nothing_is_off_where_it_cannot_be_told(groups):
     assert find_outlier(groups) is None
 
 
+def test_of_equal_values_but_for_the_next_step_none_is_off():
+    """Searches whose loads move in steps of 0.5 %: of 18 all find the same, but for one."""
+    groups = [{(row, n): 30_000.0 for n in range(3)} for row in range(6)]
+    groups[5][5, 0] /= 1.005
+    assert find_outlier(groups, 0.005 / np.sqrt(12)) is None
+    assert find_outlier(groups) is not None
+    groups[5][5, 0] /= 1.01
+    found = find_outlier(groups, 0.005 / np.sqrt(12))
+    assert found is not None and found.key == (5, 0), "three steps are no chance"
+
+
 def test_one_group_in_a_hundred_has_one_by_chance():
     rng, flagged = np.random.default_rng(3), 0
     for _ in range(3000):
