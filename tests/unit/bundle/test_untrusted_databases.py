@@ -139,3 +139,46 @@ def test_a_series_that_is_no_regular_file_is_refused(
     os.mkfifo(path)
     assert main(["runs", "import", str(other), "--store", str(tmp_path / "own.sqlite")]) == 1
     assert "is not a regular file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "words"),
+    [
+        ("author", "x'07'", "its author is not a text"),
+        ("set_at", "x'07'", "its set_at is not a text"),
+        ("set_at", "'now'", "'now' is not an RFC 3339 time"),
+        ("name", "char(27)", r"its name is '\x1b'; allowed: letters, digits"),
+    ],
+)
+def test_a_baseline_of_another_store_is_read_strictly(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], column: str, value: str, words: str
+) -> None:
+    row = "INSERT INTO baselines VALUES (1, 'b', 'small', 'h', 'bench', 'f', 'op', '2026-11-21T02:45:05Z')"
+    good = altered(tmp_path / "good.sqlite", store, row)
+    assert main(["baseline", "list", "--store", str(good)]) == 0
+    capsys.readouterr()
+    other = altered(tmp_path / "other.sqlite", good, f"UPDATE baselines SET {column} = {value}")
+    for more in ([], ["--json"]):
+        assert main(["baseline", "list", "--store", str(other), *more]) == 2
+        assert "baseline 1 from the last" in (said := capsys.readouterr().err) and words in said
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "found"),
+    [
+        ("platform", "x'07'", "a bytes"),
+        ("frame_size_bytes", "'abc'", "a str"),
+        ("reason_codes", "x'07'", "a bytes"),
+        ("loss_ratio", "'abc'", "a str"),
+        ("method", "x'07'", "a bytes"),
+    ],
+)
+def test_a_row_is_of_the_types_of_its_columns(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], column: str, value: str, found: str
+) -> None:
+    """Lists and reports go by the table and read no record."""
+    other = altered(tmp_path / "other.sqlite", store, f"UPDATE runs SET {column} = {value} WHERE rowid = 1")
+    for command in (["runs", "list"], ["report"], ["verify"]):
+        assert main([*command, "--store", str(other)]) == 2
+        words = f"{other}: run 20261121T024501Z-000000: the column {column} of the table of runs contains {found}"
+        assert words in capsys.readouterr().err
