@@ -177,16 +177,23 @@ def write_long_header(path: Path, files: dict[str, bytes]) -> None:
 
 
 def test_the_bounds_hold_what_an_evening_measures() -> None:
-    """All interface counters of 500 000 rows with their gaps, and the manifest of as many files as are allowed."""
+    """All interface counters of 500 000 rows with their gaps; the manifest of as many files as are allowed; five thousand
+    trials of a hundred guests.
+    """
     from labconsole.bundle.archive import MAX_FILES, MAX_MANIFEST_BYTES
+    from labconsole.bundle.verify import MAX_VALUES_TOGETHER
     from labconsole.engine.live.samples import MAX_SERIES_ROWS
-    from labconsole.wire.codec import STAT_NAMES, count_parts
+    from labconsole.wire.codec import STAT_NAMES
 
     assert MAX_SERIES_ROWS * 2 * (len(STAT_NAMES) + 3) <= MAX_SERIES_VALUES
     name = "series/20261121T024501Z-0f4240.npz"
     entry = json.dumps({"files": {name: {"bytes": 123456, "sha256": "a" * 64}}}, indent=1)
     assert MAX_FILES * len(entry) <= MAX_MANIFEST_BYTES
     assert MAX_FILES * count_parts(entry) <= MAX_VALUES
+    guests = job_data()
+    of_a_guest = count_parts(json.dumps(guests["copies"][0]))
+    around = 6000  # what is known of three nodes and a crew
+    assert 5000 * (count_parts(json.dumps(guests)) + 98 * of_a_guest + around) <= MAX_VALUES_TOGETHER
 
 
 # -- names that are words
