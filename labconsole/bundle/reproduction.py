@@ -58,8 +58,8 @@ def reproduce_report(found: Unpacked, scratch: Path, tell: Tell) -> int:
         if theirs != json.loads(json.dumps(ours)):
             tell(f"manifest.json: {name}: says {cut(str(theirs))}, the runs give {ours}")
     for path in written:
-        packed = found.directory / "report" / path.name
-        if not packed.exists():
+        packed = found.path(f"report/{path.name}")
+        if packed is None:
             tell(f"report/{path.name}: is missing")
         elif not filecmp.cmp(packed, path, shallow=False):
             tell(f"report/{path.name}: {_first_difference(packed, path)}")
