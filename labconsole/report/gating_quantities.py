@@ -13,6 +13,7 @@ from typing import Final
 from labconsole.contracts.measured import HELD, MeasuredTrial
 from labconsole.measure.statistics.effects import fall_p
 from labconsole.model.plan.plan import Plan
+from labconsole.model.record.verdict_codes import WEIGHT
 from labconsole.report.changes import Changes
 from labconsole.report.compared_effect import NOTHING_LOST, replicate_counts
 from labconsole.report.judged_points import (
@@ -32,6 +33,10 @@ from labconsole.report.quantity_changes import QuantityChange
 from labconsole.report.set_up_outliers import describe_outlier_of, name_set_up
 
 NOT_KNOWN_ANY_MORE: Final = "the baseline has it, and no trial here that enters a mean"
+MORE_INVALID: Final = (
+    "more trials are invalid than in the baseline, perhaps for what has changed: see why they are, or take them again "
+    "with replay"
+)
 NOT_COMPARED: Final = "nothing that its trials measured was compared"
 
 Falls = Mapping[QuantityKey, tuple[float, float]]
@@ -130,6 +135,8 @@ def _judged(
             found = _judgement(change, falls.get(change.key), worse_p.get(change.key), margin_ratio, missing)
             name = partial(name_set_up, points=(change.before, change.after))
             outlier = describe_outlier_of(change, change.sides, name, str)
+            earlier = [t for t in changes.before.trials if t.kind == kind and factors_of(t) == change.key.factors]
+            found = _unless_invalid(found, _invalid_ratio(own), _invalid_ratio(earlier))
             yield JudgedPoint(point=_words(change.after), judgement=found, change=change, outlier=outlier)
     for alone in changes.quantities.only_after:
         if here(alone.key):
@@ -137,6 +144,21 @@ def _judged(
     for gone in changes.quantities.only_before:
         if here(gone.key):
             yield JudgedPoint(point=_words(gone), judgement=Judgement("not measured", NOT_KNOWN_ANY_MORE))
+
+
+def _invalid_ratio(trials: Sequence[MeasuredTrial]) -> float:
+    """The share of those whose verdict leaves them out, for more than a doubt."""
+    codes = [trial.left_out for trial in trials if trial.left_out is not None]
+    return sum(WEIGHT.get(code) == "invalid" for code in codes) / len(trials) if trials else 0.0
+
+
+def _unless_invalid(judgement: Judgement, now_ratio: float, before_ratio: float) -> Judgement:
+    """Nothing passes by the trials that are left where more are invalid than before: a guest that forwards nothing any
+    more makes its trial invalid, so that what has changed would be what leaves it out.
+    """
+    if judgement.outcome != "passed" or now_ratio <= before_ratio:
+        return judgement
+    return Judgement("undecided", f"{judgement.detail}; {MORE_INVALID}")
 
 
 def _words(point: MeasuredPoint) -> str:

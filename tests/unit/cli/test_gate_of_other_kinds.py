@@ -16,12 +16,14 @@ from labconsole.cli.main import main
 from labconsole.experiments.measured import measured_kinds
 from labconsole.measure.admission import Admission
 from labconsole.model.plan.plan import Plan
+from labconsole.model.record.run import Verdict
 from labconsole.report.changes import Side, find_changes
 from labconsole.report.compared_effect import SideSetUps, over_replicates
 from labconsole.report.digest import Digest
 from labconsole.report.gating_quantities import AskedTrials, judge_quantities
 from labconsole.report.measured_points import UNIFORM
 from labconsole.report.sample import KeptRuns
+from labconsole.verdict.reasons import reason
 from support.boot_records import started
 from support.job_records import taken
 from support.measured_sides import FULL_S, around, goal, keep, of_side, over_link, searches, unseen, with_disk
@@ -142,6 +144,15 @@ class Nightly:
         """The same of routers that forward so much in 0.1 s, and lose so many packets in all."""
         values = enumerate(zip(packets, lost, strict=True), 1)
         self._trials(occasion, [route_record([round(rate)], lost_inside=[some], block=n) for n, (rate, some) in values])
+
+    def dead_routes(self, occasion: str, packets: Sequence[float], dead: int) -> None:
+        """As routes(), of the first of which nothing arrived."""
+        records = [route_record([round(rate)], lost_inside=[4000], block=n) for n, rate in enumerate(packets, 1)]
+        nothing = Verdict(status="invalid", reasons=(reason("no_packets", "r1: nothing came to the sink", guest="r1"),))
+        self._trials(
+            occasion,
+            [each.model_copy(update={"verdict": nothing}) if n < dead else each for n, each in enumerate(records)],
+        )
 
     def searches(self, occasion: str, lower_pps: Sequence[float | None], **how: Any) -> None:
         """One search in a set-up of its own after the other."""
@@ -477,3 +488,18 @@ def test_a_bundle_takes_the_plan_of_an_occasion_along_and_knows_its_trials(
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert lines[-1]["jobs"] == 8
     assert not [line for line in lines if "plans" in str(line.get("difference", ""))]
+
+
+@pytest.mark.parametrize(("dead", "status", "words"), [
+    (0, 0, "margin 2.00 %"), (1, 4, "more trials are invalid than in the baseline"),
+    (2, 4, "more trials are invalid than in the baseline"), (3, 4, "none of its trials enters a mean"),
+])  # fmt: skip
+def test_routers_of_which_some_forward_nothing_do_not_pass_by_the_others(
+    tmp_path, monkeypatch, capsys, dead, status, words
+):
+    monkeypatch.chdir(tmp_path)
+    lab = Nightly(tmp_path, ROUTES)
+    lab.baseline(lambda name, seed: lab.routes(name, around(20_000.0, seed, 3), [4000] * 3))
+    lab.dead_routes("today", around(20_000.0, 9, 3), dead)
+    found, ((_, detail),) = lab.gate(capsys, "today")
+    assert (found, words in detail) == (status, True), detail
