@@ -78,9 +78,10 @@ class FrameListener:
             raise WireError("no_such_interface", "cannot listen on %s: %s" % (", ".join(interfaces), exc)) from None
         self._socket.setblocking(False)
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(self._socket.fileno(), self._read)
+        self._loop.add_reader(self._socket.fileno(), self.count_waiting)
 
-    def _read(self) -> None:
+    def count_waiting(self) -> None:
+        """Count the frames that wait in the socket, also before anybody asks: a busy node has not come to them yet."""
         while self._frames < MAX_FRAMES:
             try:
                 frame, origin = self._socket.recvfrom(SEEN_BYTES)
@@ -139,6 +140,7 @@ class Listening:
         """What was heard so far."""
         if self._listener is None:
             return {"heard": [], "complete": True}
+        self._listener.count_waiting()
         return {"heard": _rows(self._listener.heard), "complete": self._listener.is_complete()}
 
     def close(self) -> None:
