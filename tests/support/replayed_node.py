@@ -44,7 +44,7 @@ def parse_recording(text: str) -> dict[str, dict[str, dict[str, Any]]]:
     out: list[str] = []
     err: list[str] = []
     for line in text.splitlines():
-        ended = re.fullmatch(r"\[rc=(\d+)\]", line)
+        ended = re.fullmatch(r"\[rc=(\d{1,3})\]", line)
         if command is None and line.startswith("## "):
             phase = line[3:]
             phases[phase] = {}

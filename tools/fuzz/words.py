@@ -16,6 +16,7 @@ from fuzz.files import JSON_WORDS, change_json
 from fuzz.target import Read, Target
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import NodeError
+from labconsole.network.control_groups import Limits
 from labconsole.nodes.channel import message_of
 from labconsole.platforms.base.managed import ManagedDriver
 from labconsole.platforms.base.shell import Shell
@@ -42,7 +43,8 @@ HYPERVISORS: dict[str, tuple[str, Callable[[], ManagedDriver]]] = {
 }
 """Each with its recording, and what makes a driver."""
 
-SETTINGS = ("cpu_shares", "weight", "cap", "cpuset.cpus")
+NEEDED_QUESTIONS = 4
+LIMITS = Limits(group="g", cpu_shares=100, cpu_quota_ratio=0.5)
 HYPERVISOR_WORDS = (
     " ", "  ", "\n", "\t", "-", "=", '"', "'", "\\", "{", "}", "[", "]", ",", ":", "|", "0", "9" * 30, "running",
     "(null)", "02:00:00:00:0a:01", HOSTILE.encode("utf-8", "replace").decode(), "$ ", "\n[rc=1]\n", "\n2> ", " " * 200,
@@ -87,11 +89,11 @@ def change_recording(data: st.DataObject, seed: bytes) -> bytes:
 
 
 def question_driver(driver: ManagedDriver, shell: Shell, guest: str) -> list[Awaitable[Any]]:
-    """Everything that a driver asks, without waiting for a guest."""
+    """Everything that a driver asks, without waiting for a guest: first what no trial can do without."""
     return [
         driver.probe(shell), driver.guests(shell), driver.state(shell, guest), driver.nics(shell, guest),
         driver.facts(shell, guest), driver.pinning(shell, guest), driver.pid(shell, guest),
-        driver.settings(shell, guest, SETTINGS), driver.memory_word(shell, [guest]),
+        driver.limit_settings(shell, guest, LIMITS), driver.memory_word(shell, [guest]), driver.nics_to_be(shell, guest),
     ]  # fmt: skip
 
 
@@ -111,12 +113,13 @@ def open_hypervisors(directory: Path) -> Read:
         shell = Shell(cast("AgentLink", AnsweringNode(answers)), "p")
 
         async def converse() -> None:
-            for question in question_driver(driver, shell, guest):
+            for number, question in enumerate(question_driver(driver, shell, guest)):
                 try:
                     await question
                 except NodeError as error:
                     assert len(str(error)) < 20_000 and not harmful(str(error)), str(error)[:200]
-                    refused.append(error)
+                    if number < NEEDED_QUESTIONS:
+                        refused.append(error)
 
         refused: list[NodeError] = []
         asyncio.run(converse())
@@ -188,7 +191,7 @@ def open_wire(directory: Path) -> Read:
 
 
 def open_programs(directory: Path) -> Read:
-    """Gives a text to every parser of programs' output on nodes; the first refusal is raised after all have read."""
+    """Gives a text to every parser of programs' output on nodes. Refused: by more than half of them."""
 
     def read(content: bytes) -> None:
         text = content.decode("utf-8", "replace")
@@ -198,7 +201,7 @@ def open_programs(directory: Path) -> Read:
                 parse(text)
             except ValueError as error:
                 refusals.append(error)
-        if refusals:
+        if 2 * len(refusals) > len(PARSERS):
             raise refusals[0]
 
     return read
