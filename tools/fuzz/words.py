@@ -93,7 +93,8 @@ def question_driver(driver: ManagedDriver, shell: Shell, guest: str) -> list[Awa
     return [
         driver.probe(shell), driver.guests(shell), driver.state(shell, guest), driver.nics(shell, guest),
         driver.facts(shell, guest), driver.pinning(shell, guest), driver.pid(shell, guest),
-        driver.nics_to_be(shell, guest), driver.limit_settings(shell, guest, LIMITS), driver.memory_word(shell, [guest]),
+        driver.nics_to_be(shell, guest), driver.memory_word(shell, [guest]),
+        driver.limit_settings(shell, guest, LIMITS),
     ]  # fmt: skip
 
 
