@@ -25,7 +25,7 @@ def read(content):
         return
     {statement}
 
-campaign.limit_memory = lambda more_bytes: 0
+campaign.limit_memory = lambda more_bytes: None
 target = Target(name="t", summary="", load_seeds=lambda: [b"seed"], open_reader=lambda directory: read, input_s=0.2)
 campaign.Campaign(target, Path({directory!r}), 1.0).run(1, use_atheris=False)
 """

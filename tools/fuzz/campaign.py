@@ -50,7 +50,9 @@ class OutOfTime(BaseException):
 
 @dataclass(kw_only=True)
 class Outcome:
-    """What came of a target. ``findings``: by what went wrong and where, the file with the first such input."""
+    """What came of a target. ``grown_bytes``: by which inputs raised the most memory that the process has had.
+    ``findings``: by what went wrong and where, the file with the first such input.
+    """
 
     target: str
     engine: str = "hypothesis"
@@ -83,7 +85,8 @@ class Campaign:
             self.take(content)
         self._began_s = time.monotonic()
         self.end_s = self._began_s + seconds
-        self._began_bytes = limit_memory(MAY_GROW_BYTES)
+        self.outcome.grown_bytes = 0
+        limit_memory(MAY_GROW_BYTES)
 
     def _interrupt(self, *_: object) -> NoReturn:
         raise OutOfTime(f"took more than {self.target.input_s:g} s")
@@ -93,7 +96,7 @@ class Campaign:
         os.ftruncate(self._current, 0)
         os.pwrite(self._current, content, 0)
         self.outcome.inputs += 1
-        began_s = time.process_time()
+        began_s, before_bytes = time.process_time(), read_peak_bytes()
         signal.setitimer(signal.ITIMER_VIRTUAL, self.target.input_s)
         try:
             self._read(content)
@@ -108,6 +111,7 @@ class Campaign:
         finally:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
             self.outcome.slowest_s = max(self.outcome.slowest_s, time.process_time() - began_s)
+            self.outcome.grown_bytes += read_peak_bytes() - before_bytes
 
     def take_bytes(self, content: bytes) -> None:
         """The same for atheris, which never comes back."""
@@ -173,17 +177,14 @@ class Campaign:
 
         words = self.directory / "words"
         words.write_text("".join(f'"{quote_word(word)}"\n' for word in self.target.words if word))
-        atheris.Setup(
-            [sys.argv[0], f"-max_len={MAX_INPUT_BYTES}", f"-dict={words}", "-rss_limit_mb=0", "-timeout=1000",
-             "-handle_segv=0", "-print_final_stats=0", "-verbosity=0", str(corpus)],
-            self.take_bytes,
-        )  # fmt: skip
+        options = [f"-max_len={MAX_INPUT_BYTES}", "-rss_limit_mb=0", "-timeout=1000", "-verbosity=0"]
+        options += [f"-artifact_prefix={self.directory}/", *([f"-dict={words}"] if self.target.words else [])]
+        atheris.Setup([sys.argv[0], *options, str(corpus)], self.take_bytes)
         atheris.Fuzz()
 
     def end(self) -> NoReturn:
         """Write the outcome and end the process: atheris does not return to its caller."""
         self.outcome.seconds = time.monotonic() - self._began_s
-        self.outcome.grown_bytes = max(0, read_peak_bytes() - self._began_bytes)
         (self.directory / "outcome.json").write_text(json.dumps(asdict(self.outcome)))
         sys.stdout.flush()
         sys.stderr.flush()
@@ -212,11 +213,10 @@ def read_peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def limit_memory(more_bytes: int) -> int:
-    """Refuse this process more address space than it has now, and so much. The most memory that it has had."""
+def limit_memory(more_bytes: int) -> None:
+    """Refuse this process more address space than it has now, and so much."""
     now_bytes = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (now_bytes + more_bytes,) * 2)
-    return read_peak_bytes()
 
 
 @contextmanager

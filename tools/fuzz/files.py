@@ -9,6 +9,7 @@ import re
 import tarfile
 import zipfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -22,7 +23,7 @@ from labconsole.bundle.examination import Examination
 from labconsole.bundle.verify import check
 from labconsole.cli.commands.analyze import analyze_path
 from labconsole.cli.text.analysis import analysis_lines
-from labconsole.errors import LabError
+from labconsole.errors import LabError, StoreError
 from labconsole.model.inventory import load_inventory
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.record.note import NotedRecord
@@ -195,7 +196,8 @@ def open_records(directory: Path) -> Read:
             examination.end([found.record])  # type: ignore[list-item]
         elif isinstance(found, ExportedExperiment):
             examination.end([], {found.kind.name: [found.record]})
-        with open_store(str(directory / "runs.sqlite")) as store:
+        # The same id with another content is refused, which says nothing of the line.
+        with open_store(str(directory / "runs.sqlite")) as store, suppress(StoreError):
             import_records(store, [found])
 
     return read

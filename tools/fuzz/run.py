@@ -42,7 +42,7 @@ def run_target(
     argv += ["--atheris" if chosen else "--no-atheris"]
     with (directory / "log").open("wb") as log:
         child = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=directory,
+            argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=ROOT,
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
         )  # fmt: skip
         try:
