@@ -14,7 +14,7 @@ from fuzz.run import run_target  # noqa: E402
 from fuzz.targets import TARGETS  # noqa: E402
 
 SECONDS = 60.0
-LEAST_INPUTS = 20
+LEAST_INPUTS = 10
 COLUMNS = ("target", "what is read", "inputs", "refused in words", "read", "slowest, processor time", "memory", "is")
 
 
