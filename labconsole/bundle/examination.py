@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, replace
 from typing import Any
 
-from labconsole.experiments.search.bounds import RunHead, head_of, impossible
+from labconsole.experiments.search.bounds import RunHead, bound_problems, head_of
 from labconsole.experiments.search.verify import Counts, counts_of, recompute_search
 from labconsole.experiments.verifying import recompute_of, unjudged_of
+from labconsole.measure.recompute.cross_record_checks import CrossRecordChecks
 from labconsole.measure.recompute.discrepancy import Discrepancy, against
 from labconsole.measure.recompute.record import examine, unjudged
-from labconsole.measure.recompute.records_together import Together
 from labconsole.model.plan.search import HASH_PREFIX
 from labconsole.model.record.crew_trial import CrewTrialRef
-from labconsole.model.record.kind import ExperimentColumns, ExperimentRecord, RecordKind
-from labconsole.model.record.kinds import record_kinds
+from labconsole.model.record.kind import ExperimentColumns, RecordKind
 from labconsole.model.record.run import RunRecord
 from labconsole.model.record.search import SearchRecord
 from labconsole.model.record.summary import RunSummary
@@ -35,7 +34,7 @@ class Examination:
         self.runs = 0
         self.unjudged: Counter[str] = Counter()
         self._found = found
-        self._together = Together()
+        self._together = CrossRecordChecks()
         self._searched: dict[str, Counts] = {}
         self._heads: dict[str, RunHead] = {}
 
@@ -51,25 +50,18 @@ class Examination:
             self._searched[record.run_id] = counts_of(record)
             self._heads[record.run_id] = head_of(record)
 
-    def end(
-        self, searches: Iterable[SearchRecord], others: Mapping[str, Iterable[ExperimentRecord]] | None = None
-    ) -> None:
-        """What shows when all runs are known; then the searches that they were taken for, and the records of other
-        kinds, by the kind's name.
-        """
-        for name, records in (others or {}).items():
-            for record in records:
-                self._take_other(record_kinds()[name], record)
+    def end(self, searches: Iterable[SearchRecord]) -> None:
+        """What shows when all records are known; then the searches that runs were taken for."""
         for record_id, wrong in self._together.ending():
             self._found(record_id, wrong)
         if self._together.elsewhere:
             self.unjudged["statements that rest on stored runs which are not here"] = self._together.elsewhere
         for search in searches:
-            for wrong in (*recompute_search(search, self._searched), *impossible(search, self._heads)):
+            for wrong in (*recompute_search(search, self._searched), *bound_problems(search, self._heads)):
                 self._found(search.search_id, wrong)
 
-    def _take_other(self, kind: RecordKind[Any], record: Any) -> None:
-        """A record that is neither a run nor a search: of a trial of guests, or of another package's kind."""
+    def take_other(self, kind: RecordKind[Any], record: Any) -> None:
+        """One more record that is neither a run nor a search: of a trial of guests, or of another package's kind."""
         record_id, recompute, unjudged_words = kind.columns(record).id, recompute_of(kind.name), unjudged_of(kind.name)
         if recompute is None:
             self.unjudged[f"whatever {kind.plural} hold, for which no installed package has a check"] += 1

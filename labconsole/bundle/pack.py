@@ -150,7 +150,7 @@ class _Facts:
 
 
 def file_of(kind: RecordKind[Any]) -> str:
-    """Where a bundle has the records of a kind that is neither a run nor a search."""
+    """Where a bundle has the records of a kind that is no run."""
     return f"{kind.plural}.jsonl"
 
 

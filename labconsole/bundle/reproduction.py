@@ -58,8 +58,8 @@ def reproduce_report(found: Unpacked, scratch: Path, tell: Tell) -> int:
         if theirs != json.loads(json.dumps(ours)):
             tell(f"manifest.json: {name}: says {cut(str(theirs))}, the runs give {ours}")
     for path in written:
-        packed = found.directory / "report" / path.name
-        if not packed.exists():
+        packed = found.path(f"report/{path.name}")
+        if packed is None:
             tell(f"report/{path.name}: is missing")
         elif not filecmp.cmp(packed, path, shallow=False):
             tell(f"report/{path.name}: {_first_difference(packed, path)}")
@@ -110,13 +110,22 @@ def _drawn_alike(found: Unpacked, tell: Tell) -> bool:
     )
 
 
+SHOWN, SHOWN_BEFORE = 200, 60
+"""Characters of a line of a table, in all and before the first one that differs."""
+
+
 def _first_difference(packed: Path, made: Path) -> str:
     if made.suffix in (".png", ".pdf", ".svg", ".html"):
         return "differs when it is made again"
     one, other = _lines_of(packed), _lines_of(made)
     for number, (left, right) in enumerate(zip_longest(one, other, fillvalue=""), 1):
         if left != right:
-            return f"line {number} is {left[:200]!r}, the runs give {right[:200]!r}"
+            differing = (place for place, (a, b) in enumerate(zip(left, right, strict=False)) if a != b)
+            first = next(differing, min(len(left), len(right)))
+            begin = max(0, first - SHOWN_BEFORE) if max(len(left), len(right)) > SHOWN else 0
+            there = f", from character {begin + 1} on," if begin else ""
+            shown, again = (line[begin : begin + SHOWN] for line in (left, right))
+            return f"line {number}{there} is {shown!r}, the runs give {again!r}"
     return "differs in its line endings"
 
 

@@ -26,14 +26,19 @@ from labconsole.measure.recompute.discrepancy import Discrepancy
 from labconsole.model.record.kind import RecordKind
 from labconsole.model.record.kinds import record_kinds
 from labconsole.model.record.kinds.search import KIND as SEARCH
+from labconsole.model.record.note import NotedRecord, PlanNote
 from labconsole.model.record.run import METHOD
 from labconsole.store.exchange.importing import import_records
-from labconsole.store.exchange.lines import read_jsonl, read_lines
+from labconsole.store.exchange.lines import ExportedExperiment, read_jsonl, read_lines
 from labconsole.store.experiments import parse_experiment
 from labconsole.store.open import open_store
 from labconsole.store.series import check_series, read_file
 from labconsole.store.writing import RunStore
 from labconsole.units import counted
+from labconsole.wire.codec import count_parts
+
+MAX_VALUES_TOGETHER = 64 << 20
+"""Of all searches and trials of guests, which a report holds at once: of five thousand trials of a hundred guests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +68,13 @@ def as_store(path: Path) -> Iterator[RunStore]:
             raise StoreError(f"{path}: {found.differences[0]}; `labconsole verify` names every difference")
         with open_store(str(Path(name) / "runs.sqlite")) as store:
             try:
-                import_records(store, read_jsonl(found.directory / pack.RUNS))
+                import_records(store, _runs(found))
                 for file in _series_files(found):
-                    record = store.get(file.name.removesuffix(".npz"))
+                    record = store.get(run_id := file.name.removesuffix(".npz"))
+                    if record.run_id != run_id:
+                        raise StoreError(f"series/{file.name}: does not belong to any run")
                     store.take_over([(record, read_file(file, record.run_id))])
-                _searches(found, store, _refuse)
-                _others(found, store, _refuse)
+                _experiments(found, store, _refuse)
             except StoreError as exc:
                 raise StoreError(f"{path}: {found.describe(exc)}") from exc
             yield store
@@ -87,8 +93,7 @@ def check(path: Path, tell_difference: Tell) -> BundleCheck:
         counts = {"files": len(found.manifest["files"]), "runs": 0, "series": 0, "searches": 0, "tables": 0}
         with open_store(str(Path(name) / "runs.sqlite")) as store:
             _take(found, store, tell)
-            counts["searches"] = _searches(found, store, tell)
-            others = _others(found, store, tell)
+            counts["searches"], others = _experiments(found, store, tell)
             counts["runs"], not_judged = _examine(store, tell)
             counts["series"] = _series(found, store, tell)
             commands = check_origins(found, store, tell)
@@ -118,13 +123,20 @@ def check(path: Path, tell_difference: Tell) -> BundleCheck:
 
 def _take(found: Unpacked, store: RunStore, tell: Tell) -> None:
     """All runs, or with a difference told none."""
-    path = found.directory / pack.RUNS
     try:
-        result = import_records(store, read_jsonl(path))
+        result = import_records(store, _runs(found))
         if result.present:
             tell(f"{pack.RUNS}: {counted(result.present, 'run')} contained twice")
     except StoreError as exc:
         tell(found.describe(exc))
+
+
+def _runs(found: Unpacked) -> Iterator[NotedRecord | PlanNote]:
+    """What a bundle has in its file of runs. Other records are in files of their own, under a bound of their own."""
+    for item in read_jsonl(found.directory / pack.RUNS):
+        if isinstance(item, ExportedExperiment):
+            raise StoreError(f"{pack.RUNS}: contains a {item.kind.name}; a bundle has it in {pack.file_of(item.kind)}")
+        yield item
 
 
 def _examine(store: RunStore, tell: Tell) -> tuple[int, Counter[str]]:
@@ -134,8 +146,10 @@ def _examine(store: RunStore, tell: Tell) -> tuple[int, Counter[str]]:
     examination = Examination(found)
     for record in store.iterate():
         examination.take(record)
-    others = {name: store.experiments(kind)[::-1] for name, kind in record_kinds().items() if kind is not SEARCH}
-    examination.end(store.experiments(SEARCH), others)
+    for kind in record_kinds().values():
+        for record in store.experiments(kind)[::-1] if kind is not SEARCH else ():
+            examination.take_other(kind, record)
+    examination.end(store.experiments(SEARCH))
     return examination.runs, examination.unjudged
 
 
@@ -158,17 +172,31 @@ def _series_files(found: Unpacked) -> list[Path]:
     return [found.directory / name for name in sorted(found.names) if name.startswith("series/")]
 
 
-def _searches(found: Unpacked, store: RunStore, tell: Tell) -> int:
-    return _import_kind(found, store, SEARCH, pack.SEARCHES, tell)
+def _experiments(found: Unpacked, store: RunStore, tell: Tell) -> tuple[int, dict[str, int]]:
+    """The records that are no runs, out of their files: how many searches were valid, how many of each other kind."""
+    values_left = MAX_VALUES_TOGETHER
+    counts: dict[str, int] = {}
+    for kind in (SEARCH, *(kind for kind in record_kinds().values() if kind is not SEARCH)):
+        counts[kind.name], values_left = _import_kind(found, store, kind, values_left, tell)
+    return counts.pop(SEARCH.name), {name: count for name, count in counts.items() if count}
 
 
-def _import_kind(found: Unpacked, store: RunStore, kind: RecordKind[Any], name: str, tell: Tell) -> int:
-    """The records of a kind out of their file, a line each; how many were valid."""
+def _import_kind(
+    found: Unpacked, store: RunStore, kind: RecordKind[Any], values_left: int, tell: Tell
+) -> tuple[int, int]:
+    """The records of a kind out of their file, a line each: how many were valid, and how many values are left."""
+    name = pack.file_of(kind)
     path, count = found.path(name), 0
     if path is None:
-        return 0  # the manifest has told it
+        return 0, values_left  # the manifest has told it
     try:
         for number, line in read_lines(path):
+            values_left -= count_parts(line)
+            if values_left < 0:
+                raise StoreError(
+                    f"{name}:{number}: the bundle's searches and trials of guests hold more than "
+                    f"{MAX_VALUES_TOGETHER} values together"
+                )
             try:
                 store.import_experiments(kind, [parse_experiment(kind, line, f"{name}:{number}")])
                 count += 1
@@ -176,13 +204,4 @@ def _import_kind(found: Unpacked, store: RunStore, kind: RecordKind[Any], name: 
                 tell(str(exc))
     except StoreError as exc:
         tell(found.describe(exc))
-    return count
-
-
-def _others(found: Unpacked, store: RunStore, tell: Tell) -> dict[str, int]:
-    """The records of kinds that are neither runs nor searches, as many as there are of each."""
-    counts: dict[str, int] = {}
-    for kind in record_kinds().values():
-        if kind is not SEARCH and (count := _import_kind(found, store, kind, pack.file_of(kind), tell)):
-            counts[kind.name] = count
-    return counts
+    return count, values_left

@@ -17,7 +17,7 @@ from labconsole.wire.version import __version__
 EPILOG = """\
 exit status: 0 done; 1 done, but a run is invalid or a check failed; 2 bad usage or bad file;
              3 a node is out of reach, lost, or cannot do its part;
-             4 a gate is undecided; 130 interrupted
+             4 a gate is undecided or not fully measured; 130 interrupted
 """
 
 

@@ -186,9 +186,10 @@ def _spread(values: Sequence[float]) -> float:
 
 def _tested(values: Sequence[float], kept: list[int]) -> dict[int, float]:
     """What the order is judged by: the results kept, where one or none is an outlier. With more outliers, what is left
-    of results such as theirs could only be neighbours; so they count, as far as others lie from the rest.
+    of results such as theirs could only be neighbours; so they count, as far as others lie from the rest. So does one
+    where fewer than ORDER_RESULTS would be left to judge by.
     """
-    if len(values) - len(kept) <= 1:
+    if len(values) - len(kept) <= 1 and not len(kept) < ORDER_RESULTS <= len(values):
         return {place: values[place] for place in kept}
     own = [values[place] for place in kept]
     return {place: min(max(value, min(own)), max(own)) for place, value in enumerate(values)}

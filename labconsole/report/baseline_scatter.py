@@ -8,15 +8,24 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from labconsole.measure.maximum import REACHED_LOSS_RATIO
 from labconsole.measure.statistics.effects import MINIMUM_BLOCKS
-from labconsole.measure.statistics.outlying import find_outlier
-from labconsole.measure.statistics.passing import OccasionCounts, noncentrality_kept
-from labconsole.measure.statistics.set_ups import deviation, mean_of
+from labconsole.measure.statistics.gate_power import OccasionCounts, noncentrality_of_known_spread
+from labconsole.measure.statistics.set_ups import deviation
 from labconsole.report.changes import Side, set_ups_of
 from labconsole.report.compared_effect import SideSetUps, find_occasion_means
-from labconsole.report.outlying_set_ups import describe_outlier, name_block, name_set_up, outlier_words
+from labconsole.report.set_up_outliers import (
+    describe_outlier,
+    find_occasion_off,
+    name_block,
+    name_set_up,
+    outlier_words,
+)
 from labconsole.report.words import asked_words, count, percent
+
+FEW: Final = (
+    "fewer than three occasions do not tell how far occasions differ: where packets are lost, a gate finds nothing but "
+    "undecided, unless it is given three later ones"
+)
 
 MOST_LINES: Final = 12
 """Of what is off, for people; ``--json`` has all."""
@@ -25,11 +34,13 @@ MOST_LINES: Final = 12
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointScatter:
     """One quantity of one design point. ``sd_ratio``: between occasions; ``passing_margin_ratio``: within which one
-    later occasion passes 8 times in 10 if nothing has changed; None: fewer than three occasions. ``off``: sentences.
+    later occasion passes 8 times in 10 if nothing has changed; None: fewer than three occasions, of which those of one
+    boot are one. ``boots``: None, some are not known. ``off``: sentences.
     """
 
     point: str
     occasions: int
+    boots: int | None
     sd_ratio: float | None
     passing_margin_ratio: float | None
     off: tuple[str, ...]
@@ -37,7 +48,7 @@ class PointScatter:
     def to_json(self) -> dict[str, Any]:
         """As commands tell it to machines."""
         return {
-            "point": self.point, "occasions": self.occasions, "sd_ratio": self.sd_ratio,
+            "point": self.point, "occasions": self.occasions, "boots": self.boots, "sd_ratio": self.sd_ratio,
             "passing_margin_ratio": self.passing_margin_ratio, "off": list(self.off),
         }  # fmt: skip
 
@@ -52,7 +63,7 @@ def find_scatter(side: Side) -> list[PointScatter]:
             asked_words(point.design), set_ups_of(point), partial(name_block, plan_names=plan_names), plan_names.get
         )
         for point in side.points
-        if point.missing_ratio is not None and point.missing_ratio >= REACHED_LOSS_RATIO
+        if point.missing_ratio is not None and not point.full_run_ids
     ]
     found += [
         _scatter(f"{point.words}: {point.quantity.name}", point.replicates, partial(name_set_up, points=[point]), str)
@@ -74,23 +85,21 @@ def _scatter(
     if sd is None or len(means) < MINIMUM_BLOCKS:
         sd = margin = None
     else:
-        margin = math.expm1(noncentrality_kept(counts.degrees) * counts.error_ratio * sd)
-    each = {
-        side.occasions[set_ups[0]]: mean_of([side.means[set_up] for set_up in set_ups]) for set_ups in side.by_occasion
-    }
-    outlier = find_outlier([each])
+        margin = math.expm1(noncentrality_of_known_spread(counts.degrees) * counts.error_ratio * sd)
+    outlier = find_occasion_off(side)
     off = (
         [] if outlier is None else [outlier_words(outlier, name_occasion(outlier.key) or str(outlier.key), "occasions")]
     )
     set_up = describe_outlier([side], name)
     return PointScatter(
-        point=point, occasions=len(means), sd_ratio=sd, passing_margin_ratio=margin,
+        point=point, occasions=len(means), boots=None if None in side.boots.values() else side.boot_count,
+        sd_ratio=sd, passing_margin_ratio=margin,
         off=(*off, *([] if set_up is None else [set_up])),
     )  # fmt: skip
 
 
-def describe_scatter(found: Sequence[PointScatter]) -> Iterator[str]:
-    """The point whose occasions lie farthest apart, and what is off."""
+def describe_scatter(found: Sequence[PointScatter], named: int) -> Iterator[str]:
+    """The point whose occasions lie farthest apart, what is off, and what a gate cannot tell by these ``named``."""
     known = [(each.sd_ratio, each.passing_margin_ratio, each) for each in found]
     spread = [(sd, margin, each) for sd, margin, each in known if sd is not None and margin is not None]
     if spread:
@@ -106,3 +115,24 @@ def describe_scatter(found: Sequence[PointScatter]) -> Iterator[str]:
     yield from off[:MOST_LINES]
     if len(off) > MOST_LINES:
         yield f"and {len(off) - MOST_LINES} more that are off, which --json lists"
+    yield from _describe_boots(found, named)
+
+
+def _describe_boots(found: Sequence[PointScatter], named: int) -> Iterator[str]:
+    """That occasions are too few, also where they are so for their boots: else a gate would be the first to say it."""
+    boots = {each.boots for each in found}
+    fewest = min((each.occasions for each in found), default=named)
+    if named < MINIMUM_BLOCKS:
+        yield FEW
+    elif None in boots:
+        yield (
+            "the boot of some trials is not known, and so neither is how far occasions differ: where packets are lost, "
+            "a gate finds nothing but undecided"
+        )
+    elif fewest < MINIMUM_BLOCKS:
+        yield f"occasions of one boot count as one, which makes {fewest} of these {named}; {FEW}"
+    elif boots == {1}:
+        yield (
+            "all of them are of one boot, and do not tell how far boots differ: a gate on an occasion of another boot, "
+            "such as of another kernel, is undecided; set the baseline from three boots or more for those"
+        )

@@ -155,7 +155,8 @@ def _reservations(side: Side, name: str) -> Iterator[str]:
                 "what is added after a look makes false findings more frequent."
             )
     if side.missing_set_ups:
-        yield f"Of {count(side.planned_set_ups, 'set-up')} that are planned {name}, {side.missing_set_ups} are missing."
+        are = "is" if side.missing_set_ups == 1 else "are"
+        yield f"Of {count(side.planned_set_ups, 'planned set-up')} {name}, {side.missing_set_ups} {are} missing."
     left_out = len(side.kept.excluded)
     if left_out:
         reasons = ", ".join(f"{code} {many}" for code, many in side.kept.excluded_by_reason)

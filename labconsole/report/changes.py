@@ -20,15 +20,16 @@ from labconsole.contracts.measured import MeasuredKind, MeasuredTrial
 from labconsole.measure.admission import Admission
 from labconsole.measure.comparison import Pair, different, setting_pair
 from labconsole.measure.groups import CONDITIONS, ONE_SET_UP, Alike, conditions_of, design_of, occasion_of_block
-from labconsole.measure.maximum import REACHED_LOSS_RATIO
 from labconsole.measure.run_row import RunRow
+from labconsole.measure.statistics.censoring import censored_sd_ratio, widen_effect
 from labconsole.measure.statistics.effects import MINIMUM_BLOCKS, paired_effect
-from labconsole.measure.statistics.set_ups import set_up_means
+from labconsole.measure.statistics.set_ups import mean_of, set_up_means
 from labconsole.model.design_point import FrameSize
 from labconsole.report.compared_effect import (
     LOSS_UNKNOWN,
     NOTHING_LOST,
     OFFERED_LESS,
+    ONE_FULL,
     ComparedEffect,
     Found,
     Scope,
@@ -50,6 +51,7 @@ POOLED: Final = tuple(name for name in CONDITIONS if name not in ("duration", "m
 SAID: Final = ("labconsole_version", "observe", "sender", "witness", "flow control")
 """Of all runs of a side, beside their conditions and what nodes and platforms are."""
 
+SOME_FULL: Final = "some trials lost nothing of what they were offered, and others did"
 NO_SET_UPS: Final = "runs without blocks on one side: how far set-ups differ is not known"
 
 
@@ -121,6 +123,11 @@ class Change(ComparedEffect):
     def sides(self) -> tuple[SideSetUps, SideSetUps]:
         """What it may be over, before and after."""
         return set_ups_of(self.before), set_ups_of(self.after)
+
+    @property
+    def bound_words(self) -> str:
+        """Why a ``bound`` is one."""
+        return ONE_FULL if self.before.carries_all or self.after.carries_all else SOME_FULL
 
     @property
     def change_ratio(self) -> float | None:
@@ -246,6 +253,8 @@ def _change(key: DesignKey, before: PointSummary, after: PointSummary, sides: tu
     bound, why_not = _bound(before, after)
     if why_not is not None and (why is None or why_not == NOTHING_LOST):
         effect, scope, why = None, None, why_not
+    if effect is not None and bound:
+        effect = widen_effect(effect, 1 / min(censored_sd_ratio(point.full_ratio) for point in (before, after)))
     return Change(
         key=key, before=before, after=after, effect=effect, scope=scope, why=why, bound=bound,
         has_mixed_boots=scope == "boots" and _are_boots_mixed(before, after, sides),
@@ -262,17 +271,21 @@ def _are_boots_mixed(before: PointSummary, after: PointSummary, sides: tuple[Sid
 
 
 def _bound(before: PointSummary, after: PointSummary) -> tuple[bool, str | None]:
-    """Whether a difference is only a lower bound, and why there is none: a rate that was offered says nothing."""
-    missing = [point.missing_ratio for point in (before, after)]
-    if None in missing:
+    """Whether a difference is only a lower bound, and why there is none: a rate that was offered says nothing.
+
+    Of the side with more, trials that lost nothing have no upper limit; of the side with less alone they say nothing.
+    """
+    if None in (before.missing_ratio, after.missing_ratio):
         return False, LOSS_UNKNOWN
-    carried = [ratio is not None and ratio < REACHED_LOSS_RATIO for ratio in missing]
-    if all(carried):
+    if before.carries_all and after.carries_all:
         return False, NOTHING_LOST
-    if not any(carried):
-        return False, None
-    (more, less) = (before, after) if carried[0] else (after, before)
-    return True, OFFERED_LESS if more.rate_bps.mean < less.rate_bps.mean else None
+    for one, other in ((before, after), (after, before)):
+        if one.carries_all and one.rate_bps.mean < other.rate_bps.mean:
+            return False, OFFERED_LESS
+    more, less = (before, after) if before.rate_bps.mean >= after.rate_bps.mean else (after, before)
+    if less.full_run_ids and mean_of(less.full_values_bps) < more.rate_bps.mean:
+        return False, SOME_FULL
+    return bool(more.full_run_ids), None if more.full_run_ids or not less.full_run_ids else SOME_FULL
 
 
 def _effect(before: PointSummary, after: PointSummary, sides: tuple[Side, Side]) -> Found:
@@ -296,7 +309,8 @@ def _effect(before: PointSummary, after: PointSummary, sides: tuple[Side, Side])
 def set_ups_of(point: PointSummary) -> SideSetUps:
     """Those of a design point; an occasion of a plan has a hash of its own."""
     means = set_up_means(point.values_bps)
-    return SideSetUps(means, point.boots, {block: occasion_of_block(block) for block in means})
+    occasions = {block: occasion_of_block(block) for block in means}
+    return SideSetUps(means, point.boots, occasions, known_ratio=1 / point.packets if point.packets else 0.0)
 
 
 def _drawn(side: Side) -> Drawn:

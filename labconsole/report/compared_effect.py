@@ -55,13 +55,15 @@ OVER: Final[dict[Scope, str]] = {
 
 class SideSetUps(NamedTuple):
     """Those of one point on one side: the mean of each, the boot of the unit under test (None: not known), on which
-    occasion it was taken, and when it was begun where that is known (RFC 3339, UTC).
+    occasion it was taken, and when it was begun where that is known (RFC 3339, UTC). ``known_ratio``: what a single
+    value is known to, as a deviation of its logarithm.
     """
 
     means: Mapping[Hashable, float]
     boots: Mapping[Hashable, str | None]
     occasions: Mapping[Hashable, Hashable]
     begun: Mapping[Hashable, str] = MappingProxyType({})
+    known_ratio: float = 0.0
 
     @property
     def boot_count(self) -> int:

@@ -125,6 +125,7 @@ def _of_runs(
         if side.missing_set_ups:
             tell(incomplete_words(words, side.planned_set_ups, side.missing_set_ups, "set-ups"))
         elif not side.kept.entered:
-            tell(f"{words} is left out: none of its runs enters a mean")
+            reasons = ", ".join(f"{code} {many}" for code, many in side.kept.excluded_by_reason)
+            tell(f"{words} is left out: none of its runs enters a mean ({reasons})")
         else:
             yield side, where

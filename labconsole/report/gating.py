@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from labconsole.errors import ConfigError
-from labconsole.measure.maximum import REACHED_LOSS_RATIO
 from labconsole.measure.statistics.effects import fall_p, holm
 from labconsole.measure.statistics.set_ups import set_up_means
 from labconsole.report.change_tables import design_words, offered_words
@@ -25,6 +24,7 @@ from labconsole.report.judged_points import (
     MORE_TO_GIVE,
     NONE_ENTERS,
     NOT_IN_BASELINE,
+    SOME_MORE_TO_GIVE,
     UNMEASURED,
     JudgedPoint,
     Judgement,
@@ -33,9 +33,9 @@ from labconsole.report.judged_points import (
     judged_full,
     unfinished_words,
 )
-from labconsole.report.outlying_set_ups import describe_outlier_of, name_block
 from labconsole.report.points import PointSummary
 from labconsole.report.sample import Coverage, FilePoint, coverage
+from labconsole.report.set_up_outliers import describe_outlier_of, name_block
 from labconsole.report.words import asked_words, count
 
 
@@ -86,7 +86,12 @@ def judge(
         outlier = None
         if change is not None and judgement.outcome != "not measured":
             judgement = judgement._replace(detail=judgement.detail + offered_words(change))
-            outlier = describe_outlier_of(change, change.sides, partial(name_block, plan_names=plan_names))
+            outlier = describe_outlier_of(
+                change,
+                change.sides,
+                partial(name_block, plan_names=plan_names),
+                lambda occasion: plan_names.get(occasion, str(occasion)),
+            )
         judged.append(JudgedPoint(point=words, judgement=judgement, change=change, outlier=outlier))
     beside_p = dict(zip(of_quantities, adjusted[len(falls) :], strict=True))
     judged += judge_quantities(changes, beside, of_quantities, beside_p, margin_ratio)
@@ -138,13 +143,16 @@ def _judge(
     if dead and all(set_up_means(change.before.values_bps).values()):
         return Judgement("worse", f"nothing was forwarded in {dead} of {count(change.after.set_ups, 'set-up')}")
     return judged_by_fall(
-        change, fall, worse_p, margin_ratio, more_to_give=MORE_TO_GIVE if _carries_all(change.before) else None,
+        change, fall, worse_p, margin_ratio, more_to_give=_more_to_give(change.before, change.after),
         missing=missing, counts=replicate_counts("occasions", change.sides),
     )  # fmt: skip
 
 
-def _carries_all(point: PointSummary) -> bool:
-    return point.missing_ratio is not None and point.missing_ratio < REACHED_LOSS_RATIO
+def _more_to_give(before: PointSummary, after: PointSummary) -> str | None:
+    """Where trials of the baseline lost nothing, and it is not so that next to nothing is lost now."""
+    if not before.full_run_ids or after.carries_all:
+        return None
+    return MORE_TO_GIVE if before.carries_all else SOME_MORE_TO_GIVE
 
 
 def _refuse_alike(asked: Sequence[FilePoint]) -> None:

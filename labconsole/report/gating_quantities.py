@@ -28,8 +28,8 @@ from labconsole.report.judged_points import (
     unfinished_words,
 )
 from labconsole.report.measured_points import MeasuredPoint, QuantityKey, factors_of
-from labconsole.report.outlying_set_ups import describe_outlier_of, name_set_up
 from labconsole.report.quantity_changes import QuantityChange
+from labconsole.report.set_up_outliers import describe_outlier_of, name_set_up
 
 NOT_KNOWN_ANY_MORE: Final = "the baseline has it, and no trial here that enters a mean"
 NOT_COMPARED: Final = "nothing that its trials measured was compared"
@@ -129,7 +129,7 @@ def _judged(
             missing = sum(change.key.quantity not in trial.values for trial in own)
             found = _judgement(change, falls.get(change.key), worse_p.get(change.key), margin_ratio, missing)
             name = partial(name_set_up, points=(change.before, change.after))
-            outlier = describe_outlier_of(change, change.sides, name)
+            outlier = describe_outlier_of(change, change.sides, name, str)
             yield JudgedPoint(point=_words(change.after), judgement=found, change=change, outlier=outlier)
     for alone in changes.quantities.only_after:
         if here(alone.key):

@@ -6,46 +6,62 @@ from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
 from labconsole.measure.statistics.effects import SIGNIFICANCE
-from labconsole.measure.statistics.passing import OccasionCounts, deciding_counts, passing_margin_ratio
+from labconsole.measure.statistics.gate_power import (
+    MOST_OCCASIONS,
+    OccasionCounts,
+    deciding_counts,
+    passing_margin_ratio,
+)
 from labconsole.report.compared_effect import NOTHING_LOST, ComparedEffect
+from labconsole.report.set_up_outliers import Described
 from labconsole.report.words import count, percent
 
 Outcome = Literal["passed", "worse", "undecided", "not measured"]
 
-UNMEASURED: Final = "it has not been measured"
+UNMEASURED: Final = "it has not been measured: replay measures it"
 NOT_IN_BASELINE: Final = "the baseline has no such design point"
 NONE_ENTERS: Final = "none of its trials enters a mean"
 
-LESS_NOW: Final = "and that is less than before by more than the margin: what is merely offered shows no change"
+LESS_NOW: Final = (
+    "and that is less than before by more than the margin: what is merely offered shows no change; offer more than is "
+    "forwarded"
+)
 ONE_TIME: Final = (
     "how far occasions differ is not known: set the baseline from three of them or more (of a boot each, unless all is "
     "of one boot)"
 )
-MORE_TO_GIVE: Final = "the baseline lost nothing here, and may have had more to give"
-SOME_MORE_TO_GIVE: Final = "the baseline lost nothing in some trials, and may have had more to give"
+MORE_TO_GIVE: Final = "the baseline lost nothing here, and may have had more to give; offer both more"
+SOME_MORE_TO_GIVE: Final = "the baseline lost nothing in some trials, and may have had more to give; offer both more"
 
 
 class Needed(NamedTuple):
-    """What lets a point pass with 80 % power if nothing has changed: see passing.py.
+    """What lets a point pass with 80 % power if nothing has changed: see gate_power.py.
 
-    ``margin_ratio``: with these occasions; ``counts``: occasions, at the gate's margin. None: no number of use.
+    ``margin_ratio``: with these occasions; ``counts``: occasions, at the gate's margin, which is ``asked_ratio``. None:
+    no number of use.
     """
 
     margin_ratio: float | None
     counts: OccasionCounts | None
+    asked_ratio: float
 
     @property
     def words(self) -> str:
-        """Behind the figures of the point."""
+        """Behind the figures of the point, with what can be done."""
         if self.margin_ratio is None:
             return ""
-        more = "" if self.counts is None else (
-            f", or at this margin with {count(self.counts.baseline, 'occasion')} of the baseline and "
-            f"{self.counts.later} later"
-        )  # fmt: skip
+        margin = percent(self.margin_ratio, 2)
+        told = f"; with this spread what has not changed passes 8 times in 10 within a margin of {margin}"
+        if self.margin_ratio <= self.asked_ratio:
+            return (
+                f"{told} already: this is a change of about the margin, or one of the other 2 in 10; judge by another "
+                "occasion alone"
+            )
+        if self.counts is None:
+            return f"{told}, or at this margin with more than {MOST_OCCASIONS} occasions of a side"
         return (
-            f"; with this spread what has not changed passes 8 times in 10 within a margin of "
-            f"{percent(self.margin_ratio, 2)}{more}"
+            f"{told}, or at this margin with {count(self.counts.baseline, 'occasion')} of the baseline and "
+            f"{self.counts.later} later"
         )
 
 
@@ -59,12 +75,14 @@ class Judgement(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedPoint:
-    """One design point of the plan. ``outlier``: which set-up lies apart from the others of its occasion, in words."""
+    """One design point of the plan. ``outlier``: which set-up lies apart from the others of its occasion, or which
+    occasion of the baseline from its others.
+    """
 
     point: str
     judgement: Judgement
     change: ComparedEffect | None = None
-    outlier: str | None = None
+    outlier: Described | None = None
 
     @property
     def outcome(self) -> Outcome:
@@ -72,12 +90,17 @@ class JudgedPoint:
         return self.judgement.outcome
 
     @property
+    def needed(self) -> Needed | None:
+        """What its spread allows; no advice where one set-up or occasion makes the spread."""
+        return None if self.outlier is not None else self.judgement.needed
+
+    @property
     def detail(self) -> str:
-        """All that is said of it. What its spread allows is no advice where one set-up makes the spread."""
+        """All that is said of it."""
         if self.outlier is not None:
-            return f"{self.judgement.detail}; {self.outlier}"
-        needed = self.judgement.needed
-        return self.judgement.detail + ("" if needed is None else needed.words)
+            remedy = f": {self.outlier.remedy}" if self.outcome == "undecided" else ""
+            return f"{self.judgement.detail}; {self.outlier.words}{remedy}"
+        return self.judgement.detail + ("" if self.needed is None else self.needed.words)
 
 
 def judged_by_fall(
@@ -118,10 +141,11 @@ def find_needed(change: ComparedEffect, margin_ratio: float, counts: OccasionCou
     effect = change.effect
     assert effect is not None
     assert effect.sd_log is not None
-    margin = passing_margin_ratio(effect, keeps_spread=counts.later == 1)
-    if margin is None or margin <= margin_ratio:  # what is seen is a fall of about the margin: no number decides that
-        return Needed(margin, None)
-    return Needed(margin, deciding_counts(effect.sd_log, margin_ratio, counts, least_error_log=change.least_error_log))
+    margin = passing_margin_ratio(effect, is_spread_known=counts.later == 1)
+    if margin is None or margin <= margin_ratio:  # more occasions would not have helped
+        return Needed(margin, None, margin_ratio)
+    found = deciding_counts(effect.sd_log, margin_ratio, counts, least_error_log=change.least_error_log)
+    return Needed(margin, found, margin_ratio)
 
 
 def judged_full(entered: int, missing: int, *, as_much: bool) -> Judgement:

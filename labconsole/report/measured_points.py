@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from labconsole.contracts.measured import Bound, MeasuredTrial, MeasuredValue, Quantity, TrialTurn
 from labconsole.measure.comparison import Pair
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups, set_up_means
 from labconsole.measure.trials_of_guests import newest_of
 from labconsole.report.compared_effect import SideSetUps
+
+UNIFORM: Final = math.sqrt(12.0)
+"""The width of a uniform distribution in its standard deviations: where a bound lies within its step is not known."""
 
 
 class QuantityKey(NamedTuple):
@@ -85,8 +89,14 @@ class MeasuredPoint:
         newest_first = sorted(self.trials, key=lambda trial: trial.started_at, reverse=True)
         return SideSetUps(
             self.set_up_means, self.boots, {trial.set_up: trial.plan_name for trial in self.trials},
-            {trial.set_up: trial.started_at for trial in newest_first},
+            {trial.set_up: trial.started_at for trial in newest_first}, self.known_ratio,
         )  # fmt: skip
+
+    @property
+    def known_ratio(self) -> float:
+        """What a single value is known to, as a deviation of its logarithm: within its step, or by one packet."""
+        known = [(each.value, each.width_ratio or 0.0, each.resolution or 0.0) for each in self.values]
+        return max((max(width / UNIFORM, to / value) for value, width, to in known if value), default=0.0)
 
     @property
     def turns(self) -> dict[Hashable, str]:

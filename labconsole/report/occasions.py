@@ -27,7 +27,7 @@ def planned_and_missing(runs: Iterable[RunRow], set_ups: int | None) -> tuple[in
 
 def incomplete_words(words: str, planned: int, missing: int, noun: str) -> str:
     """An occasion that is left out."""
-    return f"{words} is left out: {missing} of its {planned} {noun} are missing"
+    return f"{words} is left out: {missing} of its {planned} {noun} {'is' if missing == 1 else 'are'} missing"
 
 
 def sides_of_trials(

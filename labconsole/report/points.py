@@ -23,11 +23,12 @@ from labconsole.measure.groups import (
 )
 from labconsole.measure.maximum import REACHED_LOSS_RATIO, MaximumChoice, choose_maximum, is_at_least
 from labconsole.measure.run_row import RunRow
-from labconsole.measure.statistics.loss_interval import LossEstimate, is_told, loss_of_counts, loss_of_trials
+from labconsole.measure.statistics.loss_interval import LossEstimate, loss_of_counts, loss_of_trials
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups, set_up_means
 from labconsole.measure.stretches import Stretches
 from labconsole.model.design_point import FrameSize
 from labconsole.report.packet_delays import PacketDelays
+from labconsole.report.point_losses import full_run_ids, lost_packets, missing_ratio
 
 DEDICATED = "none"
 """The background of the dedicated scenario: no second guest."""
@@ -85,7 +86,8 @@ class PointSummary:
     """One design point. Rates are sums over the streams; ``*_bps`` is bandwidth on the wire, ``rate_*`` forwarded.
 
     ``values_bps``: of the trials by block. ``packets``: the fewest that arrived in a trial. ``missing_ratio``: of what
-    was offered, lost by the unit under test or late. ``loss_of``: "uut", or "all" where the sides are not known;
+    was offered, lost by the unit under test or late; ``full_run_ids``: of the trials of which next to nothing
+    was, so that more might have been forwarded. ``loss_of``: "uut", or "all" where the sides are not known;
     ``loss_trials``: how many trials both rest on, those whose loss is known. ``boots``, ``stretches``: of each block's
     set-up; a stretch is None where set-ups of several stand for one block.
     """
@@ -100,6 +102,7 @@ class PointSummary:
     loss_of: Literal["uut", "all"]
     loss_trials: int
     missing_ratio: float | None
+    full_run_ids: frozenset[str]
     values_bps: Values
     packets: int | None
     boots: dict[Hashable, str | None]
@@ -146,6 +149,22 @@ class PointSummary:
         taken = {block: iter(values) for block, values in self.values_bps.items()}
         return tuple(next(taken[block]) for block in self.blocks_of_runs)
 
+    @property
+    def carries_all(self) -> bool:
+        """Whether next to nothing of all that was offered is missing."""
+        return self.missing_ratio is not None and self.missing_ratio < REACHED_LOSS_RATIO
+
+    @property
+    def full_ratio(self) -> float:
+        """The share of its trials that forwarded all that they were offered."""
+        return len(self.full_run_ids) / self.n
+
+    @property
+    def full_values_bps(self) -> list[float]:
+        """What these trials forwarded."""
+        values = zip(self.run_ids, self.trial_values_bps, strict=True)
+        return [value for run_id, value in values if run_id in self.full_run_ids]
+
 
 @dataclass(slots=True)
 class _Group:
@@ -184,7 +203,7 @@ def make_points(runs: Iterable[RunRow], pool: Collection[str], taken: Stretches)
 def _point(name: str, design: Alike, group: _Group, known: Stretches) -> PointSummary:
     by_sides = all((run.method or 1) > 1 for run in group.runs)
     arrived = [arrived_packets(run) for run in group.runs]
-    lost = _lost_packets(group.runs, by_sides)
+    lost = lost_packets(group.runs, by_sides)
     return PointSummary(
         platform=name,
         design=design,
@@ -195,7 +214,8 @@ def _point(name: str, design: Alike, group: _Group, known: Stretches) -> PointSu
         loss=_loss(group, lost),
         loss_of="uut" if by_sides else "all",
         loss_trials=sum(some is not None for some in lost),
-        missing_ratio=_missing(group.runs, lost, by_sides),
+        missing_ratio=missing_ratio(group.runs, lost, by_sides),
+        full_run_ids=full_run_ids(group.runs, lost, by_sides),
         values_bps=group.bps,
         packets=None if None in arrived else min(count for count in arrived if count is not None),
         boots=_boots(group),
@@ -234,24 +254,6 @@ def _boots(group: _Group) -> dict[Hashable, str | None]:
     return found
 
 
-def _lost_packets(runs: Sequence[RunRow], by_sides: bool) -> list[int | None]:
-    """Lost by the unit under test, or by everything between the generator and the sink; None where not known.
-
-    A few frames more that came out of a trial than went in are the unit under test's own, and no loss shows. More in
-    any trial make the loss of all unknown: what lost more than it sent would else be left, and speak for the rest.
-    """
-    found: list[int | None] = []
-    for run in runs:
-        some, of = (run.uut_lost_packets if by_sides else run.loss_packets), run.offered_packets
-        if some is None or of is None:
-            found.append(None)
-        elif not is_told(some, of):
-            return [None] * len(runs)
-        else:
-            found.append(max(some, 0))
-    return found
-
-
 def _loss(group: _Group, lost: Sequence[int | None]) -> LossEstimate | None:
     """Over the trials whose counters were read; None where none is known. Without bounds where runs are mixed."""
     trials: dict[Hashable, list[tuple[int, int]]] = {}
@@ -261,23 +263,6 @@ def _loss(group: _Group, lost: Sequence[int | None]) -> LossEstimate | None:
     if not trials:
         return None
     return loss_of_counts(*trials.values()) if mixed(group.bps) else loss_of_trials(trials)
-
-
-def _missing(runs: Sequence[RunRow], lost: Sequence[int | None], by_sides: bool) -> float | None:
-    """The share of what was offered that was lost, or came late, of the trials whose loss is known; None: not known."""
-    missing = offered = 0
-    late_known = True
-    for run, some in zip(runs, lost, strict=True):
-        if some is None:
-            continue
-        missing, offered = missing + some, offered + (run.offered_packets or 0)
-        if by_sides:
-            late_known = late_known and run.late_packets is not None
-            missing += run.late_packets or 0
-    if not offered:
-        return None
-    ratio = missing / offered
-    return ratio if late_known or ratio >= REACHED_LOSS_RATIO else None
 
 
 def platform_order(name: str) -> tuple[bool, str]:

@@ -7,15 +7,15 @@ and where a value says less than what the unit under test can do, or is that of 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import Final
 
 from labconsole.contracts.measured import FROM_MEMORY, HELD, Bound, MeasuredTrial
-from labconsole.measure.statistics.censored import censored_sd_ratio, widen_effect
-from labconsole.measure.statistics.effects import MINIMUM_BLOCKS, paired_effect
+from labconsole.measure.statistics.censoring import censored_sd_ratio, widen_effect
+from labconsole.measure.statistics.effects import MINIMUM_BLOCKS, NOTHING_VARIED, paired_effect
 from labconsole.measure.statistics.set_ups import mean_of
 from labconsole.measure.trials_of_guests import NOT_DRAWN, taken_by_turns
 from labconsole.report.compared_effect import (
@@ -30,7 +30,7 @@ from labconsole.report.compared_effect import (
     over_replicates,
     told,
 )
-from labconsole.report.measured_points import MeasuredPoint, QuantityKey
+from labconsole.report.measured_points import UNIFORM, MeasuredPoint, QuantityKey
 
 UNKNOWN_SET_UPS: Final = "which set-ups the trials were taken in is not known"
 SEVERAL_TESTBEDS: Final = "the trials are of several testbeds"
@@ -41,9 +41,6 @@ ONE_HELD: Final = f"one side is {HELD}"
 SOME_HELD: Final = f"{HELD} in some trials, and not in others"
 SOME_FROM_MEMORY: Final = f"{FROM_MEMORY} in some trials, and not in others"
 HELD_SLOWER: Final = f"{HELD} on the side that was slower"
-
-UNIFORM: Final = math.sqrt(12.0)
-"""The width of a uniform distribution in its standard deviations: where a bound lies within its step is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,14 +235,26 @@ def _held(before: MeasuredPoint, after: MeasuredPoint) -> tuple[bool, str | None
 
 
 def _effect(before: MeasuredPoint, after: MeasuredPoint, one_place: bool) -> Found:
+    """Where nothing varied, values are known to a packet of their counts: a fall of all of them is one."""
+    found = _over_most(before, after, one_place, partial(_steps, before, after))
+    known_ratio = max(before.known_ratio, after.known_ratio)
+    if found[2] != NOTHING_VARIED or not known_ratio:
+        return found
+    return _over_most(before, after, one_place, lambda replicates: 1 / known_ratio)
+
+
+def _over_most(
+    before: MeasuredPoint, after: MeasuredPoint, one_place: bool, packets: Callable[[float], float | None]
+) -> Found:
+    """Over blocks of both, or else over the highest level that there is enough of."""
     one, other = after.block_means, before.block_means
     shared = [block for block in one if block in other] if one_place else []
     if len(shared) >= MINIMUM_BLOCKS:
         if not taken_by_turns(after.turns, before.turns):
             return None, None, NOT_DRAWN
         ours, theirs = ({block: means[block] for block in shared} for means in (one, other))
-        return told(paired_effect(ours, theirs, packets=_steps(before, after, len(shared))), "blocks")
-    return over_replicates(after.replicates, before.replicates, partial(_steps, before, after))
+        return told(paired_effect(ours, theirs, packets=packets(len(shared))), "blocks")
+    return over_replicates(after.replicates, before.replicates, packets)
 
 
 def _steps(before: MeasuredPoint, after: MeasuredPoint, replicates: float) -> float | None:

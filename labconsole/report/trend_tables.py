@@ -12,8 +12,8 @@ from labconsole.report.words import UNKNOWN, number, percent
 
 TRENDS_NOTE = (
     "Level: mean and standard deviation of the occasions since the last change, found by minimum description length "
-    "(jumpavg), without outliers. Would have found: a step in the middle of the series / that the latest occasion is "
-    "off by itself, each in 8 of 10 such series. One occasion may be an outlier, or the first of a change."
+    "(jumpavg), without outliers. Would have found, each in 8 of 10 such series: a step in the middle of the series / "
+    "a latest occasion that alone is off. One that is may be an outlier, or the first of a change."
 )
 
 MOST_OUTLIERS = 3
@@ -102,11 +102,13 @@ def _trends_table(kind: str, trends: Sequence[Trend]) -> Table:
 
 
 def margin_note(trends: Sequence[Trend]) -> str:
-    """What is no change by a margin; empty without one."""
-    margins = {each.margin_ratio for each in trends if each.margin_ratio is not None}
-    return (
-        f" Changes of {percent(max(margins), 2)} or less do not count: they are within the margin." if margins else ""
-    )
+    """Changes that a margin leaves out; empty without one."""
+    margins = {each.margin_ratio for each in trends}
+    if margins <= {None}:
+        return ""
+    if None in margins or len(margins) > 1:
+        return " Changes within the margin of their plan, if it declares one, do not count."
+    return f" Changes of {percent(max(filter(None, margins)), 2)} or less do not count: they are within the margin."
 
 
 def found_words(trend: Trend) -> str:

@@ -14,19 +14,18 @@ from typing import Final, NamedTuple, TypeVar
 
 from labconsole.contracts.measured import HELD, Quantity
 from labconsole.measure.comparison import Pair
-from labconsole.measure.maximum import REACHED_LOSS_RATIO
 from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.measure.trend import MINIMUM_RESULTS, Level, Resolution, Segmentation, segment
 from labconsole.measure.trend_power import SmallestSteps, smallest_steps
 from labconsole.report.changes import Side, declared_margin, design_key, differences
 from labconsole.report.compared_effect import LOSS_UNKNOWN
-from labconsole.report.measured_points import MeasuredPoint
+from labconsole.report.measured_points import UNIFORM, MeasuredPoint
 from labconsole.report.points import PointSummary
-from labconsole.report.quantity_changes import NONE_REACHED, OTHER_WORK, UNIFORM, UNKNOWN_SET_UPS, why_from_memory
+from labconsole.report.quantity_changes import NONE_REACHED, OTHER_WORK, UNKNOWN_SET_UPS, why_from_memory
 from labconsole.report.words import asked_words
 
 ALL_CARRIED: Final = "all that was offered was forwarded each time: the rate is the sender's"
-SOME_CARRIED: Final = "on some occasions all that was offered was forwarded: their rates are the sender's"
+SOME_CARRIED: Final = "in some trials all that was offered was forwarded: their rates are the sender's"
 NOTHING_FORWARDED: Final = "nothing was forwarded on one occasion at least"
 ALL_FULL: Final = "nothing was lost of all that could be offered each time"
 SOME_FULL: Final = "on some occasions nothing was lost of all that could be offered"
@@ -197,9 +196,8 @@ class _Series:
 
 def _run_series(held: Sequence[tuple[Side, PointSummary]], where: str) -> _Series:
     points = [point for _, point in held]
-    carried = [each.missing_ratio is not None and each.missing_ratio < REACHED_LOSS_RATIO for each in points]
     why = (
-        ALL_CARRIED if all(carried)
+        ALL_CARRIED if all(point.carries_all for point in points)
         else TOO_FEW if len(points) < MINIMUM_RESULTS
         else LOSS_UNKNOWN if None in [point.missing_ratio for point in points]
         else NOTHING_FORWARDED if not min(point.rate_bps.mean for point in points) > 0
@@ -207,7 +205,8 @@ def _run_series(held: Sequence[tuple[Side, PointSummary]], where: str) -> _Serie
     )  # fmt: skip
     return _Series(
         kind=RUN, quantity=RATE, words=asked_words(points[0].design) + where,
-        results=[(side, point.rate_bps) for side, point in held], at_least=carried, bound_words=SOME_CARRIED, why=why,
+        results=[(side, point.rate_bps) for side, point in held], bound_words=SOME_CARRIED, why=why,
+        at_least=[bool(point.full_run_ids) for point in points],
         step=max((point.rate_bps.mean / point.packets for point in points if point.packets), default=0.0),
     )  # fmt: skip
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import Connection, func, insert, inspect, select
 
-from labconsole.model.record.baseline import Baseline
+from labconsole.errors import StoreError
+from labconsole.model.record.baseline import NAME, NAME_WORDS, Baseline
+from labconsole.store.records import utc_text
 from labconsole.store.sql.schema import baselines
 
 _COLUMNS = (
@@ -14,11 +18,25 @@ _COLUMNS = (
 
 
 def read_baselines(connection: Connection) -> list[Baseline]:
-    """All that there have been, the last first; none in a store that no program with baselines has written to."""
+    """All that there have been, the last first; none in a store that no program with baselines has written to.
+
+    Raises StoreError for a row that is none: the store may be somebody else's.
+    """
     if not inspect(connection).has_table(baselines.name):
         return []
     rows = connection.execute(select(*_COLUMNS).order_by(baselines.c.id.desc()))
-    return [Baseline(**row._mapping) for row in rows]
+    return [_baseline(row._asdict(), number) for number, row in enumerate(rows, 1)]
+
+
+def _baseline(values: dict[str, Any], number: int) -> Baseline:
+    where = f"baseline {number} from the last"
+    for name, value in values.items():
+        if not isinstance(value, str):
+            raise StoreError(f"{where} cannot be read: its {name} is not a text")
+    if not NAME.fullmatch(values["name"]):
+        raise StoreError(f"{where} cannot be read: its name is {values['name'][:80]!r}; allowed: {NAME_WORDS}")
+    utc_text(values["set_at"], where)
+    return Baseline(**values)
 
 
 def write_baseline(connection: Connection, baseline: Baseline) -> None:

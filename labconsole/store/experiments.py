@@ -13,7 +13,7 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from pydantic import ValidationError
-from sqlalchemy import Connection, func, insert, select
+from sqlalchemy import Connection, RowMapping, func, insert, select, tuple_
 
 from labconsole.errors import StoreError
 from labconsole.model.identity import RUN_ID
@@ -22,6 +22,8 @@ from labconsole.model.record.kinds import record_kinds
 from labconsole.model.record.summary import EVERYTHING, RunFilter
 from labconsole.store.records import json_object, utc_text
 from labconsole.store.sql.schema import experiments, experiments_in
+
+PAGE_EXPERIMENTS = 200
 
 FILTERS = ("testbed", "testbed_fingerprint", "plan_name", "plan_hash", "platform")
 """What counts of a filter on runs."""
@@ -98,24 +100,34 @@ class StoredExperiments:
     def listed_experiments(
         self, kind: RecordKind[R], unreadable: Callable[[StoreError], None]
     ) -> Iterator[tuple[ExperimentColumns, R]]:
-        """All of a kind, oldest first, each with what the table repeats of it. ``unreadable`` is told of one that
-        cannot be read, and the rest goes on.
+        """All of a kind, oldest first, a page at a time, each with what the table repeats of it. ``unreadable`` is told
+        of one that cannot be read, and the rest goes on.
         """
         names = [each.name for each in fields(ExperimentColumns)]
+        page = self._page(kind, names, None)
+        while page:
+            for row in page:
+                try:
+                    record = parse_experiment(kind, row["record"], f"{kind.name} {row['id']}")
+                except StoreError as exc:
+                    unreadable(exc)
+                else:
+                    yield ExperimentColumns(**{name: row[name] for name in names}), record
+            page = self._page(kind, names, page[-1])
+
+    def _page(self, kind: RecordKind[Any], names: Sequence[str], after: RowMapping | None) -> Sequence[RowMapping]:
+        """These columns and the records that follow this one, oldest first."""
         with self.backend.errors(f"read {kind.plural}"), self.backend.reading() as connection:
             table = experiments_in(connection, self.version)
             if table is None:
-                return
-            columns = [table.c[name] for name in (*names, "record")]
-            statement = select(*columns).where(table.c.kind == kind.name).order_by(table.c.started_at, table.c.id)
-            rows = [row._mapping for row in connection.execute(statement)]
-        for row in rows:
-            try:
-                record = parse_experiment(kind, row["record"], f"{kind.name} {row['id']}")
-            except StoreError as exc:
-                unreadable(exc)
-            else:
-                yield ExperimentColumns(**{name: row[name] for name in names}), record
+                return []
+            place = tuple_(table.c.started_at, table.c.id)
+            statement = select(*(table.c[name] for name in (*names, "record"))).where(table.c.kind == kind.name)
+            if after is not None:
+                statement = statement.where(place > (after["started_at"], after["id"]))
+            statement = statement.order_by(table.c.started_at, table.c.id).limit(PAGE_EXPERIMENTS)
+            found: Sequence[RowMapping] = connection.execute(statement).mappings().all()
+            return found
 
     def experiment_texts(
         self, kind: RecordKind[Any], where: RunFilter = EVERYTHING, *, status: str | None = None

@@ -11,7 +11,7 @@ from labconsole.errors import StoreError
 
 ALLOWED = "allowed: a path, sqlite:///path or postgresql://user@host/database"
 _POSTGRESQL = ("postgresql", "postgres", "postgresql+psycopg")
-_SECRET = ("password", "sslpassword")
+_SECRET = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
 
 
 @dataclass(frozen=True, slots=True)

@@ -278,7 +278,10 @@ class StoredRuns(StoredExperiments):
         return select(*SUMMARY_COLUMNS).select_from(runs.outerjoin(notes, notes.c.run_id == runs.c.run_id))
 
     def _summary(self, row: Row[Any]) -> RunSummary:
-        return summary_of(row) if self.version >= 4 else summary_before_4(row)
+        try:
+            return summary_of(row) if self.version >= 4 else summary_before_4(row)
+        except StoreError as exc:
+            raise StoreError(f"{self.name}: {exc}") from exc
 
     def _find(self, run_id: str) -> Row[Any]:
         if not RUN_ID.fullmatch(run_id):

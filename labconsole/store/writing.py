@@ -29,13 +29,13 @@ from labconsole.store.sql.schema import SCHEMA_VERSION, row_of, runs
 class RunStore(FindableRuns, ExperimentsWriting):
     """All runs of a lab. Every method blocks and may be called from any thread, from several at once."""
 
-    def __init__(self, location: StoreLocation, *, write: bool = True) -> None:
+    def __init__(self, location: StoreLocation, *, write: bool = True, foreign: bool = False) -> None:
         self.writable = write
         self.version = SCHEMA_VERSION
         self.backend = _backend_for(location, write=write)
         with self.backend.errors("open the run store"):
             try:
-                self.version = prepare(self.backend) if write else look(self.backend)
+                self.version = prepare(self.backend) if write else look(self.backend, foreign=foreign)
             except BaseException:
                 self.backend.close()
                 raise

@@ -68,11 +68,14 @@ _INVISIBLE = "\u200b"
 _LINKED = re.compile(
     r"(?<=:)//|(?<![\w])@|@(?=[\w-]*\.)|#(?=\d)|(?<=\bGH)-(?=\d)|(?<=\bwww)\.", re.IGNORECASE
 )  # addresses, mentions (a plan's name has a letter before its @), mail, issues
+_NUMBERED = "|".join(rf"(?<=^\d{{{digits}}})" for digits in range(1, 10))
 _MARKDOWN = re.compile(
     r"[\\*\[\]|~$]|(?<![^\W_])_|_(?![^\W_])|<(?=[A-Za-z/!?])|&(?=#?\w+;)|^[>#]|^[-+](?=[\s-]*$|\s)"
-    r"|(?<=^\d)[.)](?=\s|$)|(?<=^\d\d)[.)](?=\s|$)|`(?P<code>`*)"
+    rf"|(?:{_NUMBERED})[.)](?=\s|$)|`(?P<code>`*)"
 )
-"""What Markdown reads. An underscore between letters is none, and a ``<`` before a number begins no element."""
+"""What Markdown reads. An underscore between letters is none, a ``<`` before a number begins no element, and a number
+of up to nine digits numbers a list.
+"""
 
 
 def markdown_text(text: str, *, code_spans: bool = False) -> str:

@@ -21,8 +21,8 @@ MAX_LINE_BYTES = 16 * 1024 * 1024
 """A longer line is refused. Two outputs of ``exec`` of 1 MiB each, every byte of them escaped to six, still fit."""
 
 MAX_PARTS = 4 * 1024 * 1024
-"""Commas and brackets in one line: a line of empty lists takes twenty times its own length once it is read. An output
-of ``exec`` that is nothing but commas still fits."""
+"""Commas, colons and opening brackets in one line: a line of empty lists takes twenty times its own length once it is
+read. An output of ``exec`` that is nothing but commas still fits."""
 
 STAT_NAMES = (
     "rx_packets",

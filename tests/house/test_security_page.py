@@ -20,6 +20,15 @@ def test_the_tests_that_the_page_names_exist() -> None:
         files = list(HOME.glob(path))
         assert files, f"docs/security.md: there is no {path}"
         assert not test or f"def {test}(" in files[0].read_text(), f"docs/security.md: there is no {path}::{test}"
+    texts = {path.name: path.read_text() for path in (HOME / "tests").rglob("test_*.py")}
+    by_file = [
+        (file, test)
+        for file, tests in re.findall(r"`(?:tests/[\w/]+/)?(test_\w+\.py)`: (?:also )?((?:`test_\w+`(?:, )?)+)", PAGE)
+        for test in re.findall(r"\w+", tests)
+    ]
+    assert len(by_file) > 20
+    for file, test in by_file:
+        assert f"def {test}(" in texts.get(file, ""), f"docs/security.md: there is no {test} in {file}"
 
 
 def test_every_module_that_makes_a_line_for_a_shell_is_on_the_page() -> None:

@@ -284,6 +284,7 @@ BESIDE: list[tuple[str, Change, str, str]] = [
     ("one attempt twice in a set-up", lambda records: (
         same("plan.hash", "job", "job-2")(records), set_to("plan.repetition", 1)(records["job-2"])),
      "job-2", "plan.attempt"),
+    ("one boot of two kernels", of("in", set_to(f"{FACTS}.kernel", "6.6")), "in", f"{FACTS}.kernel"),
     ("a testbed that is emulated now and then", of("in", set_to("emulated", True)), "in", "emulated"),
 ]  # fmt: skip
 """(name, change to all, which record is told of, where)."""

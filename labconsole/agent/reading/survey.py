@@ -41,7 +41,7 @@ _SECRET = (
 )
 """QEMU's ``-object secret,data=...``, ``--password ...`` and the like."""
 _SECRET_FOLLOWS = re.compile(r"-{0,2}[\w-]*?%s[=:]?\Z" % _SECRET, re.IGNORECASE)
-_SECRET_OPTION = re.compile(r"(-{1,2}[\w-]*?%s[=:]).+" % _SECRET, re.IGNORECASE | re.DOTALL)
+_SECRET_OPTION = re.compile(r"((?<![\w-])-{1,2}[\w-]*?%s[=:]).+" % _SECRET, re.IGNORECASE | re.DOTALL)
 _SECRET_INSIDE = re.compile(
     r"(%s(?:\s*[=:]\s*|\s+)(?:(?:basic|bearer)\s+)?)(?:(?!,[\w.-]+=)\S)+" % _SECRET, re.IGNORECASE
 )

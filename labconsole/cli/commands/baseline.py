@@ -19,11 +19,6 @@ if TYPE_CHECKING:
     from labconsole.report.baseline_scatter import PointScatter
     from labconsole.store.writing import RunStore
 
-FEW = (
-    "fewer than three occasions do not tell how far occasions differ: where packets are lost, a gate finds nothing but "
-    "undecided, unless it is given three later ones"
-)
-
 about = About(
     114,
     "name measurements that later ones are judged by",
@@ -59,7 +54,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0 when it is done."""
-    from labconsole.measure.statistics.effects import MINIMUM_BLOCKS
     from labconsole.model.record.baseline import set_together
     from labconsole.store.open import open_store
 
@@ -70,8 +64,6 @@ def run(args: argparse.Namespace) -> int:
         if args.action == "set":
             found = _set(store, args)
             _tell(found, args, _scatter(store, found))
-            if len(found) < MINIMUM_BLOCKS and not args.json:
-                plain_lines(FEW)
             return 0
         found, scatter = store.baselines(), []
         if args.action == "show":
@@ -244,13 +236,13 @@ def _tell(found: list[Baseline], args: argparse.Namespace, scatter: list[PointSc
 
     if args.json:
         for each in found:
-            told = [point.to_json() for point in scatter] if each.set_at == found[0].set_at else []
-            json_line(each.to_json() | ({"scatter": told} if told else {}))
+            points = [point.to_json() for point in scatter] if each.set_at == found[0].set_at else []
+            json_line(each.to_json() | ({"scatter": points} if points else {}))
         return
     for number, held in enumerate(set_together(found)):
         of, last = ", ".join(each.plan_name for each in held), held[0]
         plain_lines(f"{last.name}: {of} on {last.testbed}, set by {last.author} at {last.set_at[:19]}Z")
-        if number == 0:
-            plain_lines(*describe_scatter(scatter))
+        if number == 0 and args.action != "list":
+            plain_lines(*describe_scatter(scatter, len(held)))
     if not found:
         plain_lines("no baseline has been set")

@@ -126,7 +126,8 @@ def _judge(args: argparse.Namespace, plans: list[Plan], store: RunStore) -> Gate
         places = _measured_on(store, each)
         if not places:
             of = f"{each.name}: " if len(plans) > 1 else ""
-            return unmeasured(asked, margin_ratio, beside, of + (_former(store, each) or UNMEASURED))
+            why = _former(store, each) or (UNMEASURED if args.occasion else _unnamed(store, each))
+            return unmeasured(asked, margin_ratio, beside, of + why)
         if baseline.testbed_fingerprint not in places:
             fingerprint, testbed = next(iter(places.items()))
             raise ConfigError(
@@ -191,6 +192,17 @@ def _former(store: RunStore, plan: Plan) -> str | None:
             f"defaults of hosts.yaml have{f' ({told})' if hashes else ''}"
         )
     return None
+
+
+def _unnamed(store: RunStore, plan: Plan) -> str:
+    """Of a plan that was not measured without an occasion: that it was on one, if so."""
+    from labconsole.api.stored_plans import names_of
+    from labconsole.model.record.summary import RunFilter
+    from labconsole.report.judged_points import UNMEASURED
+
+    if not names_of(plan.name, store, RunFilter()):
+        return UNMEASURED
+    return "it has not been measured but on occasions: name those that are to be judged by --occasion"
 
 
 def _write(path: Path, text: str, option: str) -> None:

@@ -150,7 +150,7 @@ def _import(store: RunStore, args: argparse.Namespace) -> int:
     from labconsole.store.open import open_store
 
     if is_store(args.what):
-        with open_store(args.what, write=False) as source:
+        with open_store(args.what, write=False, foreign=True) as source:
             return _merge(source, store, args)
     if is_bundle(args.what):
         from labconsole.bundle.verify import as_store

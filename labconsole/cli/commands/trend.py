@@ -46,9 +46,12 @@ def run(args: argparse.Namespace) -> int:
     if is_plan(plan):
         from labconsole.model.plan.loader import load_plan
 
-        plan = load_plan(Path(plan)).name
+        loaded = load_plan(Path(plan))
+        plan, margin_ratio = loaded.name, margin_ratio or loaded.margin_ratio
     with open_store(args.store, write=False) as store:
         trends = trends_of(plan, query, store, on_unreadable=complain, tell=complain, margin_ratio=margin_ratio)
+    if not trends:
+        complain(f"no occasion of {plan} is complete")
     if args.json:
         for each in trends:
             json_line(to_object(each))

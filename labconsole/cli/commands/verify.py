@@ -5,8 +5,9 @@ judged again, as far as its record says by what; every two facts that cannot bot
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from labconsole.cli.commands import About
 from labconsole.cli.options import add_common
@@ -15,14 +16,18 @@ from labconsole.errors import ConfigError, StoreError
 from labconsole.units import counted
 
 if TYPE_CHECKING:
-    from collections import Counter
-
     from labconsole.measure.recompute.discrepancy import Discrepancy
+    from labconsole.model.record.search import SearchRecord
 
 about = About(
     120,
     "recompute and judge saved runs, searches and trials of guests again and compare them with each other; "
     "for a bundle, also make its report again",
+    description="Compute every derived number of the store's runs, searches and trials of guests again from the counts "
+    "beside it, judge every verdict again, and hold against each other what cannot both be true; with a bundle do so "
+    "with its records, check its files, and make its report again. A line for each finding. Exit status: 0 nothing was "
+    "found, which does not show that a record is genuine; 1 something was, or a record cannot be read; 2 bad usage, or "
+    "no bundle.",
 )
 
 
@@ -59,18 +64,21 @@ def run(args: argparse.Namespace) -> int:
             examination.take(record)
             for wrong in columns(listed[record.run_id], record) if record.run_id in listed else ():
                 found(record.run_id, wrong)
-        taken: dict[str, list[Any]] = {}
-        for name, kind in record_kinds().items():
+        searches: list[SearchRecord] = []
+        there: Counter[str] = Counter()
+        for kind in record_kinds().values():
             for repeated, other in store.listed_experiments(kind, unreadable.append):
-                taken.setdefault(name, []).append(other)
+                if kind is SEARCH:
+                    searches.append(other)
+                else:
+                    there[kind.plural] += 1
+                    examination.take_other(kind, other)
                 for wrong in experiment_columns(kind, repeated, other):
                     found(kind.columns(other).id, wrong)
         unreadable += store.unknown_experiments()
-    searches = taken.pop(SEARCH.name, [])
-    examination.end(searches, taken)
+    examination.end(searches)
     for problem in unreadable:
         answer({"unreadable": str(problem)}, [f"unreadable: {problem}"], as_json=args.json)
-    there = {record_kinds()[name].plural: len(records) for name, records in taken.items()}
     counts = {"runs": examination.runs, "searches": len(searches), **there}
     bad = f"; {len(unreadable)} could not be read" if unreadable else ""
     more = f" and {len(searches)} search{'es' if len(searches) > 1 else ''}" if searches else ""

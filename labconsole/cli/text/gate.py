@@ -71,7 +71,7 @@ def to_json(plan: str, baseline: str, gate: Gate) -> dict[str, Any]:
 
 
 def _object(judged: JudgedPoint) -> dict[str, Any]:
-    needed = judged.judgement.needed
+    needed = judged.needed
     counts = None if needed is None else needed.counts
     return {
         "point": judged.point,
@@ -79,7 +79,7 @@ def _object(judged: JudgedPoint) -> dict[str, Any]:
         "detail": judged.detail,
         "passing_margin_ratio": None if needed is None else needed.margin_ratio,
         "deciding_occasions": None if counts is None else counts._asdict(),
-        "outlier": judged.outlier,
+        "outlier": None if judged.outlier is None else judged.outlier.words,
     }
 
 

@@ -16,11 +16,11 @@ PAGE_BYTES = 4096
 """Of the smallest pages that a kernel has."""
 
 
-def impossible(record: BootRecord) -> Iterator[Discrepancy]:
+def bound_problems(record: BootRecord) -> Iterator[Discrepancy]:
     """What of a record no start can have shown."""
     yield from trial.common_problems(record, is_start=True)
-    yield from trial.shared_names("guests", record.guests, {"guest": lambda each: each.guest})
-    yield from trial.own_addresses(record, "guests", record.guests)
+    yield from trial.duplicate_problems("guests", record.guests, {"guest": lambda each: each.guest})
+    yield from trial.address_problems(record, "guests", record.guests)
     yield from _times(record)
     yield from _memory(record)
     asked = record.requested
@@ -36,8 +36,8 @@ def _times(record: BootRecord) -> Iterator[Discrepancy]:
         if each.own_s is not None and each.own_s < -error_s and not stepped(record.verdict):
             yield against(f"{where}.mark_ns", "its mark came before its own start command", each.own_s)
         of = ((f"{where}.mark_s", each.mark_s), (f"{where}.ready_s", each.ready_s))
-        yield from trial.too_long(record, of)
-        yield from trial.too_long(
+        yield from trial.duration_problems(record, of)
+        yield from trial.duration_problems(
             record, [(f"{where}.way_in.joined_s", None if each.way_in is None else each.way_in.joined_s)]
         )
     if record.set_up is not None:
@@ -47,11 +47,11 @@ def _times(record: BootRecord) -> Iterator[Discrepancy]:
         if record.ready_s is not None and record.ready_s > setup_s:
             says = f"setting up took {record.set_up.setup_s:.3f} s, and its guests were up after {record.ready_s:.3f} s"
             yield against("set_up.setup_s", says, record.set_up.setup_s)
-    yield from trial.too_long(record, _parts(record))
+    yield from trial.duration_problems(record, _parts(record))
     clocks = record.clocks
     if clocks is not None:
         errors = (("uut_error_ns", clocks.uut_error_ns), ("timekeeper_error_ns", clocks.timekeeper_error_ns))
-        yield from trial.not_negative((f"clocks.{name}", value) for name, value in errors)
+        yield from trial.sign_problems((f"clocks.{name}", value) for name, value in errors)
 
 
 def _parts(record: BootRecord) -> Iterator[tuple[str, float | None]]:
@@ -73,12 +73,12 @@ def _memory(record: BootRecord) -> Iterator[Discrepancy]:
     if memory is not None:
         names = ("available_before_bytes", "available_after_bytes", "pss_bytes", "cgroup_bytes")
         used += [(f"memory.{name}", getattr(memory, name)) for name in names]
-        yield from trial.not_negative(
+        yield from trial.sign_problems(
             (("memory.quiet_s", memory.quiet_s), ("memory.ksm_run", memory.ksm_run),
              ("memory.ksm_pages_sharing", memory.ksm_pages_sharing))
         )  # fmt: skip
     cached = sum(each.cached_pages for each in record.files or ())
     used.append(("files", cached * PAGE_BYTES))
-    yield from trial.beyond_memory(record, used)
+    yield from trial.memory_problems(record, used)
     names_of = {"path": lambda each: (each.option, each.path)}
-    yield from trial.shared_names("files", record.files or (), names_of)
+    yield from trial.duplicate_problems("files", record.files or (), names_of)

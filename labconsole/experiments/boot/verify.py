@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 
-from labconsole.experiments.boot.bounds import impossible
+from labconsole.experiments.boot.bounds import bound_problems
 from labconsole.experiments.boot.resolution import clock_allowed_s
 from labconsole.experiments.boot.rules import RULES
 from labconsole.measure.recompute.discrepancy import Discrepancy, Number, against, same
@@ -18,7 +18,7 @@ SEEN_NOTHING = frozenset({"not_measured", "no_memory"})
 
 def recompute_boot(record: BootRecord) -> list[Discrepancy]:
     """What of a trial does not follow, or contradicts itself."""
-    found = [*_differences(record), *_guests(record), *impossible(record)]
+    found = [*_differences(record), *_guests(record), *bound_problems(record)]
     if record.requested.start == "cold" and record.files is None and record.memory is not None:
         found.append(against("files", "says nothing of the page cache, but the start is cold"))
     return [*found, *judge_again(record, RULES)]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
-from labconsole.experiments.flow.bounds import impossible
+from labconsole.experiments.flow.bounds import bound_problems
 from labconsole.experiments.flow.rules import OUT_RULES
 from labconsole.experiments.flow.rules_within import IN_RULES, RING_RULES
 from labconsole.experiments.flow.verify_scenarios import recompute_disk, recompute_weights
 from labconsole.measure.recompute.discrepancy import Discrepancy, Number, against, same
-from labconsole.measure.recompute.verdict_check import VerdictRules, judge_again, nothing_seen, unjudged_reasons
+from labconsole.measure.recompute.verdict_check import VerdictRules, empty_trial_problems, judge_again, unjudged_reasons
 from labconsole.model.record.flow import FlowRecord, FlowSeen, ReceiverSeen
 
 SEEN_NOTHING: VerdictRules[FlowRecord] = VerdictRules(
@@ -21,13 +21,13 @@ SEEN_NOTHING: VerdictRules[FlowRecord] = VerdictRules(
 
 def recompute_flow(record: FlowRecord) -> list[Discrepancy]:
     """What of a trial does not follow, or contradicts itself."""
-    return [*_recomputed(record), *impossible(record), *judge_again(record, _rules(record))]
+    return [*_recomputed(record), *bound_problems(record), *judge_again(record, _rules(record))]
 
 
 def _recomputed(record: FlowRecord) -> Iterator[Discrepancy]:
     if record.set_up is None:
         seen = (*record.flows, *record.senders, *record.ring, *record.receivers)
-        yield from nothing_seen(record, seen)
+        yield from empty_trial_problems(record, seen)
         yield from _rates(record)
     elif record.requested.pattern == "ring":
         yield from _ring(record)

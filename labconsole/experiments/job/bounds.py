@@ -11,13 +11,13 @@ from labconsole.model.record.job import JobRecord
 MOST_STATUS = 255
 
 
-def impossible(record: JobRecord) -> Iterator[Discrepancy]:
+def bound_problems(record: JobRecord) -> Iterator[Discrepancy]:
     """What of a record no trial can have shown."""
     yield from trial.common_problems(record)
     yield from _asked(record)
     copies, guests = record.copies, {copy.guest for copy in record.copies}
-    yield from trial.numbered("copies", "copy_number", copies)
-    yield from trial.own_addresses(record, "copies", copies)
+    yield from trial.numbering_problems("copies", "copy_number", copies)
+    yield from trial.address_problems(record, "copies", copies)
     if len(guests) > record.requested.guests:
         yield against("copies", f"are of {len(guests)} guests, and there were {record.requested.guests}", len(guests))
     yield from trial.program_problems("program", record.program, record.requested.guests)
@@ -35,10 +35,10 @@ def _times(record: JobRecord) -> Iterator[Discrepancy]:
     """Each copy's time lies within the trial, by whatever clock, and none ends before it begins."""
     for place, copy in enumerate(record.copies):
         where = f"copies[{place}]"
-        yield from trial.too_long(
+        yield from trial.duration_problems(
             record, ((f"{where}.outside_s", copy.outside_s), (f"{where}.host_s", copy.host_s))
         )  # fmt: skip
-        yield from trial.not_negative(((f"{where}.host_s", copy.host_s), (f"{where}.inside_s", copy.inside_s)))
+        yield from trial.sign_problems(((f"{where}.host_s", copy.host_s), (f"{where}.inside_s", copy.inside_s)))
         for name in ("exit_status", "ping_status"):
             status = getattr(copy, name)
             if status is not None and not 0 <= status <= MOST_STATUS:
@@ -47,17 +47,17 @@ def _times(record: JobRecord) -> Iterator[Discrepancy]:
         mark for copy in record.copies for mark in (copy.start_request_ns, copy.end_request_ns) if mark is not None
     ]
     if marks:
-        yield from trial.too_long(record, [("copies", (max(marks) - min(marks)) / 1e9)])
+        yield from trial.duration_problems(record, [("copies", (max(marks) - min(marks)) / 1e9)])
     empty = record.empty
     if empty is not None:
-        yield from trial.not_negative((f"empty.each_s[{place}]", each) for place, each in enumerate(empty.each_s))
+        yield from trial.sign_problems((f"empty.each_s[{place}]", each) for place, each in enumerate(empty.each_s))
 
 
 def _disk(record: JobRecord) -> Iterator[Discrepancy]:
     disk = record.disk
     if disk is None:
         return
-    yield from trial.shared_names("disk.guests", disk.guests, {"guest": lambda each: each.guest})
+    yield from trial.duplicate_problems("disk.guests", disk.guests, {"guest": lambda each: each.guest})
     working = {copy.guest for copy in record.copies}
     for place, each in enumerate(disk.guests):
         if each.guest not in working:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator
 
-from labconsole.experiments.job.bounds import impossible
+from labconsole.experiments.job.bounds import bound_problems
 from labconsole.experiments.job.disk_verdict import jobs_volume
 from labconsole.experiments.job.rules import RULES
 from labconsole.measure.recompute.discrepancy import Discrepancy, Number, against, same
-from labconsole.measure.recompute.verdict_check import judge_again, nothing_seen, unjudged_reasons
+from labconsole.measure.recompute.verdict_check import empty_trial_problems, judge_again, unjudged_reasons
 from labconsole.model.jobs import JOBS
 from labconsole.model.plan.jobs import COPIES_OF_ONE_TWO
 from labconsole.model.record.job import CopySeen, JobRecord
@@ -32,7 +32,7 @@ def recompute_job(record: JobRecord) -> list[Discrepancy]:
         found.append(Discrepancy(where="start_skew_s", stored=record.start_skew_s, recomputed=skew_s))
     found += _copies(record)
     found += _disk(record)
-    return [*found, *impossible(record), *judge_again(record, RULES)]
+    return [*found, *bound_problems(record), *judge_again(record, RULES)]
 
 
 def _times(copy: CopySeen, empty_s: float | None) -> dict[str, float | None]:
@@ -76,7 +76,7 @@ def _copies(record: JobRecord) -> Iterator[Discrepancy]:
     """As many as the design point has; none where nothing was seen, and then the verdict says why."""
     asked = record.requested
     if record.set_up is None:
-        yield from nothing_seen(record, record.copies)
+        yield from empty_trial_problems(record, record.copies)
         return
     wanted = {"one": 1, "all": asked.guests, "one-two": sum(COPIES_OF_ONE_TWO)}[asked.working]
     if len(record.copies) != wanted:

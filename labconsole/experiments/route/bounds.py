@@ -9,7 +9,7 @@ from labconsole.measure.recompute.discrepancy import Discrepancy, against
 from labconsole.model.record.route import RouteRecord
 
 
-def impossible(record: RouteRecord) -> Iterator[Discrepancy]:
+def bound_problems(record: RouteRecord) -> Iterator[Discrepancy]:
     """What of a record no trial can have shown."""
     yield from trial.common_problems(record)
     yield from _asked(record)
@@ -33,13 +33,13 @@ def _asked(record: RouteRecord) -> Iterator[Discrepancy]:
 def _routers(record: RouteRecord) -> Iterator[Discrepancy]:
     asked, routers = record.requested, record.routers
     keys = {"guest": lambda each: each.guest, "udp_source_port": lambda each: each.udp_source_port}
-    yield from trial.shared_names("routers", routers, keys)
-    yield from trial.own_addresses(record, "routers", routers, ("mac", "inbound_mac"))
+    yield from trial.duplicate_problems("routers", routers, keys)
+    yield from trial.address_problems(record, "routers", routers, ("mac", "inbound_mac"))
     for place, each in enumerate(routers):
         where = f"routers[{place}]"
         yield from trial.bin_problems(where, each, record.origin_ns, asked.bin_s)
-        yield from trial.not_negative(((f"{where}.sent_for_s", each.sent_for_s), (f"{where}.load_s", each.load_s)))
-        yield from trial.too_long(
+        yield from trial.sign_problems(((f"{where}.sent_for_s", each.sent_for_s), (f"{where}.load_s", each.load_s)))
+        yield from trial.duration_problems(
             record, ((f"{where}.sent_for_s", each.sent_for_s), (f"{where}.last_at_ns", _came_s(each)))
         )
 
@@ -55,13 +55,17 @@ def _in_all(record: RouteRecord) -> Iterator[Discrepancy]:
     given = [each.to_packets for each in routers]
     if routers and None not in given:
         total = sum(each or 0 for each in given)
-        yield from trial.more_than("in_packets", total, record.in_packets, "were handed to the routers", len(routers))
+        yield from trial.excess_problems(
+            "in_packets", total, record.in_packets, "were handed to the routers", len(routers)
+        )
     firsts = [each.first_at_ns for each in routers if each.first_at_ns is not None]
     lasts = [each.last_at_ns for each in routers if each.last_at_ns is not None]
     came_s = (max(lasts) - min(firsts)) / 1e9 if firsts and lasts else None
     came = sum(each.packets for each in routers)
-    yield from trial.beyond_link("routers", came, asked.frame_bytes, came_s, record.link_speed_bps)
+    yield from trial.link_problems("routers", came, asked.frame_bytes, came_s, record.link_speed_bps)
     times_s = [each.sent_for_s for each in routers if each.sent_for_s is not None]
     if times_s and len(times_s) == len(routers):
         sent_s = max(max(times_s) + (record.start_skew_s or 0.0), came_s or 0.0)
-        yield from trial.beyond_link("in_packets", record.in_packets, asked.frame_bytes, sent_s, record.link_speed_bps)
+        yield from trial.link_problems(
+            "in_packets", record.in_packets, asked.frame_bytes, sent_s, record.link_speed_bps
+        )

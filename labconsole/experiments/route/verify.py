@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from labconsole.experiments.route.bounds import impossible
+from labconsole.experiments.route.bounds import bound_problems
 from labconsole.experiments.route.rules import RULES
 from labconsole.measure.recompute.discrepancy import Discrepancy, Number, same
-from labconsole.measure.recompute.verdict_check import judge_again, nothing_seen, unjudged_reasons
+from labconsole.measure.recompute.verdict_check import empty_trial_problems, judge_again, unjudged_reasons
 from labconsole.model.record.route import RouteRecord
 
 
 def recompute_route(record: RouteRecord) -> list[Discrepancy]:
     """What of a trial does not follow, or contradicts itself."""
     if record.set_up is None:
-        found = [*nothing_seen(record, record.routers), *_rates(record)]
+        found = [*empty_trial_problems(record, record.routers), *_rates(record)]
     else:
         found = [*_counts(record), *_rates(record)]
-    return [*found, *impossible(record), *judge_again(record, RULES)]
+    return [*found, *bound_problems(record), *judge_again(record, RULES)]
 
 
 def _counts(record: RouteRecord) -> Iterator[Discrepancy]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from labconsole.measure.recompute.discrepancy import Discrepancy, against
-from labconsole.measure.recompute.guest_trial import shared_names
+from labconsole.measure.recompute.guest_trial import duplicate_problems
 from labconsole.measure.recompute.setting import WALL_CLOCK_S, moment, stepped, trial_s
 from labconsole.model.record.run import RunRecord
 from labconsole.model.record.search import SearchRecord
@@ -35,7 +35,7 @@ def head_of(run: RunRecord) -> RunHead:
     )
 
 
-def impossible(record: SearchRecord, runs: Mapping[str, RunHead]) -> Iterator[Discrepancy]:
+def bound_problems(record: SearchRecord, runs: Mapping[str, RunHead]) -> Iterator[Discrepancy]:
     """What of a record no search can have found. ``runs``: those that are there, by run id."""
     took_s = trial_s(record.started_at, record.finished_at)
     if took_s is None:
@@ -46,8 +46,8 @@ def impossible(record: SearchRecord, runs: Mapping[str, RunHead]) -> Iterator[Di
         yield against("failure", "says why a search that is done ended early", record.failure[:80])
     if not 0 < record.lowest_load_pps <= record.line_rate_pps:
         yield against("lowest_load_pps", "is not between zero and the line rate", record.lowest_load_pps)
-    yield from shared_names("trials", record.trials, {"run_id": lambda trial: trial.run_id})
-    yield from shared_names("goals", record.goals, {"goal": lambda goal: goal.goal})
+    yield from duplicate_problems("trials", record.trials, {"run_id": lambda trial: trial.run_id})
+    yield from duplicate_problems("goals", record.goals, {"goal": lambda goal: goal.goal})
     for place, trial in enumerate(record.trials):
         head = runs.get(trial.run_id)
         if head is not None:

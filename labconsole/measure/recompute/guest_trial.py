@@ -1,6 +1,6 @@
 """What cannot be in a record of a trial of guests, whatever they did: its times, its place, its processors and memory.
 
-Pure. What several records say of each other is in records_together.py.
+Pure. What several records say of each other is in cross_record_checks.py.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def memory_bytes(record: GuestTrial) -> int | None:
     return found if type(found) is int else None
 
 
-def beyond_memory(record: GuestTrial, of: Iterable[tuple[str, int | None]]) -> Iterator[Discrepancy]:
+def memory_problems(record: GuestTrial, of: Iterable[tuple[str, int | None]]) -> Iterator[Discrepancy]:
     """(place, bytes) of memory that the unit under test's kernel has to have."""
     has_bytes = memory_bytes(record)
     for where, found in of:
@@ -151,7 +151,7 @@ def longest_s(record: GuestTrial) -> float | None:
     return took_s * (1 + SENDING_SLACK_RATIO) + WALL_CLOCK_S
 
 
-def too_long(record: GuestTrial, of: Iterable[tuple[str, float | None]]) -> Iterator[Discrepancy]:
+def duration_problems(record: GuestTrial, of: Iterable[tuple[str, float | None]]) -> Iterator[Discrepancy]:
     """(place, seconds) of what lies within the trial, and cannot be longer."""
     most_s = longest_s(record)
     for where, found_s in of:
@@ -159,14 +159,16 @@ def too_long(record: GuestTrial, of: Iterable[tuple[str, float | None]]) -> Iter
             yield against(where, f"is {found_s:.3f} s, in a trial of {most_s:.3f} s at most", found_s)
 
 
-def not_negative(of: Iterable[tuple[str, float | None]]) -> Iterator[Discrepancy]:
+def sign_problems(of: Iterable[tuple[str, float | None]]) -> Iterator[Discrepancy]:
     """(place, number) of what cannot be below zero."""
     for where, found in of:
         if found is not None and found < 0:
             yield against(where, "is below zero", found)
 
 
-def shared_names(where: str, of: Sequence[Any], keys: Mapping[str, Callable[[Any], Any]]) -> Iterator[Discrepancy]:
+def duplicate_problems(
+    where: str, of: Sequence[Any], keys: Mapping[str, Callable[[Any], Any]]
+) -> Iterator[Discrepancy]:
     """What two of them cannot have alike: of each of ``keys`` what it calls one by."""
     for name, key in keys.items():
         first: dict[Any, int] = {}
@@ -177,7 +179,7 @@ def shared_names(where: str, of: Sequence[Any], keys: Mapping[str, Callable[[Any
                 yield against(f"{where}[{place}].{name}", f"is that of {where}[{other}] too", str(value)[:80])
 
 
-def numbered(where: str, name: str, of: Sequence[Any]) -> Iterator[Discrepancy]:
+def numbering_problems(where: str, name: str, of: Sequence[Any]) -> Iterator[Discrepancy]:
     """Of each guest these are counted from 1, as many as there are."""
     by_guest: dict[str, list[int]] = {}
     for each in of:
@@ -188,7 +190,7 @@ def numbered(where: str, name: str, of: Sequence[Any]) -> Iterator[Discrepancy]:
             yield against(where, f"of {guest[:80]} have {name} {told}, which does not count from 1")
 
 
-def own_addresses(
+def address_problems(
     record: GuestTrial, where: str, of: Sequence[Any], names: Sequence[str] = ("mac", "address")
 ) -> Iterator[Discrepancy]:
     """A guest has one of each of these, and no two guests the same, but those that share the unit under test's port."""
@@ -206,7 +208,7 @@ def own_addresses(
                 yield against(f"{where}[{place}].{name}", f"is that of {guests[address.lower()]}, too", address[:80])
 
 
-def beyond_link(where: str, packets: int | None, frame_bytes: int, took_s: float | None, link_bps: int) -> Iterator[
+def link_problems(where: str, packets: int | None, frame_bytes: int, took_s: float | None, link_bps: int) -> Iterator[
     Discrepancy
 ]:  # fmt: skip
     """More frames, their check sequence counted, than a link of this speed carries in this time."""
@@ -219,7 +221,9 @@ def beyond_link(where: str, packets: int | None, frame_bytes: int, took_s: float
         yield against(where, says, packets)
 
 
-def more_than(where: str, packets: int | None, given: int | None, says: str, ports: int = 1) -> Iterator[Discrepancy]:
+def excess_problems(
+    where: str, packets: int | None, given: int | None, says: str, ports: int = 1
+) -> Iterator[Discrepancy]:
     """More packets at a place than were given to it, beyond what guests say by themselves."""
     if packets is None or given is None:
         return

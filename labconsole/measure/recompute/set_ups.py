@@ -35,9 +35,9 @@ class SetUpTrial:
     """One trial in its set-up.
 
     ``begun``, ``ended`` None: a clock was set meanwhile. ``testbed`` None: not all of it is known. ``place`` None: of
-    no plan. ``enters``: whether it is measured and stands; ``final``: whether it is not tried again. ``facts``: what
-    every trial of the set-up has in common, None: not known. ``set_up_trials``: how many the set-up is to hold, None:
-    not known. ``is_of_whole``: whether its place may be taken once only in set-ups that are whole.
+    no plan. ``enters``: whether it is measured and stands; ``final``: whether it is not tried again.
+    ``set_up_trials``: how many the set-up is to hold, None: not known. ``is_of_whole``: whether its place may be taken
+    once only in set-ups that are whole.
     """
 
     record_id: str
@@ -50,7 +50,6 @@ class SetUpTrial:
     attempt: int
     enters: bool
     final: bool
-    facts: Mapping[str, Any]
     set_up_trials: int | None = None
     is_of_whole: bool = False
 
@@ -81,12 +80,14 @@ class SetUpChecks:
     def __init__(self) -> None:
         self._set_ups: dict[str, _SetUp] = {}
 
-    def add(self, trial: SetUpTrial) -> Iterator[Discrepancy]:
-        """One more trial."""
-        held = self._set_ups.setdefault(trial.set_up, _SetUp(trial.record_id, dict(trial.facts)))
+    def add(self, trial: SetUpTrial, facts: Mapping[str, Any]) -> Iterator[Discrepancy]:
+        """One more trial. ``facts``: what every trial of the set-up has in common, None: not known. They are kept once
+        for all trials.
+        """
+        held = self._set_ups.setdefault(trial.set_up, _SetUp(trial.record_id, dict(facts)))
         if held.holds is None:
             held.holds = trial.set_up_trials
-        for name, value in trial.facts.items():
+        for name, value in facts.items():
             first = held.facts.setdefault(name, value)
             if first is None:
                 held.facts[name] = value

@@ -1,6 +1,6 @@
 """Whether what a record says of itself can be true: times, plan, set-up, role, tolerances, conditions. Pure; format 2.
 
-What several records say of each other is in records_together.py.
+What several records say of each other is in cross_record_checks.py.
 """
 
 from __future__ import annotations

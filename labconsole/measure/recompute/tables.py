@@ -28,11 +28,12 @@ Tables = Mapping[str, Sequence[Row]]
 """By name without ``.csv``, rows by column."""
 
 OF_GUESTS = ("job-overheads", "quetier-2-compared", "flow-overheads", "route-changes")
+"""Tables of other trials than runs, whose claims are of the same family."""
+
 ABSTRACTS = (
     "quetier-abstract-jobs", "quetier-abstract-memory", "mattos-abstract-network", "mattos-abstract-routers",
 )  # fmt: skip
 """Tables whose rows have p values of the family, and words of their own."""
-"""Tables of other trials than runs, whose claims are of the same family."""
 
 CLAIMING = ("table-1", "figure-5-numbers", "table-2", "table-3", "ranking", "collapse", "streams")
 """All that one report claims is one family (Holm 1979)."""

@@ -108,7 +108,7 @@ def codes_of(record: GuestTrial) -> set[str]:
     return {each.code for each in record.verdict.reasons}
 
 
-def nothing_seen(record: GuestTrial, seen: Collection[object]) -> Iterator[Discrepancy]:
+def empty_trial_problems(record: GuestTrial, seen: Collection[object]) -> Iterator[Discrepancy]:
     """Of a trial of guests without a set-up: nothing was ``seen`` in it, and the verdict says why."""
     if seen or not codes_of(record) & CAME_TO_NOTHING:
         yield against("set_up", "is not told, and neither is why nothing was seen")

@@ -62,6 +62,9 @@ def least_of(means: Sequence[SetUpMean], floor: float = 0.0) -> SetUpMean | None
     All upper bounds hold at once (Bonferroni), so that the lowest of them is one of the lowest true mean, and the
     lowest of the plain lower bounds is, too: that of the truly lowest holds. Without interval where one has none.
     ``floor``: what no true mean lies below.
+
+    No upper bound is closer than by the deviation of all of them together: of values with a tail towards high ones
+    those whose mean is low by chance scatter little, too, and the lowest bound would be chosen by that.
     """
     if not means:
         return None
@@ -72,7 +75,10 @@ def least_of(means: Sequence[SetUpMean], floor: float = 0.0) -> SetUpMean | None
         return without_interval(least)
     tail = (1 - LEVEL) / 2
     low = max(min(each.mean - _reach(each, tail) for each in means), floor)
-    high = min(each.mean + _reach(each, tail / len(means)) for each in means)
+    degrees = sum(each.set_ups - 1 for each in means)
+    pooled = math.sqrt(math.fsum((each.set_ups - 1) * (each.sd or 0.0) ** 2 for each in means) / degrees)
+    together = student_t_quantile(1 - tail / len(means), float(degrees)) * pooled
+    high = min(each.mean + max(_reach(each, tail / len(means)), together / math.sqrt(each.set_ups)) for each in means)
     return replace(least, ci_low=low, ci_high=high, method="student-t over set-ups, simultaneous")
 
 

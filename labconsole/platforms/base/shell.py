@@ -89,7 +89,7 @@ def ssh_argv(destination: str, line: str) -> list[str]:
         "ClearAllForwardings=yes",
     )  # fmt: skip
     options = [word for setting in settings for word in ("-o", setting)]
-    return ["ssh", *options, "--", destination, line]
+    return ["ssh", "-k", *options, "--", destination, line]  # -k: no GSSAPI credentials, also without GSSAPI
 
 
 class Shell:

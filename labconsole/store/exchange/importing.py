@@ -21,7 +21,7 @@ from labconsole.model.record.note import NotedRecord, PlanNote, RunNote, plan_ke
 from labconsole.model.record.run import RunRecord
 from labconsole.store.exchange.lines import ExportedExperiment, parse_exported
 from labconsole.store.exchange.refusals import SetUps, refuse_absurd, stored_set_ups, trial_of
-from labconsole.store.experiments import write_experiment
+from labconsole.store.experiments import experiment_text, parse_experiment, write_experiment
 from labconsole.store.notes import write_note
 from labconsole.store.records import checked_text, same_record
 from labconsole.store.sql.schema import row_of, runs
@@ -54,21 +54,26 @@ class ImportBuffer:
     def __init__(self, records: Iterable[Importable], *, refusing: bool = False) -> None:
         """Raises StoreError about the first record that is none. ``refusing``: or that cannot be (refusals.py)."""
         self._file: IO[str] = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 closed by __exit__
-        self._experiments: list[ExportedExperiment] = []
+        self._experiments: IO[str] = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 the same
         self._plan_notes: list[PlanNote] = []
         self._set_ups = SetUps("import") if refusing else None
         try:
             for number, item in enumerate(records, 1):
                 self._add(item, number)
         except BaseException:
-            self._file.close()
+            self.close()
             raise
 
     def __enter__(self) -> ImportBuffer:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the files go."""
         self._file.close()
+        self._experiments.close()
 
     def _add(self, item: Importable, number: int) -> None:
         if isinstance(item, RunRecord):
@@ -76,7 +81,7 @@ class ImportBuffer:
         elif not isinstance(item, (NotedRecord, ExportedExperiment, PlanNote)):
             item = parse_exported(item, f"record {number}")
         if isinstance(item, ExportedExperiment):
-            self._experiments.append(item)
+            self._experiments.write(json.dumps([item.kind.name, experiment_text(item.kind, item.record)]) + "\n")
             return
         if isinstance(item, PlanNote):
             self._plan_notes.append(item)
@@ -105,8 +110,10 @@ class ImportBuffer:
         for noted in self._plan_notes:
             key = plan_key(noted.plan_hash, noted.testbed_fingerprint)
             result.notes += write_note(connection, key, noted.note)
-        for each in self._experiments:
-            result.experiments[each.kind.plural] += write_experiment(connection, each.kind, each.record)
+        self._experiments.seek(0)
+        for kind, text in ((record_kinds()[name], text) for name, text in map(json.loads, self._experiments)):
+            record = parse_experiment(kind, text, f"import: {kind.name}")
+            result.experiments[kind.plural] += write_experiment(connection, kind, record)
         return result
 
 

@@ -51,6 +51,9 @@ class Backend(ABC):
         for name in sorted(views & set(names)):
             raise StoreError(f"{self.name}: {name} is a view; a run store has a table of that name")
 
+    def check_pages(self, connection: Connection, names: Collection[str]) -> None:  # noqa: B027
+        """Raise StoreError where the file that these tables are in would cost more to read than it is long."""
+
     def before_tables(self) -> None:  # noqa: B027
         """Set up what is outside of any transaction, once the database is known to be ours."""
 

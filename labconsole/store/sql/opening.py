@@ -48,25 +48,29 @@ def prepare(backend: Backend) -> int:
     return SCHEMA_VERSION
 
 
-def look(backend: Backend) -> int:
-    """Open for reading only: the version that the store has."""
+def look(backend: Backend, *, foreign: bool = False) -> int:
+    """Open for reading only: the version that the store has. ``foreign``: all of it will be read, and anybody may have
+    written it, so its pages are looked at first.
+    """
     backend.check_place()
     with backend.reading() as connection, connection.begin():
         present = _tables(connection)
         if not present and backend.empty_is_none:
             raise StoreError(f"{backend.name}: there is no run store there; nothing has been saved yet")
-        return _check_version(backend, connection, present)
+        return _check_version(backend, connection, present, foreign=foreign)
 
 
 def _tables(connection: Connection) -> set[str]:
     return set(inspect(connection).get_table_names())
 
 
-def _check_version(backend: Backend, connection: Connection, present: set[str]) -> int:
+def _check_version(backend: Backend, connection: Connection, present: set[str], *, foreign: bool = False) -> int:
     """The store's version. Raises StoreError unless this program can read it."""
     if not {schema_version.name, runs.name} <= present:
         raise StoreError(f"{backend.name}: is a database, but not a run store")
     backend.check_schema(connection, TABLE_NAMES)
+    if foreign:
+        backend.check_pages(connection, sorted(present & set(TABLE_NAMES)))
     version = connection.execute(select(func.max(schema_version.c.version))).scalar_one()
     if not isinstance(version, int) or version < 1:
         raise StoreError(f"{backend.name}: the run store has no schema version; its creation did not complete")

@@ -38,6 +38,7 @@ from labconsole.model.conditions import conditions_of, hypervisor_words
 from labconsole.model.record.run import RunRecord
 from labconsole.model.record.summary import RunSummary
 from labconsole.store.records import parse_record, utc_text
+from labconsole.store.sql.row_types import RowTypes
 from labconsole.wire.version import __version__
 
 SCHEMA_VERSION = 5
@@ -377,7 +378,11 @@ def summary_before_4(row: Row[Any]) -> RunSummary:
     return _summary(row, _known_since_4(row.run_id, row.record))
 
 
+_TYPES = RowTypes(SUMMARY_COLUMNS, SINCE_4)
+
+
 def _summary(row: Row[Any], known: dict[str, Any]) -> RunSummary:
+    _TYPES.check(row)
     values = {column.name: value for column, value in zip(SUMMARY_COLUMNS, row, strict=False)}
     values |= known
     for name in _SHARED:

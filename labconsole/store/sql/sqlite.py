@@ -10,6 +10,7 @@ import fcntl
 import os
 import secrets
 import sqlite3
+import stat
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
@@ -47,6 +48,9 @@ _LONGEST_DEFAULT_CHARACTERS = 100
 _LONGEST_VALUE_BYTES = 2 * MAX_RECORD_BYTES
 """Of a text or a row: a record and the columns that repeat parts of it."""
 
+_SUPER_JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
+"""How a journal ends that names another one: sqlite.org/fileformat2.html#the_rollback_journal."""
+
 STALE_S = 3600.0
 """Age after which a temporary file was left by a process that died."""
 
@@ -74,6 +78,25 @@ class SqliteBackend(Backend):
             raise StoreError(f"{self.path}: cannot open the run store: it is a directory")
         if not self._write and not self.path.exists():
             raise StoreError(f"{self.path}: there is no run store there; nothing has been saved yet")
+        self._refuse_foreign_journal()
+
+    def _refuse_foreign_journal(self) -> None:
+        """SQLite removes the file that a journal beside a database names as its super-journal, wherever that is."""
+        real = self.path.resolve()
+        journal = real.with_name(f"{real.name}-journal")
+        try:
+            if not stat.S_ISREG(journal.stat().st_mode):
+                raise StoreError(f"{self.path}: cannot open the run store: {journal} is not a regular file")
+            with journal.open("rb") as stream:
+                stream.seek(-min(len(_SUPER_JOURNAL_MAGIC), stream.seek(0, os.SEEK_END)), os.SEEK_END)
+                end = stream.read()
+        except FileNotFoundError:
+            return
+        if end == _SUPER_JOURNAL_MAGIC:
+            raise StoreError(
+                f"{self.path}: cannot open the run store: {journal} names another file, which SQLite would remove; no "
+                "run store has such a journal"
+            )
 
     def check_schema(self, connection: Connection, names: Collection[str]) -> None:
         """See Backend. SQLite's own list is asked: what sqlite_master says of a row's type is not what counts there."""
@@ -90,6 +113,15 @@ class SqliteBackend(Backend):
                         f"{self.name}: {name}.{str(column.name)[:80]} has values that no row stores, which no "
                         "run store has"
                     )
+
+    def check_pages(self, connection: Connection, names: Collection[str]) -> None:
+        """See Backend. SQLite reads a page as often as others name it: rows of a small file may have no end."""
+        connection.exec_driver_sql("PRAGMA ignore_check_constraints=ON")  # they are the file's own, at any cost
+        for name in names:
+            said = str(connection.exec_driver_sql(f"PRAGMA quick_check({name})").scalar())
+            if said != "ok":
+                problem = next((line for line in said.split("\n") if not line.startswith("***")), said)
+                raise StoreError(f"{self.name}: the database is damaged ({name}: {problem[:200]})")
 
     def before_tables(self) -> None:
         """Set the journal mode, outside a transaction as this pragma needs."""

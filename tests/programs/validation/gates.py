@@ -81,10 +81,10 @@ def conclusions(gates: int = GATES, processes: int = 1) -> Table:
     """The table."""
     table = Table("23. Gates", COLUMNS)
     cases = [(scenario, *counts) for scenario in SCENARIOS for counts in COUNTS]
-    cells = [Cell(23, judged_gates, case, gates if max(case[1:]) > 1 else gates // 8) for case in cases]
+    cells = [Cell(231, judged_gates, case, gates if max(case[1:]) > 1 else gates // 8) for case in cases]
     for case, found in zip(cases, counted(cells, processes), strict=True):
         _row(table, *case, found)
-    commanded = counted([Cell(24, commanded_gates, (each,), COMMANDED, chunk=3) for each in SCENARIOS], processes)
+    commanded = counted([Cell(232, commanded_gates, (each,), COMMANDED, chunk=3) for each in SCENARIOS], processes)
     alike, of = (sum(found[name] for found in commanded) for name in ("alike", "gates"))
     table.summary = (
         f"A margin of {MARGIN:.0%}, {SET_UPS} set-ups an occasion, one design point. *Occasions*: of the baseline + later. "

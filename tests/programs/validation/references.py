@@ -51,12 +51,12 @@ def beside_papers(reports: int = REPORTS, processes: int = 1) -> Table:
     cases: list[tuple[str, str, str, int, Cell, bool]] = []
     for name, (draw, effect, words) in of.items():
         cases += [
-            (name, "no effect", shape, blocks, Cell(29, said, (draw, shape, blocks, 0.0), reports), True)
+            (name, "no effect", shape, blocks, Cell(271, said, (draw, shape, blocks, 0.0), reports), True)
             for shape in ("normal", "t3")
             for blocks in (3, 5, 9)
         ]
         cases += [
-            (name, words, "normal", blocks, Cell(30, said, (draw, "normal", blocks, effect), reports // 3), False)
+            (name, words, "normal", blocks, Cell(272, said, (draw, "normal", blocks, effect), reports // 3), False)
             for blocks in (5, 9)
         ]
     for (name, truth, shape, blocks, _, null), found in zip(

@@ -19,7 +19,7 @@ from tables import NO, YES, Table
 
 from labconsole.measure.trend import Resolution, segment
 from labconsole.measure.trend_power import FOUND_STEPS, LATEST_STEPS
-from labconsole.report.quantity_changes import UNIFORM
+from labconsole.report.measured_points import UNIFORM
 from labconsole.report.trends import LEAST_STEPS
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -104,9 +104,9 @@ def trends(series: int = SERIES, processes: int = 1) -> Table:
         return max(1, round(series * OF_LONG.get(count, 1.0)))
 
     cells = [
-        *(Cell(24, without_change, (each, count), some(count)) for each, count in null),
-        *(Cell(25, with_step, (way, count), some(count)) for way, count in steps),
-        *(Cell(26, with_latest, (way, count), some(count)) for way, count in latest),
+        *(Cell(241, without_change, (each, count), some(count)) for each, count in null),
+        *(Cell(242, with_step, (way, count), some(count)) for way, count in steps),
+        *(Cell(243, with_latest, (way, count), some(count)) for way, count in latest),
     ]
     found = iter(counted(cells, processes))
     for each, count in null:

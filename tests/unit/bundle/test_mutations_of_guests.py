@@ -62,10 +62,9 @@ def test_a_changed_number_is_found_or_named_as_raw(name: str) -> None:
             continue
         found: list[str] = []
         examination = Examination(lambda record_id, wrong, found=found: found.append(wrong.where))  # type: ignore[misc]
-        others: dict[str, list[Any]] = {}
         for each, (of_kind, _) in guests.items():
-            others.setdefault(of_kind, []).append(changed if each == name else parsed[each])
-        examination.end([], others)
+            examination.take_other(record_kinds()[of_kind], changed if each == name else parsed[each])
+        examination.end([])
         if not found:
             silent.append(words)
     assert silent == []

@@ -9,7 +9,6 @@ import gzip
 import io
 import json
 import os
-import shutil
 import sqlite3
 import subprocess
 import sys
@@ -27,7 +26,10 @@ from labconsole.cli.main import main
 from labconsole.errors import StoreError
 from labconsole.store.series import MAX_SERIES_VALUES, check_series
 from labconsole.store.untrusted_json import MAX_VALUES, parse_json
+from labconsole.wire.codec import count_parts
 from support.bundle_samples import make_lab, members, pack, repack
+from support.foreign_databases import altered
+from support.job_records import job_data
 
 MAY_GROW_BYTES = 96 << 20
 """By all files of the corpus together, each of which would take more by itself."""
@@ -175,16 +177,23 @@ def write_long_header(path: Path, files: dict[str, bytes]) -> None:
 
 
 def test_the_bounds_hold_what_an_evening_measures() -> None:
-    """All interface counters of 500 000 rows with their gaps, and the manifest of as many files as are allowed."""
+    """All interface counters of 500 000 rows with their gaps; the manifest of as many files as are allowed; five thousand
+    trials of a hundred guests.
+    """
     from labconsole.bundle.archive import MAX_FILES, MAX_MANIFEST_BYTES
+    from labconsole.bundle.verify import MAX_VALUES_TOGETHER
     from labconsole.engine.live.samples import MAX_SERIES_ROWS
-    from labconsole.wire.codec import STAT_NAMES, count_parts
+    from labconsole.wire.codec import STAT_NAMES
 
     assert MAX_SERIES_ROWS * 2 * (len(STAT_NAMES) + 3) <= MAX_SERIES_VALUES
     name = "series/20261121T024501Z-0f4240.npz"
     entry = json.dumps({"files": {name: {"bytes": 123456, "sha256": "a" * 64}}}, indent=1)
     assert MAX_FILES * len(entry) <= MAX_MANIFEST_BYTES
     assert MAX_FILES * count_parts(entry) <= MAX_VALUES
+    guests = job_data()
+    of_a_guest = count_parts(json.dumps(guests["copies"][0]))
+    around = 6000  # what is known of three nodes and a crew
+    assert 5000 * (count_parts(json.dumps(guests)) + 98 * of_a_guest + around) <= MAX_VALUES_TOGETHER
 
 
 # -- names that are words
@@ -245,6 +254,79 @@ def test_a_bundles_commands_are_told_and_not_run(
     assert not ran.exists()
 
 
+def test_a_directory_in_the_place_of_a_table_is_a_missing_table(
+    honest: dict[str, bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("labconsole.bundle.pack.report_formats", lambda: ("csv", "md", "tex"))
+    files = {**honest, "report/results.csv/x": b"", "report/results.md/x": b""}
+    del files["report/results.csv"], files["report/results.md"]
+    assert main(["verify", str(repack(tmp_path / "b.tar.gz", files, honest=True))]) == 1
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert "report/results.csv: is missing" in said.out and "report/results.md: is missing" in said.out
+
+
+def test_a_series_belongs_to_the_run_of_its_whole_name(
+    honest: dict[str, bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {**honest, "series/20261121T024502Z-0.npz": honest[ONE]}
+    del files[ONE]
+    path = repack(tmp_path / "b.tar.gz", files, honest=True)
+    assert main(["runs", "import", str(path), "--store", str(tmp_path / "own.sqlite")]) == 2
+    assert "series/20261121T024502Z-0.npz: does not belong to any run" in capsys.readouterr().err
+
+
+# -- records that a report holds all at once
+
+
+def jobs(number: int) -> list[dict[str, object]]:
+    return [job_data() | {"job_id": f"20261123T090905Z-{each:06x}"} for each in range(number)]
+
+
+def test_the_records_of_all_kinds_together_are_bounded(
+    honest: dict[str, bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each by itself is within its own bound; a report has all of them in memory."""
+    lines = "".join(json.dumps(each) + "\n" for each in jobs(4)).encode()
+    path = repack(tmp_path / "b.tar.gz", {**honest, "jobs.jsonl": lines}, honest=True)
+    own = tmp_path / "own.sqlite"
+    monkeypatch.setattr("labconsole.bundle.verify.MAX_VALUES_TOGETHER", count_parts(lines) - 1)
+    words = "jobs.jsonl:4: the bundle's searches and trials of guests hold more than"
+    assert main(["verify", str(path)]) == 1
+    assert words in capsys.readouterr().out
+    assert main(["runs", "import", str(path), "--store", str(own)]) == 2
+    assert words in capsys.readouterr().err
+    monkeypatch.setattr("labconsole.bundle.verify.MAX_VALUES_TOGETHER", count_parts(lines))
+    assert main(["runs", "import", str(path), "--store", str(own)]) == 0
+    assert "4 jobs imported" in capsys.readouterr().out
+
+
+def test_a_bundle_has_no_record_of_another_kind_among_its_runs(
+    honest: dict[str, bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = json.dumps({"job": jobs(1)[0]}).encode() + b"\n"
+    path = repack(tmp_path / "b.tar.gz", {**honest, "runs.jsonl": honest["runs.jsonl"] + line}, honest=True)
+    words = "runs.jsonl: contains a job; a bundle has it in jobs.jsonl"
+    assert main(["verify", str(path)]) == 1
+    assert words in capsys.readouterr().out
+    assert main(["runs", "import", str(path), "--store", str(tmp_path / "own.sqlite")]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_exported_records_of_other_kinds_come_in_with_the_runs(
+    honest: dict[str, bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = b"".join(json.dumps({"job": each}).encode() + b"\n" for each in jobs(3))
+    (tmp_path / "runs.jsonl").write_bytes(lines + honest["runs.jsonl"])
+    own = str(tmp_path / "own.sqlite")
+    for words in (
+        "4 runs added, 0 already stored, 2 notes imported, 3 jobs imported",
+        "0 runs added, 4 already stored",
+    ):
+        assert main(["runs", "import", str(tmp_path / "runs.jsonl"), "--store", own]) == 0
+        assert capsys.readouterr().out.strip() == words
+
+
 # -- what is told of it
 
 
@@ -295,95 +377,6 @@ def test_a_series_of_many_columns_is_refused_unread(monkeypatch: pytest.MonkeyPa
             file.writestr(f"a/{number}.npy", column_file(8))
     with pytest.raises(StoreError, match="more than 3 columns"):
         check_series(packed.getvalue(), "r", "x")
-
-
-# -- databases
-
-
-def altered(path: Path, source: Path, *statements: str) -> Path:
-    connection = sqlite3.connect(path)
-    with sqlite3.connect(source) as original:
-        original.backup(connection)
-    for statement in statements:
-        connection.execute(statement)
-    connection.commit()
-    connection.close()
-    return path
-
-
-VIEW = "CREATE VIEW {0} AS SELECT * FROM mine"
-DATABASES: dict[str, tuple[tuple[str, ...], str]] = {
-    **{
-        name: ((f"ALTER TABLE {name} RENAME TO mine", VIEW.format(name)), f"{name} is a view")
-        for name in ("notes", "experiments", "calibrations", "baselines")
-    },
-    "capitals": (("ALTER TABLE notes RENAME TO mine", VIEW.format("NOTES")), "notes is a view"),
-    "searches": (("CREATE VIEW searches AS SELECT 1 AS search_id",), "searches is a view"),
-    "trigger": (("CREATE TRIGGER t AFTER INSERT ON runs BEGIN SELECT 1; END",), "has a trigger (t)"),
-    "generated": (
-        ("DROP TABLE notes", "CREATE TABLE notes (run_id, text AS (hex(zeroblob(9))), author, written_at)"),
-        "notes.text has values that no row stores",
-    ),
-    "default": (
-        ("DROP TABLE notes", f"CREATE TABLE notes (run_id, text DEFAULT '{'x' * 200}', author, written_at)"),
-        "notes.text has values that no row stores",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", DATABASES)
-def test_a_store_whose_tables_are_something_else_is_refused_by_every_command(
-    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
-) -> None:
-    statements, words = DATABASES[name]
-    other = str(altered(tmp_path / "other.sqlite", store, *statements))
-    for command in (
-        ["runs", "import", other, "--store", str(tmp_path / "own.sqlite")],
-        ["verify", "--store", other],
-        ["report", "--store", other],
-        ["runs", "list", "--store", other],
-        ["runs", "note", "x", "y", "--store", other],
-    ):
-        assert main(command) == 2
-        assert words in capsys.readouterr().err
-
-
-def test_a_view_of_ones_own_is_nobodys_business(store: Path, tmp_path: Path) -> None:
-    own = altered(tmp_path / "own.sqlite", store, "CREATE VIEW fast AS SELECT run_id FROM runs")
-    assert main(["runs", "list", "--store", str(own)]) == 0
-
-
-@pytest.mark.parametrize(
-    ("statement", "words"),
-    [
-        ("UPDATE notes SET text = x'07'", "note must have a text"),
-        ("UPDATE notes SET text = printf('%.*c', 20000, 'x')", "a note has at most 10000 characters"),
-        ("UPDATE calibrations SET record = '[]'", "calibration 1 cannot be read: it is not a JSON object"),
-        ("UPDATE calibrations SET record = x'07'", "calibration 1 cannot be read: it is not a text"),
-        ("UPDATE calibrations SET testbed_fingerprint = 'other'", "calibration 1: is not of testbed other"),
-        ("UPDATE calibrations SET saved_at = 'x'", "is not an RFC 3339 time"),
-        ("UPDATE runs SET record = 7 WHERE rowid = 1", "is not a run record"),
-    ],
-)
-def test_what_is_beside_the_runs_of_another_store_is_read_strictly_and_left_out(
-    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], statement: str, words: str
-) -> None:
-    other = altered(tmp_path / "other.sqlite", store, statement)
-    assert main(["runs", "import", str(other), "--store", str(tmp_path / "own.sqlite")]) == 1
-    said = capsys.readouterr()
-    assert words in said.err and "runs added" in said.out
-
-
-def test_a_series_that_is_no_regular_file_is_refused(
-    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    other = altered(tmp_path / "other.sqlite", store)
-    shutil.copytree(f"{store}.series", f"{other}.series")
-    path = next(Path(f"{other}.series").glob("*.npz"))
-    path.unlink()
-    os.mkfifo(path)
-    assert main(["runs", "import", str(other), "--store", str(tmp_path / "own.sqlite")]) == 1
-    assert "is not a regular file" in capsys.readouterr().err
 
 
 # -- one run does not stop every report

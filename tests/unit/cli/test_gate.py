@@ -42,10 +42,10 @@ class Lab:
     def measure(
         self, occasion: str | None, mbps: Sequence[float], *, seed: int = 1, set_ups: int = 8,
         offered_mbps: Sequence[float] | None = None, fingerprint: str | None = None,
-        said: Sequence[int] | None = None, suspect: int = 0, **how: Any,
+        said: Sequence[int] | None = None, suspect: int = 0, full: int = 0, **how: Any,
     ) -> None:  # fmt: skip
         """Saturated points of these rates, four times of which is offered; ``offered_mbps``: all of it arrives at most.
-        ``suspect``: of the first blocks. ``said``: how many set-ups the plan asked for by then, block by block.
+        ``suspect``: of the first blocks; ``full``: of these nothing is lost. ``said``: how many set-ups the plan asked for by then, block by block.
         """
         plan = plan_on(self.plan, occasion, None)
         rng = np.random.default_rng(seed)
@@ -55,6 +55,8 @@ class Lab:
                 self._number += 1
                 offered = 4 * max(mbps) if offered_mbps is None else offered_mbps[point]
                 noisy = rate * (1 + 0.003 * rng.standard_normal()) if offered_mbps is None else rate
+                if block <= full:
+                    offered = noisy
                 record = measured(
                     self._number, noisy, block=block, point=point, set_ups=said[block - 1] if said else 8,
                     plan_hash=plan.hash(), target=(100_000_000, 200_000_000)[point], offered_mbps=offered,
@@ -135,6 +137,27 @@ def test_what_forwarded_all_passes_only_where_every_trial_shows_it(lab, capsys, 
     assert outcomes(lab.gate(capsys, "--occasion", "today")[1]) == [outcome, outcome]
 
 
+@pytest.mark.parametrize(
+    ("full", "fall", "full_today", "outcome", "words"),
+    [
+        (0, 0.0, 0, "passed", "over occasions"),
+        (2, 0.0, 0, "undecided", "the baseline lost nothing in some trials, and may have had more to give"),
+        (2, 0.5, 0, "worse", "where some trials lost nothing of what they were offered, and others did"),
+        (2, 0.5, 2, "undecided", "some trials lost nothing of what they were offered, and others did"),
+        (8, 0.5, 0, "worse", "where one side forwarded all that it was offered"),
+    ],
+)  # fmt: skip
+def test_a_run_that_lost_nothing_among_others_that_did_hides_no_fall(
+    lab, capsys, full, fall, full_today, outcome, words
+):
+    """What it forwarded is the least that it could: such runs read as exact passed falls of the margin in one of six."""
+    lab.occasions("before", [60, 120], full=full)
+    lab.measure("today", [59.8 * (1 - fall), 119.6 * (1 - fall)], seed=2, full=full_today)
+    _, found = lab.gate(capsys, "--occasion", "today")
+    assert outcomes(found) == [outcome, outcome], found["judged"]
+    assert words in found["judged"][0]["detail"]
+
+
 @pytest.mark.parametrize(("offered", "outcome"), [(99.0, "passed"), (95.0, "undecided"), (400.0, "passed")])
 def test_what_was_all_forwarded_passes_only_where_no_less_was_offered(lab, capsys, offered, outcome):
     """A rate that was merely offered is the sender's: 5 % less of it shows nothing."""
@@ -180,9 +203,36 @@ def test_a_baseline_is_moved_on_purpose_and_says_by_whom(lab, capsys, monkeypatc
         assert lab("baseline", *action) == 0
         lines = capsys.readouterr().out.splitlines()
         assert lines[0].startswith("main: nightly@today, nightly@tonight, nightly@at-dawn on wuerzburg, set by ")
-        assert len(lines) == (1 if action == ["list"] else 3)  # how far its occasions scatter, and where it was before
+        # How far its occasions scatter, that all are of one boot, and where it was before.
+        assert len(lines) == (1 if action == ["list"] else 4)
     lab.measure("tomorrow", [57, 114], seed=7)
     assert lab.gate(capsys, "--occasion", "tomorrow")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("boots", "words"),
+    [
+        ("abcd", None),
+        ("aaaa", "all of them are of one boot, and do not tell how far boots differ"),
+        (
+            "aabb",
+            "occasions of one boot count as one, which makes 2 of these 4; fewer than three occasions do not tell",
+        ),
+        ("abc-", "the boot of some trials is not known"),
+        ("ab", "fewer than three occasions do not tell"),
+    ],
+)
+def test_a_baseline_says_at_once_where_its_boots_leave_a_gate_undecided(lab, capsys, boots, words):
+    for number, boot in enumerate(boots):
+        lab.measure(f"b-{number}", [60, 120], seed=number, boot=None if boot == "-" else boot)
+    for action in (["set", "main", "nightly@b-*"], ["show", "main"]):
+        capsys.readouterr()
+        assert lab("baseline", *action) == 0
+        told = capsys.readouterr().out
+        assert ("boot" in told or "fewer than" in told) if words else ("boot" not in told and "fewer" not in told)
+        assert (words or "") in told
+    lab.measure("today", [60, 120], seed=9, boot="z")
+    assert (lab.gate(capsys, "--occasion", "today")[1]["outcome"] == "undecided") is (words is not None)
 
 
 def drifting(lab: Lab, rng: np.random.Generator, name: str, factor: float = 1.0, **how: Any) -> None:
@@ -329,9 +379,42 @@ def test_a_set_up_that_is_off_today_is_named_and_no_alarm(lab, capsys, fall):
         assert outlier == (
             "block 1 of nightly@today is 20.0 % below the other set-ups of its occasion, which scatter by 0.28 %"
         )
-        assert found["judged"][0]["detail"].endswith(f"; {outlier}")
+        detail = found["judged"][0]["detail"]
+        assert detail.endswith(f"; {outlier}: look at its trials, or judge by another occasion")
+        assert found["judged"][0]["passing_margin_ratio"] is None  # it is the one set-up that makes the spread
     else:
         assert outlier is None
+
+
+def test_an_occasion_of_the_baseline_that_is_off_is_named_where_nothing_is_decided(lab, capsys):
+    """Its spread would else ask for a hundred occasions."""
+    for number in range(6):
+        lab.measure(f"old-{number}", [60, 120], seed=number)
+    lab.measure("old-6", [54, 108], seed=6)
+    assert lab("baseline", "set", "main", "nightly@old-*") == 0
+    lab.measure("today", [57, 114], seed=7)
+    found = lab.gate(capsys, "--occasion", "today")[1]
+    assert outcomes(found) == ["undecided", "undecided"]
+    assert "nightly@old-6 is 10." in found["judged"][0]["outlier"]
+    assert found["judged"][0]["detail"].endswith("look at its trials, or set the baseline without it")
+    assert found["judged"][0]["deciding_occasions"] is None
+
+
+def test_a_fall_of_about_the_margin_is_said_to_be_one(lab, capsys):
+    for number in range(6):
+        lab.measure(f"old-{number}", [60, 120], seed=number)
+    assert lab("baseline", "set", "main", "nightly@old-*") == 0
+    lab.measure("today", [60 * 0.981, 120 * 0.981], seed=7)
+    judged = lab.gate(capsys, "--occasion", "today")[1]["judged"]
+    assert [each["outcome"] for each in judged] == ["undecided", "undecided"]
+    assert all("already: this is a change of about the margin" in each["detail"] for each in judged)
+    assert all(each["passing_margin_ratio"] < 0.02 and each["deciding_occasions"] is None for each in judged)
+
+
+def test_where_no_number_of_occasions_is_of_use_that_is_said(lab, capsys):
+    lab.measure("today", [60, 120], seed=7)
+    judged = lab.gate(capsys, "--occasion", "today", "--margin", "0.01%")[1]["judged"]
+    assert any("or at this margin with more than 60 occasions of a side" in each["detail"] for each in judged)
 
 
 def test_a_baseline_says_how_far_its_occasions_scatter_and_which_is_off(lab, capsys):
@@ -518,7 +601,11 @@ def test_a_plan_that_has_changed_since_it_was_measured_is_said_to_have(lab, caps
     for each in found["judged"]:
         assert "the plan has changed since nightly@today was measured" in each["detail"]
         assert f"(hash {former}, now {now})" in each["detail"]
-    assert lab.gate(capsys, "--occasion", "never")[1]["judged"][0]["detail"] == "it has not been measured"
+    assert (
+        lab.gate(capsys, "--occasion", "never")[1]["judged"][0]["detail"]
+        == "it has not been measured: replay measures it"
+    )
+    assert "on occasions: name those that are to be judged by --occasion" in lab.gate(capsys)[1]["judged"][0]["detail"]
 
 
 def test_another_point_is_not_taken_for_the_baselines(lab, capsys):

@@ -20,7 +20,7 @@ from labconsole.report.changes import Side, find_changes
 from labconsole.report.compared_effect import SideSetUps, over_replicates
 from labconsole.report.digest import Digest
 from labconsole.report.gating_quantities import AskedTrials, judge_quantities
-from labconsole.report.quantity_changes import UNIFORM
+from labconsole.report.measured_points import UNIFORM
 from labconsole.report.sample import KeptRuns
 from support.boot_records import started
 from support.job_records import taken
@@ -259,6 +259,31 @@ def test_a_trial_that_lost_nothing_hides_no_fall(
     assert words in detail
 
 
+@pytest.mark.parametrize(("today", "outcome"), [(20_000, "passed"), (19_000, "worse"), (10_000, "worse")])
+def test_what_never_varies_is_known_to_a_packet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, today: int, outcome: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lab = Nightly(tmp_path, ROUTES)
+    lab.baseline(lambda name, seed: lab.routes(name, [20_000] * 3, [4000] * 3))
+    lab.routes("today", [today] * 3, [4000] * 3)
+    status, ((found, detail),) = lab.gate(capsys, "today")
+    assert (status, found) == (STATUS[outcome], outcome), detail
+
+
+def test_a_search_that_ends_a_step_lower_is_not_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lab = Nightly(tmp_path, SEARCH)
+    lab.baseline(lambda name, seed: lab.searches(name, [30_000.0] * 8))
+    assert "off" not in capsys.readouterr().out
+    lab.searches("today", [30_000.0] * 7 + [29_850.0])
+    lab("gate", "--json", str(lab.plan), "--baseline", "main", "--occasion", "today")
+    (judged,) = json.loads(capsys.readouterr().out)["judged"]
+    assert (judged["outcome"], judged["outlier"]) == ("passed", None)
+
+
 def test_a_job_whose_link_held_some_of_its_trials_is_undecided(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
@@ -295,7 +320,10 @@ def test_junit_and_markdown_name_the_point_and_its_quantity(guests: Nightly, cap
 
 
 def test_what_is_not_measured_never_passes(guests: Nightly, capsys: Any) -> None:
-    assert guests.gate(capsys, "never", "--undecided", "0") == (4, [("not measured", "it has not been measured")])
+    assert guests.gate(capsys, "never", "--undecided", "0") == (
+        4,
+        [("not measured", "it has not been measured: replay measures it")],
+    )
     guests.jobs("half", around(4.0, 2)[:5])
     assert guests.gate(capsys, "half", "--undecided", "0") == (
         4, [("not measured", "5 of 8 trials have been taken: replay goes on where it ended")],

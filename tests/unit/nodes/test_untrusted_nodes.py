@@ -199,8 +199,11 @@ def test_any_answer_of_the_kernel_about_counters_is_read(parts: list[bytes]) -> 
     assert isinstance(counters.parse_stats(parts), list)
 
 
-def test_a_long_line_of_digits_does_not_stall_a_parser() -> None:
-    for text in ("9" * 200_000, "OK: " + "9" * 4000, "1 packets captured" * 5000, "Result: " * 30_000, "(" * 100_000):
+def test_a_long_line_does_not_stall_a_parser() -> None:
+    for text in (
+        "9" * 200_000, "OK: " + "9" * 4000, "1 packets captured" * 5000, "Result: " * 30_000, "(" * 100_000,
+        "-" * 100_000, "key-" * 30_000,
+    ):  # fmt: skip
         for parse in PARSERS:
             try:
                 parse(text)

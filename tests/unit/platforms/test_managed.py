@@ -673,7 +673,7 @@ def test_commands_for_a_hypervisor_elsewhere_go_through_ssh_quoted_for_its_shell
             assert op == "exec", "the node's own interfaces are the guest's"
             seen.append(args["argv"])
             assert args["argv"][:-1] == [
-                "ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "StrictHostKeyChecking=yes",
+                "ssh", "-k", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "StrictHostKeyChecking=yes",
                 "-o", "ForwardAgent=no", "-o", "ForwardX11=no", "-o", "ClearAllForwardings=yes", "--", "root@esxi1",
             ]  # fmt: skip
             return node._run(shlex.split(args["argv"][-1])[2:])

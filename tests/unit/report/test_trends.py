@@ -4,6 +4,7 @@ import csv
 import json
 import sqlite3
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from labconsole.measure.trend_power import FOUND_STEPS, LATEST_STEPS, smallest_s
 from labconsole.model.query import parse_query
 from labconsole.report.changes import Side
 from labconsole.report.gathering_occasions import everything_in, gather_occasions
+from labconsole.report.trend_tables import margin_note
 from labconsole.report.trends import find_trends
 from labconsole.store.exchange.importing import import_records
 from labconsole.store.open import open_store
@@ -130,6 +132,20 @@ def test_the_margin_of_the_plan_holds_where_none_is_given(tmp_path, capsys):
     assert "changes.csv" not in {path.name for path in out.iterdir()}
 
 
+@pytest.mark.parametrize(
+    ("margins", "words"),
+    [
+        ([None, None], ""),
+        ([0.02, 0.02], " Changes of 2.00 % or less do not count: they are within the margin."),
+        ([0.02, 0.05], " Changes within the margin of their plan, if it declares one, do not count."),
+        ([0.02, None], " Changes within the margin of their plan, if it declares one, do not count."),
+    ],
+)
+def test_the_note_of_a_table_says_no_margin_of_a_plan_that_has_another(margins, words):
+    trends: list[Any] = [SimpleNamespace(margin_ratio=each) for each in margins]
+    assert margin_note(trends) == words
+
+
 def test_an_occasion_that_lies_apart_is_named_and_the_latest_may_be_the_first_of_a_change(tmp_path, capsys):
     rng = np.random.default_rng(7)
     results = [60.0 * (1 + 0.004 * rng.standard_normal()) for _ in range(14)]
@@ -212,6 +228,27 @@ def test_an_occasion_that_is_not_complete_is_left_out_and_told(tmp_path, capsys)
     assert "nightly@05 is left out: 2 of its 3 set-ups are missing" in told.err
 
 
+@pytest.mark.parametrize(("words", "margin"), [((), 0.08), (("--margin", "1%"), 0.01)])
+def test_a_plan_that_is_given_by_its_file_declares_the_margin(tmp_path, capsys, words, margin):
+    """As to a gate."""
+    stored(tmp_path / "s.sqlite", [60.0] * 4, margin_ratio=0.02)
+    plan = tmp_path / "nightly.yaml"
+    plan.write_text(
+        "plan: nightly\nplatforms: [raw]\nframe_sizes: [1000]\ntargets: [100Mbit]\nduration_s: 1\nmargin: 8%\n"
+    )
+    assert main(["trend", "--store", str(tmp_path / "s.sqlite"), "--json", str(plan), *words]) == 0
+    assert json.loads(capsys.readouterr().out)["margin_ratio"] == margin
+
+
+def test_where_no_occasion_is_complete_that_is_said_with_why(tmp_path, capsys):
+    stored(tmp_path / "s.sqlite", [60.0] * 4, status="invalid")
+    assert main(["trend", "--store", str(tmp_path / "s.sqlite"), "nightly"]) == 0
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "nightly@01 is left out: none of its runs enters a mean (aborted 3)" in told.err
+    assert told.err.endswith("no occasion of nightly is complete\n")
+
+
 def test_an_occasion_on_which_all_was_carried_tells_of_the_sender(tmp_path, capsys):
     """A sender that slows down is no slower unit under test."""
     stored(tmp_path / "s.sqlite", [95.0] * 4)
@@ -222,7 +259,7 @@ def test_an_occasion_on_which_all_was_carried_tells_of_the_sender(tmp_path, caps
     assert main(["runs", "import", str(more), "--store", str(tmp_path / "s.sqlite")]) == 0
     found = trend(tmp_path / "s.sqlite", capsys)
     assert found["changes"] == []
-    assert found["why"] == "on some occasions all that was offered was forwarded: their rates are the sender's"
+    assert found["why"] == "in some trials all that was offered was forwarded: their rates are the sender's"
 
 
 def test_a_filter_makes_no_occasion_incomplete(tmp_path, capsys):

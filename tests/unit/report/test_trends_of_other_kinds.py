@@ -255,7 +255,7 @@ def test_an_occasion_that_lacks_trials_is_left_out_whatever_the_filter(tmp_path,
     keep(tmp_path / "s", records[:-1])
     assert len(trend(tmp_path / "s", capsys)[0]["results"]) == 4
     main(["trend", "--store", str(tmp_path / "s"), "--json", "nightly"])
-    assert "nightly@05 is left out: 1 of its 8 trials are missing" in capsys.readouterr().err
+    assert "nightly@05 is left out: 1 of its 8 trials is missing" in capsys.readouterr().err
     assert main(["trend", "--store", str(tmp_path / "s"), "--json", "nightly", "platform=none"]) == 2
     assert "no run of this plan matches the filter" in capsys.readouterr().err
 
@@ -282,7 +282,7 @@ def test_a_report_has_them_as_a_figure_and_tables(tmp_path, kind):
         rows = [each for each in csv.DictReader(file) if each["quantity"] == row["quantity"]]
     assert [each["number"] for each in rows if each["changed"] == "True"] == ["9"]
     assert len(rows) == 15
-    assert "nightly@16 is left out: 1 of its 8 trials are missing" in (out / f"trends-{kind}.md").read_text()
+    assert "nightly@16 is left out: 1 of its 8 trials is missing" in (out / f"trends-{kind}.md").read_text()
 
 
 def test_what_else_changed_names_its_node_and_what_is_unknown_in_every_place_alike(tmp_path, capsys, monkeypatch):

@@ -18,6 +18,7 @@ from labconsole.model.record.kinds.job import KIND as JOB
 from labconsole.model.record.kinds.search import KIND as SEARCH
 from labconsole.model.record.search import SearchRecord
 from labconsole.model.record.summary import RunFilter
+from labconsole.store import experiments
 from labconsole.store.experiments import parse_experiment
 from labconsole.store.open import open_store
 from support.job_records import taken
@@ -73,6 +74,18 @@ def test_what_a_table_repeats_of_a_record_is_compared_with_it(
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()[:-1]]
     found = {(each["run_id"], each["where"]) for each in told if each["where"].startswith("column")}
     assert found == {(job.job_id, "column platform"), (record.search_id, "column plan_name")}
+
+
+def test_records_are_listed_page_by_page_oldest_first(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(experiments, "PAGE_EXPERIMENTS", 2)
+    jobs = [taken([2.0], guests=1, working="one", block=block) for block in range(1, 6)]
+    with open_store(place.url) as store:
+        for job in jobs:
+            store.save_experiment(JOB, job)
+    with open_store(place.url, write=False) as store:
+        listed = [record for _, record in store.listed_experiments(JOB, refuse)]
+        assert listed == store.experiments(JOB)[::-1]
+        assert len(listed) == len(jobs)
 
 
 def test_of_each_kind_the_newest_is_known(place: Place, record: SearchRecord) -> None:

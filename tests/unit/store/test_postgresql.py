@@ -193,6 +193,7 @@ def test_the_password_comes_from_the_environment_or_the_pass_file_and_is_said_no
         f"postgres://op@lab/runs?password={PASSWORD}",
         f"postgresql+psycopg://lab/runs?PASSWORD={PASSWORD}",
         f"postgresql://lab/runs?pass%77ord={PASSWORD}",
+        f"postgresql://lab/runs?oauth_client_secret={PASSWORD}",
         f"postgresql://a@b:{PASSWORD}@lab/runs",
         f"postgresql://op@lab/runs#{PASSWORD}",
         f"mysql://op:{PASSWORD}@lab/runs",

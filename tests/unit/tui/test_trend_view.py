@@ -102,6 +102,16 @@ async def test_without_occasions_it_says_what_to_do(tmp_path, size):
         await until(pilot, lambda: isinstance(app.screen, CurvesScreen))
 
 
+async def test_the_latest_that_is_off_is_named_as_it_is_called(tmp_path):
+    rng = np.random.default_rng(5)
+    stored(tmp_path / "s.sqlite", [*(60.0 * (1 + 0.004 * rng.standard_normal(12))), 52.0])
+    async with console() as (app, _, pilot):
+        await opened(app, pilot, tmp_path / "s.sqlite")
+        told = await shown(app, pilot, "nightly@13 is off by −13", "an outlier, or the first of a change.")
+        assert "Nightly@13" not in told
+        await shown(app, pilot, "would be found, or a latest")
+
+
 async def test_too_few_occasions_and_a_filter_by_outcome_are_said_in_words(tmp_path):
     stored(tmp_path / "s.sqlite", [60.0, 50.0, 40.0])
     async with console() as (app, _, pilot):

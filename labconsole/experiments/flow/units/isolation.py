@@ -264,7 +264,8 @@ def sharing(material: Material) -> Table | None:
         "too high) by chance; the interval is of the least (or widest) true one, simultaneous over the point's guests. "
         "Interference: what the first guest loses of its rate alone when others send. Spread: standard deviation over "
         "bins. Dominance: bins in which one guest has over 90 % of what came, with the interval that losses have (at "
-        "most: none was seen); its longest stretch has no interval but the least and most of the trials.",
+        "most: none was seen; the first figure takes bins for independent, and stretches of them need not be); its "
+        "longest stretch has no interval but the least and most of the trials.",
     )  # fmt: skip
 
 

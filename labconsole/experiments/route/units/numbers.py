@@ -81,8 +81,9 @@ def routers(material: Material) -> Table | None:
         ),
         shown=tuple(shown),
         note="Packets that came to the sink, in the bins in which all routers forward. "
-        f"{INTERVALS} {JAIN} Lost: of what was sent, with the interval that losses have (at most: none was lost). Lost "
-        "in it: of what came into a router's interface on the unit under test, what did not come out of the other.",
+        f"{INTERVALS} {JAIN} Lost: of what was sent, with the interval that losses have (at most: none was lost; the "
+        "first figure takes packets for independent). Lost in it: of what came into a router's "
+        "interface on the unit under test, what did not come out of the other.",
     )  # fmt: skip
 
 

@@ -69,10 +69,11 @@ def _lines(trend: Trend) -> list[str]:
         return [f"No change is looked for: {trend.why}."]
     middle, latest = trend.smallest
     would = [] if middle is None or latest is None else [
-        f"In 8 of 10 such series a step of {percent(middle, 2)} in the middle would be found, and that the latest "
-        f"occasion alone is off if it is by {percent(latest, 2)}."
+        f"In 8 of 10 such series a step of {percent(middle, 2)} in the middle would be found, or a latest occasion "
+        f"that alone is off by {percent(latest, 2)}."
     ]  # fmt: skip
-    apart = [f"{words[0].upper()}{words[1:]}." for words in outlier_words(trend)]
+    # What begins with the name of an occasion keeps it as it is.
+    apart = [f"O{words[1:]}." if words.startswith("outlier") else f"{words}." for words in outlier_words(trend)]
     margin = [words] if (words := margin_note([trend]).strip()) else []
     if not trend.steps:
         return [*apart, " ".join(["No change is found.", *would, *margin])]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from labconsole.measure.statistics.censored import censored_sd_ratio, widen_effect
+from labconsole.measure.statistics.censoring import censored_sd_ratio, widen_effect
 from labconsole.measure.statistics.effects import one_spread_effect
 
 

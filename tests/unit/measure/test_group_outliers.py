@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from labconsole.measure.statistics.outlying import find_outlier
+from labconsole.measure.statistics.group_outliers import find_outlier
 
 FELLOWS = [{"a1": 120.0, "a2": 120.5, "a3": 119.6}, {"b1": 121.0, "b2": 120.4, "b3": 120.6}]
 
@@ -27,6 +27,17 @@ def test_the_one_that_is_off_is_named_and_by_how_much(value):
 )  # fmt: skip
 def test_nothing_is_off_where_it_cannot_be_told(groups):
     assert find_outlier(groups) is None
+
+
+def test_of_equal_values_but_for_the_next_step_none_is_off():
+    """Searches whose loads move in steps of 0.5 %: of 18 all find the same, but for one."""
+    groups = [{(row, n): 30_000.0 for n in range(3)} for row in range(6)]
+    groups[5][5, 0] /= 1.005
+    assert find_outlier(groups, 0.005 / np.sqrt(12)) is None
+    assert find_outlier(groups) is not None
+    groups[5][5, 0] /= 1.01
+    found = find_outlier(groups, 0.005 / np.sqrt(12))
+    assert found is not None and found.key == (5, 0), "three steps are no chance"
 
 
 def test_one_group_in_a_hundred_has_one_by_chance():

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from labconsole.measure.statistics.effects import fall_p, one_spread_effect, unpaired_effect
-from labconsole.measure.statistics.passing import OccasionCounts, deciding_counts, passing_margin_ratio
+from labconsole.measure.statistics.gate_power import OccasionCounts, deciding_counts, passing_margin_ratio
 
 MARGIN = 0.02
 
@@ -21,7 +21,7 @@ def effect_of(later: np.ndarray, baseline: np.ndarray):
 def test_the_margin_is_that_of_the_noncentral_t(baseline, later):
     effect = effect_of(*(0.01 * np.random.default_rng(many).standard_normal(many) for many in (later, baseline)))
     assert effect.error_log is not None and effect.degrees == baseline + later - 2
-    margin = passing_margin_ratio(effect, keeps_spread=True)
+    margin = passing_margin_ratio(effect, is_spread_known=True)
     assert margin is not None
     limit = stats.t.ppf(0.95, effect.degrees)
     assert stats.nct.sf(limit, effect.degrees, math.log1p(margin) / effect.error_log) == pytest.approx(0.8, abs=1e-4)
@@ -37,7 +37,7 @@ def test_what_has_not_changed_passes_within_the_margin_in_eight_of_ten_cases(bas
     for _ in range(1500):
         before = 0.01 * rng.standard_normal(baseline)
         first, other = 0.01 * rng.standard_normal((2, later))
-        margin = passing_margin_ratio(effect_of(first, before), keeps_spread=later == 1)
+        margin = passing_margin_ratio(effect_of(first, before), is_spread_known=later == 1)
         assert margin is not None
         fall = fall_p(effect_of(other, before), margin)
         assert fall is not None
@@ -46,7 +46,7 @@ def test_what_has_not_changed_passes_within_the_margin_in_eight_of_ten_cases(bas
 
 
 def test_a_margin_without_a_spread_is_none():
-    assert passing_margin_ratio(one_spread_effect([1.0], [1.0, 1.0, 1.0]), keeps_spread=True) is None
+    assert passing_margin_ratio(one_spread_effect([1.0], [1.0, 1.0, 1.0]), is_spread_known=True) is None
 
 
 @pytest.mark.parametrize(

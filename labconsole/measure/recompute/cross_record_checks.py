@@ -1,7 +1,7 @@
 """Whether the records of a store or a bundle can all be true beside each other: runs, and trials of guests. Pure.
 
 Of every record a few words are kept, never the record: a store holds tens of thousands. What one plan hash, one set-up,
-one testbed fingerprint or one capture stands for cannot be two things. Of runs, format 2.
+one testbed fingerprint, one boot or one capture stands for cannot be two things. Of runs, format 2.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from labconsole.measure.recompute.guest_trial import GuestTrial, boot_of
 from labconsole.measure.recompute.rests import Rests, setting_of
 from labconsole.measure.recompute.set_ups import Place, SetUpChecks, SetUpTrial, Testbed, Told, short
 from labconsole.measure.recompute.setting import moment, stepped
+from labconsole.measure.trials_of_guests import uut_facts
 from labconsole.model.plan.search import HASH_PREFIX
 from labconsole.model.record.kind import RecordKind
 from labconsole.model.record.run import PlanRef, RunRecord
@@ -23,7 +24,7 @@ UNHASHED = frozenset({"command", "limit_s"})
 """Of what a trial of guests asked for, what its hash does not mean: a job's words, and how long is waited for it."""
 
 
-class Together:
+class CrossRecordChecks:
     """Takes record after record, and tells what contradicts an earlier one; ``ending`` what shows only at the end."""
 
     def __init__(self) -> None:
@@ -41,18 +42,22 @@ class Together:
         """One more record."""
         if record.format == 1:
             return
-        for found in (*self._testbed(record, record.run_id), *self._plan(record), *self._captures(record)):
+        for found in (
+            *self._testbed(record, record.run_id), *self._kernel(record), *self._plan(record), *self._captures(record)
+        ):  # fmt: skip
             yield record.run_id, found
         if record.set_up is not None:
-            yield from ((record.run_id, found) for found in self._set_ups.add(_run_taken(record)))
+            yield from ((record.run_id, found) for found in self._set_ups.add(_run_taken(record), _run_facts(record)))
         self._rests.add(record)
 
     def add_trial(self, kind: RecordKind[Any], record: GuestTrial) -> Iterator[Told]:
         """One more trial of guests, of this kind."""
         record_id = kind.columns(record).id
+        kernel, where = uut_facts(record).get("kernel"), "environment.nodes.uut.facts.kernel"
         found = [*self._testbed(record, record_id), *self._asked(kind, record, record_id)]
+        found += self._booted(boot_of(record), kernel, record_id, where)
         if record.set_up is not None:
-            found += self._set_ups.add(_trial_taken(kind, record, record_id))
+            found += self._set_ups.add(_trial_taken(kind, record, record_id), _trial_facts(record))
         yield from ((record_id, each) for each in found)
 
     def ending(self) -> Iterator[Told]:
@@ -70,6 +75,16 @@ class Together:
         key = ("testbed", record.testbed_fingerprint)
         what = f"the testbed {record.testbed_fingerprint[:40]} has emulated"
         yield from self._once(key, record.emulated, record_id, "emulated", what)
+
+    def _kernel(self, record: RunRecord) -> Iterator[Discrepancy]:
+        held = record.conditions
+        if held is not None:
+            yield from self._booted(held.uut_boot_id, held.uut_kernel, record.run_id, "conditions.uut_kernel")
+
+    def _booted(self, boot: str | None, kernel: object, record_id: str, where: str) -> Iterator[Discrepancy]:
+        """A boot of the unit under test is of one kernel, whatever was set up meanwhile."""
+        if boot is not None and kernel is not None:
+            yield from self._once(("boot", boot), kernel, record_id, where, f"the boot {boot[:40]} has kernel")
 
     def _plan(self, record: RunRecord) -> Iterator[Discrepancy]:
         """What a plan's hash means, and what its pilot fixed for all of it."""
@@ -133,7 +148,6 @@ def _run_taken(record: RunRecord) -> SetUpTrial:
         attempt=plan.attempt if plan is not None else 1,
         enters=stands and record.role == "measured",
         final=stands or (plan is not None and plan.attempt >= plan.attempts),
-        facts=_run_facts(record),
         set_up_trials=plan.set_up_trials if plan is not None and plan.block else None,
         is_of_whole=True,
     )
@@ -154,24 +168,30 @@ def _trial_taken(kind: RecordKind[Any], record: GuestTrial, record_id: str) -> S
         attempt=plan.attempt,
         enters=stands,
         final=stands or plan.attempt >= plan.attempts,
-        facts={
-            "testbed": record.testbed_fingerprint,
-            "boot": boot,
-            "operator": record.operator,
-            "plan": plan.name,
-            "block": plan.block,
-            "platform": record.requested.platform,
-            "guests": record.requested.guests,
-            "memory_mib": record.requested.memory_mib or "as set up",
-            "attestation": record.attestation or None,
-            "started_at": held.started_at,
-            "setup_s": held.setup_s,
-        },
     )
 
 
 def _testbed_of(fingerprint: str, boot: str | None, operator: str) -> Testbed | None:
     return None if boot is None else (fingerprint, boot, operator)
+
+
+def _trial_facts(record: GuestTrial) -> dict[str, Any]:
+    """What every trial of guests of one set-up has in common. None: not known."""
+    held, plan = record.set_up, record.plan
+    assert held is not None
+    return {
+        "testbed": record.testbed_fingerprint,
+        "boot": boot_of(record),
+        "operator": record.operator,
+        "plan": plan.name,
+        "block": plan.block,
+        "platform": record.requested.platform,
+        "guests": record.requested.guests,
+        "memory_mib": record.requested.memory_mib or "as set up",
+        "attestation": record.attestation or None,
+        "started_at": held.started_at,
+        "setup_s": held.setup_s,
+    }
 
 
 def _run_facts(record: RunRecord) -> dict[str, Any]:

@@ -42,17 +42,21 @@ class OccasionCounts(NamedTuple):
         return self.error_ratio**4 / math.fsum(1 / (many * many * (many - 1)) for many in self)
 
 
-def passing_margin_ratio(effect: Effect, *, keeps_spread: bool) -> float | None:
+def passing_margin_ratio(effect: Effect, *, is_spread_known: bool) -> float | None:
     """The margin that passes with 80 % power at the spread of ``effect`` if nothing has changed; None: no spread.
 
-    ``keeps_spread``: the spread is that of a baseline that stays. Else later occasions show it anew, and it may come
-    out larger: the power is then a mean over what this many degrees of freedom may show.
+    ``is_spread_known``: the spread is that of a baseline that stays. Else later occasions estimate it again, and it may
+    come out larger: the power is then a mean over what this many degrees of freedom may show.
     """
     if effect.error_log is None or effect.degrees is None:
         return None
     degrees = effect.degrees
     # Welch's degrees are never the same twice, and the mean over spreads takes a while.
-    errors = noncentrality_kept(degrees) if keeps_spread else _noncentrality_shown_anew(math.floor(10 * degrees) / 10)
+    errors = (
+        noncentrality_of_known_spread(degrees)
+        if is_spread_known
+        else _noncentrality_of_estimated_spread(math.floor(10 * degrees) / 10)
+    )
     log_margin = errors * effect.error_log
     return math.expm1(log_margin) if log_margin < 700.0 else None
 
@@ -63,8 +67,8 @@ def deciding_counts(
     """The fewest occasions, of each side no fewer than ``least``, with which an unchanged plan passes with 80 % power.
 
     ``sd_log``: of an occasion, on the logarithm; ``least_error_log``: what no number of them takes from the error of a
-    change. Of equally many in all, those with the fewest later ones, since they are
-    measured for every change. None: more than 60 a side.
+    change. Of equally many in all, those with the fewest later ones, since they are measured for every change. None:
+    more than 60 a side.
     """
     bound, fewest = math.log1p(margin_ratio), max(least.baseline, MINIMUM_BLOCKS)
     evenly = math.ceil(4 * (_LEAST_ERRORS * sd_log / bound) ** 2)  # fewer would not do, however they are spread
@@ -72,19 +76,19 @@ def deciding_counts(
         for later in range(max(least.later, total - MOST_OCCASIONS), min(total - fewest, MOST_OCCASIONS) + 1):
             counts = OccasionCounts(total - later, later)
             error = max(sd_log * counts.error_ratio, least_error_log)
-            if bound >= _LEAST_ERRORS * error and bound >= noncentrality_kept(counts.degrees) * error:
+            if bound >= _LEAST_ERRORS * error and bound >= noncentrality_of_known_spread(counts.degrees) * error:
                 return counts
     return None
 
 
-def noncentrality_kept(degrees: float) -> float:
+def noncentrality_of_known_spread(degrees: float) -> float:
     """How many standard errors a margin must have to pass with 80 % power: the noncentral t, one-sided at 5 %."""
     return noncentrality(degrees, 2 * SIGNIFICANCE, POWER)
 
 
 @lru_cache(maxsize=4096)
-def _noncentrality_shown_anew(degrees: float) -> float:
-    """The same where the standard error at hand is itself a draw, and a later one is another."""
+def _noncentrality_of_estimated_spread(degrees: float) -> float:
+    """The same where the standard error is estimated: the one at hand is one draw, and a later one is another."""
     limit = student_t_quantile(1 - SIGNIFICANCE, degrees)
     spreads = [math.sqrt(chi_square_quantile((place + 0.5) / _SPREADS, degrees) / degrees) for place in range(_SPREADS)]
     low, high = 0.0, 64.0

@@ -23,7 +23,7 @@ FLAGGED: Final = 0.01
 """Chance that any value of clean normal groups is flagged."""
 
 LEAST_SD_LOG: Final = 1e-4
-"""What values are taken to scatter by at the least: counts move in steps."""
+"""What values are taken to scatter by at the least, and more where they are known to less: counts move in steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,10 +35,11 @@ class Outlier(Generic[K]):
     sd_log: float
 
 
-def find_outlier(groups: Sequence[Mapping[K, float]]) -> Outlier[K] | None:
+def find_outlier(groups: Sequence[Mapping[K, float]], known_ratio: float = 0.0) -> Outlier[K] | None:
     """The value that lies farthest from the others of its group, if that is no chance; values above zero, by key.
 
-    None too where fewer than two degrees of freedom are left to judge it by.
+    ``known_ratio``: what a value is known to, as a deviation of its logarithm: of equal values but for the next step
+    of a count none is off. None too where fewer than two degrees of freedom are left to judge it by.
     """
     if any(value <= 0 for group in groups for value in group.values()):
         return None
@@ -54,7 +55,7 @@ def find_outlier(groups: Sequence[Mapping[K, float]]) -> Outlier[K] | None:
         for key, value in group.items():
             others = [other for name, other in group.items() if name != key]
             change = value - mean_of(others)
-            sd = max(math.sqrt(max(0.0, total - own + _squares(others)) / degrees), LEAST_SD_LOG)
+            sd = max(math.sqrt(max(0.0, total - own + _squares(others)) / degrees), LEAST_SD_LOG, known_ratio)
             found.append((abs(change) / (sd * math.sqrt(1 + 1 / len(others))), change, sd, key))
     if not found:
         return None

@@ -1,0 +1,184 @@
+"""Databases from somebody else: what has the name of a table is one, its rows are in the file, and nothing else is touched.
+
+Every one is harmless by itself: some kilobytes, with forty times their rows at most.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from labconsole.cli.main import main
+from support.bundle_samples import make_lab
+from support.foreign_databases import altered, repeated
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of runs, notes, series and a calibration: to be copied."""
+    return make_lab(tmp_path_factory.mktemp("lab")) / "runs.sqlite"
+
+
+VIEW = "CREATE VIEW {0} AS SELECT * FROM mine"
+DATABASES: dict[str, tuple[tuple[str, ...], str]] = {
+    **{
+        name: ((f"ALTER TABLE {name} RENAME TO mine", VIEW.format(name)), f"{name} is a view")
+        for name in ("notes", "experiments", "calibrations", "baselines")
+    },
+    "capitals": (("ALTER TABLE notes RENAME TO mine", VIEW.format("NOTES")), "notes is a view"),
+    "searches": (("CREATE VIEW searches AS SELECT 1 AS search_id",), "searches is a view"),
+    "trigger": (("CREATE TRIGGER t AFTER INSERT ON runs BEGIN SELECT 1; END",), "has a trigger (t)"),
+    "generated": (
+        ("DROP TABLE notes", "CREATE TABLE notes (run_id, text AS (hex(zeroblob(9))), author, written_at)"),
+        "notes.text has values that no row stores",
+    ),
+    "default": (
+        ("DROP TABLE notes", f"CREATE TABLE notes (run_id, text DEFAULT '{'x' * 200}', author, written_at)"),
+        "notes.text has values that no row stores",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DATABASES)
+def test_a_store_whose_tables_are_something_else_is_refused_by_every_command(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    statements, words = DATABASES[name]
+    other = str(altered(tmp_path / "other.sqlite", store, *statements))
+    for command in (
+        ["runs", "import", other, "--store", str(tmp_path / "own.sqlite")],
+        ["verify", "--store", other],
+        ["report", "--store", other],
+        ["runs", "list", "--store", other],
+        ["runs", "note", "x", "y", "--store", other],
+    ):
+        assert main(command) == 2
+        assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("table", ["runs", "notes", "calibrations"])
+def test_a_store_that_has_more_rows_than_it_is_long_is_not_imported(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], table: str
+) -> None:
+    """Here of forty times as many; with some pages more there would be no end to them."""
+    other = repeated(tmp_path / "other.sqlite", store, table)
+    own = tmp_path / "own.sqlite"
+    assert main(["runs", "import", str(other), "--store", str(own)]) == 2
+    assert f"{other}: the database is damaged ({table}: " in capsys.readouterr().err
+
+
+def test_no_check_of_another_store_s_own_is_computed(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    columns = "run_id TEXT PRIMARY KEY, text TEXT CHECK (0), author TEXT, written_at TEXT"
+    other = altered(
+        tmp_path / "other.sqlite", store, "PRAGMA ignore_check_constraints=ON", "ALTER TABLE notes RENAME TO mine",
+        f"CREATE TABLE notes ({columns})", "INSERT INTO notes SELECT run_id, text, author, written_at FROM mine",
+        "DROP TABLE mine",
+    )  # fmt: skip
+    assert main(["runs", "import", str(other), "--store", str(tmp_path / "own.sqlite")]) == 1  # without its series
+    assert "2 notes imported" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("through_a_link", [False, True])
+def test_a_journal_beside_a_store_removes_no_other_file(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], through_a_link: bool
+) -> None:
+    (canary := tmp_path / "canary").write_text("kept\n")
+    real = altered(tmp_path / "other.sqlite", store, "PRAGMA journal_mode=DELETE")
+    path = tmp_path / "link.sqlite" if through_a_link else real
+    if through_a_link:
+        path.symlink_to(real)
+    name = os.fsencode(canary)
+    header = bytes.fromhex("d9d505f920a163d7") + bytes(8) + (1).to_bytes(4, "big") + (512).to_bytes(4, "big")
+    journal = (header + (4096).to_bytes(4, "big")).ljust(512, b"\0") + (262145).to_bytes(4, "big") + name
+    journal += len(name).to_bytes(4, "big") + sum(name).to_bytes(4, "big") + bytes.fromhex("d9d505f920a163d7")
+    (tmp_path / "other.sqlite-journal").write_bytes(journal)
+    for command in (["runs", "list"], ["runs", "note", "20261121T024501Z-000000", "x"]):
+        assert main([*command, "--store", str(path)]) == 2
+        assert "other.sqlite-journal names another file, which SQLite would remove" in capsys.readouterr().err
+        assert canary.exists()
+
+
+def test_a_view_of_ones_own_is_nobodys_business(store: Path, tmp_path: Path) -> None:
+    own = altered(tmp_path / "own.sqlite", store, "CREATE VIEW fast AS SELECT run_id FROM runs")
+    assert main(["runs", "list", "--store", str(own)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("UPDATE notes SET text = x'07'", "note must have a text"),
+        ("UPDATE notes SET text = printf('%.*c', 20000, 'x')", "a note has at most 10000 characters"),
+        ("UPDATE calibrations SET record = '[]'", "calibration 1 cannot be read: it is not a JSON object"),
+        ("UPDATE calibrations SET record = x'07'", "calibration 1 cannot be read: it is not a text"),
+        ("UPDATE calibrations SET testbed_fingerprint = 'other'", "calibration 1: is not of testbed other"),
+        ("UPDATE calibrations SET saved_at = 'x'", "is not an RFC 3339 time"),
+        ("UPDATE runs SET record = 7 WHERE rowid = 1", "is not a run record"),
+    ],
+)
+def test_what_is_beside_the_runs_of_another_store_is_read_strictly_and_left_out(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], statement: str, words: str
+) -> None:
+    other = altered(tmp_path / "other.sqlite", store, statement)
+    assert main(["runs", "import", str(other), "--store", str(tmp_path / "own.sqlite")]) == 1
+    said = capsys.readouterr()
+    assert words in said.err and "runs added" in said.out
+
+
+def test_a_series_that_is_no_regular_file_is_refused(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = altered(tmp_path / "other.sqlite", store)
+    shutil.copytree(f"{store}.series", f"{other}.series")
+    path = next(Path(f"{other}.series").glob("*.npz"))
+    path.unlink()
+    os.mkfifo(path)
+    assert main(["runs", "import", str(other), "--store", str(tmp_path / "own.sqlite")]) == 1
+    assert "is not a regular file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "words"),
+    [
+        ("author", "x'07'", "its author is not a text"),
+        ("set_at", "x'07'", "its set_at is not a text"),
+        ("set_at", "'now'", "'now' is not an RFC 3339 time"),
+        ("name", "char(27)", r"its name is '\x1b'; allowed: letters, digits"),
+    ],
+)
+def test_a_baseline_of_another_store_is_read_strictly(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], column: str, value: str, words: str
+) -> None:
+    row = "INSERT INTO baselines VALUES (1, 'b', 'small', 'h', 'bench', 'f', 'op', '2026-11-21T02:45:05Z')"
+    good = altered(tmp_path / "good.sqlite", store, row)
+    assert main(["baseline", "list", "--store", str(good)]) == 0
+    capsys.readouterr()
+    other = altered(tmp_path / "other.sqlite", good, f"UPDATE baselines SET {column} = {value}")
+    for more in ([], ["--json"]):
+        assert main(["baseline", "list", "--store", str(other), *more]) == 2
+        assert "baseline 1 from the last" in (said := capsys.readouterr().err) and words in said
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "found"),
+    [
+        ("platform", "x'07'", "a bytes"),
+        ("frame_size_bytes", "'abc'", "a str"),
+        ("reason_codes", "x'07'", "a bytes"),
+        ("loss_ratio", "'abc'", "a str"),
+        ("method", "x'07'", "a bytes"),
+    ],
+)
+def test_a_row_is_of_the_types_of_its_columns(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], column: str, value: str, found: str
+) -> None:
+    """Lists and reports go by the table and read no record."""
+    other = altered(tmp_path / "other.sqlite", store, f"UPDATE runs SET {column} = {value} WHERE rowid = 1")
+    for command in (["runs", "list"], ["report"], ["verify"]):
+        assert main([*command, "--store", str(other)]) == 2
+        words = f"{other}: run 20261121T024501Z-000000: the column {column} of the table of runs contains {found}"
+        assert words in capsys.readouterr().err
