@@ -189,13 +189,14 @@ def open_records(directory: Path) -> Read:
     def read(content: bytes) -> None:
         found = parse_exported(content, "input")
         examination = Examination(ignore)
+        searches: list[Any] = []
         if isinstance(found, NotedRecord):
             examination.take(found.record)
-            examination.end([])
         elif isinstance(found, ExportedExperiment) and found.kind.name == "search":
-            examination.end([found.record])  # type: ignore[list-item]
+            searches.append(found.record)
         elif isinstance(found, ExportedExperiment):
-            examination.end([], {found.kind.name: [found.record]})
+            examination.take_other(found.kind, found.record)
+        examination.end(searches)
         # The same id with another content is refused, which says nothing of the line.
         with open_store(str(directory / "runs.sqlite")) as store, suppress(StoreError):
             import_records(store, [found])
