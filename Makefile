@@ -12,14 +12,14 @@ TEST_PACKAGES := $(DEMO_PACKAGES) openssh-server openssh-client ethtool tmux pro
 SCREENSHOT_PACKAGES := $(DEMO_PACKAGES) openssh-client ethtool librsvg2-bin pngquant fonts-dejavu-core
 BENCH_PACKAGES := $(TEST_PACKAGES) netsniff-ng tshark wireshark-common
 
-.PHONY: demo test quick wheel site test-platforms bench screenshots soak validate evaluation findings lock clean packages-demo packages-test packages-bench packages-screenshots
+.PHONY: demo test quick wheel site test-platforms bench screenshots soak validate fuzz evaluation findings lock clean packages-demo packages-test packages-bench packages-screenshots
 
 demo: packages-demo $(VENV)/.installed
 	$(BIN)/labconsole demo
 
 test: packages-test $(VENV)/.installed-test
-	$(BIN)/ruff check labconsole tests
-	$(BIN)/ruff format --check labconsole tests
+	$(BIN)/ruff check labconsole tests tools
+	$(BIN)/ruff format --check labconsole tests tools
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest --numprocesses auto tests/unit tests/house
@@ -50,6 +50,13 @@ soak: packages-test $(VENV)/.installed-test
 # Some tables anew: make validate VALIDATE_ARGS="--renew jobs --renew flows"
 validate: packages-test $(VENV)/.installed-test
 	$(BIN)/python tests/programs/validation/run.py $(VALIDATE_ARGS)
+
+# Changed and made-up inputs for every reader of foreign files and words, a minute each: tools/fuzz/README.md. atheris is
+# used where it has a wheel for this Python. One target for longer: make fuzz FUZZ_ARGS="captures --seconds 600"
+FUZZ_ARGS ?= --all
+fuzz: $(VENV)/.installed-test
+	@$(INSTALL) --only-binary :all: --requirement tools/lock/fuzz.txt 2>/dev/null || echo "without atheris: no wheel for this Python, or no index"
+	$(BIN)/python tools/fuzz/run.py $(FUZZ_ARGS)
 
 # The papers' evaluations on the local lab, an hour each; writes docs/evaluation.md and its pictures, or those on work in guests
 # with EVALUATION_ARGS=guests; with EVALUATION_ARGS=weights, in twenty minutes, the one on guests that share a link;

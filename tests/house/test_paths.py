@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (ROOT / "README.md", ROOT / "tools" / "fuzz" / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 ROOTS = (ROOT, ROOT / "labconsole")
 """A manual leaves out the package's name: ``wire/codec.py``."""
 
-OWN = ("docs", "labconsole", "plans", "screenshots", "tests")
+OWN = ("docs", "labconsole", "plans", "screenshots", "tests", "tools")
 SOURCES = (".c", ".md", ".py", ".sh", ".tcss")
 """A path is the repository's when it begins in one of these directories, or ends as its sources do."""
 

@@ -65,8 +65,8 @@ def main() -> int:
     print(f"testing {', '.join(rooms) or 'no room: none has changed'}, and the house", flush=True)
     left = sorted({test.removeprefix("tests/unit/") for test in tests_of(changed_files(), [])} - {*rooms, *tests})
     steps = [
-        ["ruff", "check", "--quiet", "labconsole", "tests"],
-        ["ruff", "format", "--check", "--quiet", "labconsole", "tests"],
+        ["ruff", "check", "--quiet", "labconsole", "tests", "tools"],
+        ["ruff", "format", "--check", "--quiet", "labconsole", "tests", "tools"],
         ["mypy"],
         ["lint-imports"],
         ["pytest", "-q", "--numprocesses", "auto", *tests],

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from hypothesis import HealthCheck, settings
@@ -53,11 +53,49 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield from places(inner, (*path, key))
 
 
+def get(value: Any, path: tuple[Any, ...]) -> Any:
+    """What stands at the end of ``path``."""
+    for key in path:
+        value = value[key]
+    return value
+
+
 def put(value: Any, path: tuple[Any, ...], new: Any) -> None:
     """Change the place at the end of ``path``."""
     for key in path[:-1]:
         value = value[key]
     value[path[-1]] = new
+
+
+def changed_json(data: st.DataObject, value: Any) -> Any:
+    """``value``, some places of which now hold something else."""
+    for _ in range(data.draw(st.integers(1, 3))):
+        found = list(places(value))
+        if not found:
+            break
+        place = data.draw(st.sampled_from(found))
+        put(value, place, data.draw(JSON | _of_the_same_type(get(value, place))))
+    return value
+
+
+def _of_the_same_type(value: Any) -> st.SearchStrategy[Any]:
+    """Values that come past a check of types."""
+    if isinstance(value, bool):
+        return st.booleans()
+    if isinstance(value, int):
+        return st.integers(-1, 5) | st.integers(value - 1, value + 1) | NUMBERS
+    if isinstance(value, float):
+        return st.floats(allow_nan=False, allow_infinity=False) | st.just(value * 2)
+    return TEXT if isinstance(value, str) else st.just([])
+
+
+def changed_text(data: st.DataObject, text: str, words: Sequence[str]) -> str:
+    """A text into which words, or a few characters, were put in place of others."""
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(text)))
+        word = data.draw(st.one_of(st.sampled_from(words), st.text(max_size=5)))
+        text = text[:at] + word + text[at + data.draw(st.integers(0, 10)) :]
+    return text
 
 
 def mutated_bytes(data: st.DataObject, original: bytes) -> bytes:

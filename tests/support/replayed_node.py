@@ -34,12 +34,17 @@ def wiring(name: str = "s1", number: int = 1) -> StreamWiring:
 
 def recorded(name: str) -> dict[str, dict[str, dict[str, Any]]]:
     """Phase ("" is always) to command to the agent's reply."""
+    return parse_recording((RECORDINGS / f"{name}.txt").read_text())
+
+
+def parse_recording(text: str) -> dict[str, dict[str, dict[str, Any]]]:
+    """The same of a recording's text."""
     phases: dict[str, dict[str, dict[str, Any]]] = {"": {}}
     phase, command = "", None
     out: list[str] = []
     err: list[str] = []
-    for line in (RECORDINGS / f"{name}.txt").read_text().splitlines():
-        ended = re.fullmatch(r"\[rc=(\d+)\]", line)
+    for line in text.splitlines():
+        ended = re.fullmatch(r"\[rc=(\d{1,3})\]", line)
         if command is None and line.startswith("## "):
             phase = line[3:]
             phases[phase] = {}

@@ -26,6 +26,7 @@ import commanded  # noqa: E402
 import document  # noqa: E402
 import drills  # noqa: E402
 import flows  # noqa: E402
+import fuzzing  # noqa: E402
 import gates  # noqa: E402
 import guest_contradictions  # noqa: E402
 import guests  # noqa: E402
@@ -75,6 +76,7 @@ def tables(deadline: Deadline, options: argparse.Namespace) -> dict[str, Callabl
         "times": lambda: witness.times(deadline),
         "another-kernel": lambda: another_kernel.drops_and_times(deadline),
         **conclusions(options),
+        "fuzz": lambda: fuzzing.crashes(options.share * fuzzing.SECONDS),
     }
 
 
@@ -156,7 +158,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a few rows in half a minute; needs --out")
     parser.add_argument(
         "--only", action="append", metavar="TABLE",
-        help="loss, intervals, observer, faults, limits, drills, jobs, crews, starts, flows, routers, drops, times, another-kernel; of what is simulated set-ups, losses, maxima, "
+        help="loss, intervals, observer, faults, limits, drills, jobs, crews, starts, flows, routers, drops, times, another-kernel, fuzz; of what is simulated set-ups, losses, maxima, "
         "null, contrast, power, equivalence, command, gates, trends, shares, contradictions, references, or simulated for all of it; may be given again; needs --out",
     )  # fmt: skip
     parser.add_argument(
@@ -166,7 +168,12 @@ def main() -> int:
     parser.add_argument(
         "--minutes", type=float, default=60.0, help="begin nothing new on a lab after so long (default: 60)"
     )
-    parser.add_argument("--share", type=float, default=1.0, help="of the simulations: 0.05 for a look; needs --out")
+    parser.add_argument(
+        "--share",
+        type=float,
+        default=1.0,
+        help="of the simulations, and of the time for fuzz: 0.05 for a look; needs --out",
+    )
     parser.add_argument(
         "--processes", type=int, default=2, help="for simulations (default: 2); the figures are the same"
     )

@@ -24,9 +24,8 @@ from hypothesis import strategies as st
 from labconsole.agent import capture
 from labconsole.agent.operations.execute import Executor
 from labconsole.agent.pipes import Inlet
-from labconsole.agent.reading import counters, drops, facts, files, process_table, surroundings
+from labconsole.agent.reading import counters, facts, files
 from labconsole.agent.reading.survey import without_secrets
-from labconsole.agent.sending import pktgen_files
 from labconsole.errors import LabSetupError, NodeError
 from labconsole.lab import control
 from labconsole.model.inventory import Inventory
@@ -41,11 +40,9 @@ from labconsole.wire.capture import StartCapture
 from labconsole.wire.codec import MAX_LINE_BYTES, MAX_PARTS, WireError
 from labconsole.wire.execution import Execute
 from support.agent_events import LINK
-from support.fuzzing import HOSTILE, JSON, TEXT, harmful, mutated_bytes, tries
-
-RECORDINGS = Path(__file__).parents[2] / "recordings" / "pktgen"
-HELLO = json.dumps({"event": "hello", "protocol": codec.PROTOCOL, "version": "1", "pid": 1, "euid": 0, "monotonic_ns": 1,
-                    "wall_ns": 1}).encode()  # fmt: skip
+from support.fuzzing import HOSTILE, JSON, TEXT, mutated_bytes, tries
+from support.untrusted_agents import HELLO, listen_to_agent
+from support.untrusted_samples import PARSERS, PROGRAM_OUTPUTS
 
 # --- lines
 
@@ -145,19 +142,7 @@ def test_what_cannot_be_a_command_is_refused(argv: list[Any]) -> None:
     )
 )
 def test_whatever_an_agent_sends_its_session_ends_in_words_or_goes_on(chunks: list[bytes]) -> None:
-    async def talk() -> None:
-        session = AgentSession("n")
-        for chunk in chunks:
-            session.data_received(chunk, None)
-        session.data_received(b"\x1b[2J" * 30_000, 1)
-        assert len(session.stderr) <= 65536 and session._parts_bytes <= MAX_LINE_BYTES
-        session.exit_signal_received("\x1bX", False, "", "")
-        session.connection_lost(None)
-        assert not harmful(session.ended.result())
-        if session.hello.done() and not session.hello.cancelled():
-            assert not harmful(json.dumps(session.hello.result().to_wire(), ensure_ascii=False))
-
-    asyncio.run(talk())
+    listen_to_agent(chunks)
 
 
 def test_what_comes_before_anybody_listens_is_bounded_in_bytes() -> None:
@@ -196,32 +181,10 @@ def test_the_agent_takes_every_line_once_however_it_is_cut(pieces: list[bytes]) 
 # --- words of programs and of /proc
 
 
-PARSERS = [
-    lambda text: pktgen_files.parse_thread(text),
-    lambda text: pktgen_files.parse_device(text),
-    lambda text: pktgen_files.parse_result(text),
-    lambda text: pktgen_files.parse_version(text),
-    lambda text: pktgen_files.owner_of(text),
-    lambda text: capture.parse_counts(text),
-    lambda text: capture.error_of(text, -9).message,
-    lambda text: drops.parse_snmp(text),
-    lambda text: process_table.parse_stat(text),
-    lambda text: surroundings.parse_cpu(text),
-    lambda text: facts.parse_utmp(text.encode("utf-8", "replace") * 10),
-    lambda text: without_secrets(text.split(" ")),
-]
-SAMPLES = [path.read_bytes() for stage in sorted(RECORDINGS.iterdir()) for path in sorted(stage.rglob("*")) if path.is_file()] + [
-    b"tcpdump: listening on eth1, link-type EN10MB\n12 packets captured\n14 packets received by filter\n0 packets dropped by kernel\n",
-    b"Ip: Forwarding DefaultTTL InReceives\nIp: 1 64 5\n",
-    b"42 (a (b) c) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23\n",
-    b"cpu  1 2 3 4 5 6 7 8 9 10\ncpu0 1 2 3 4 5 6 7 8\n",
-]  # fmt: skip
-
-
 @tries(600)
 @given(data=st.data())
 def test_any_words_of_a_program_are_understood_or_refused(data: st.DataObject) -> None:
-    sample = data.draw(st.sampled_from([b"", *SAMPLES]))
+    sample = data.draw(st.sampled_from([b"", *PROGRAM_OUTPUTS]))
     text = mutated_bytes(data, sample).decode("utf-8", "replace") + data.draw(TEXT)
     for parse in PARSERS:
         try:

@@ -20,40 +20,22 @@ from labconsole.packets.analysis import CaptureAnalysis
 from labconsole.packets.pcap import NotACapture
 from labconsole.text.harmless import harmless
 from support.capture_samples import (
-    ETHERNET,
-    LOOP,
-    NULL,
-    RAW,
-    SLL,
-    SLL2,
     Packet,
     analyze_buffer,
     block,
     interface,
     pcap,
-    pcapng,
     section,
 )
 from support.fuzzing import mutated_bytes, tries
-
-START_NS = 1_700_000_000_123_456_000
-PACKETS = [
-    Packet(START_NS + 7_000 * k, k + 1 if k % 11 else k + 40, source=f"198.18.{k % 3 + 1}.1", identification=k)
-    for k in range(60)
-] + [Packet(START_NS + 10**9, None, garbage=b"\xff" * 30)]
-FILES = {
-    **{f"pcap {order} {unit} {link}": pcap(PACKETS, order=order, unit_ns=unit, link_type=link)
-       for order, unit, link in (("<", 1000, ETHERNET), (">", 1, SLL), ("<", 1, RAW), ("<", 1, NULL), ("<", 1, LOOP))},
-    **{f"pcapng {order} {unit} {link}": pcapng(PACKETS, order=order, unit_ns=unit, link_type=link)
-       for order, unit, link in (("<", 1000, ETHERNET), (">", 1, SLL2))},
-}  # fmt: skip
+from support.untrusted_samples import CAPTURES, START_NS
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", CAPTURES)
 @tries(120)
 @given(data=st.data())
 def test_any_damage_is_counted_or_refused_and_the_same_by_either_way(name: str, data: st.DataObject) -> None:
-    content = mutated_bytes(data, FILES[name])
+    content = mutated_bytes(data, CAPTURES[name])
     reports: list[dict[str, Any] | None] = []
     for use_numpy in (False, True):
         try:
@@ -84,7 +66,7 @@ def test_any_bytes_are_counted_or_refused(order: str, content: bytes, magic: byt
 @tries(100)
 @given(st.data())
 def test_the_pieces_in_which_a_file_comes_do_not_matter(data: st.DataObject) -> None:
-    content = mutated_bytes(data, FILES["pcapng < 1000 1"])
+    content = mutated_bytes(data, CAPTURES["pcapng < 1000 1"])
     cut = sorted(data.draw(st.lists(st.integers(0, len(content)), max_size=5)))
     pieces = [content[a:b] for a, b in zip([0, *cut], [*cut, len(content)], strict=True)]
     reports: list[dict[str, Any] | None] = []

@@ -14,37 +14,8 @@ from labconsole.model.inventory import load_inventory
 from labconsole.platforms.base.shell import Shell
 from labconsole.platforms.drivers.command import CommandDriver, at
 from labconsole.platforms.loading import driver_for
+from support.hypervisor_cases import HYPERV, PROXMOX
 from support.replayed_node import ReplayedNode, hurried, wiring
-
-PROXMOX: dict[str, Any] = {
-    "guest": 101,
-    "version": ["pveversion"],
-    "list": {"argv": ["qm", "list"], "regex": r"^\s*(?P<guest>\d+)\s+\S+\s+(?P<state>\w+)"},
-    "state": {"argv": ["qm", "status", "{guest}"], "regex": r"^status: (?P<state>\w+)$"},
-    "nics_of": {
-        "argv": ["qm", "config", "{guest}"],
-        "regex": r"^net\d+: (?P<model>\w+)=(?P<mac>[0-9A-F:]{17}),bridge=(?P<attached_to>\w+)",
-    },
-    "start": ["qm", "start", "{guest}"],
-    "stop": ["qm", "shutdown", "{guest}"],
-    "kill": ["qm", "stop", "{guest}"],
-    "host_interface": "tap{guest}i{index}",
-}
-HYPERV: dict[str, Any] = {
-    "guest": "fw one",
-    "list": {"argv": ["pwsh", "list"], "json": {"each": "*", "guest": "Name", "state": "State"}},
-    "state": {"argv": ["pwsh", "state", "{guest}"], "json": {"state": "State"}},
-    "nics_of": {
-        "argv": ["pwsh", "nics", "{guest}"],
-        "json": {"each": "adapters.*", "mac": "MacAddress", "attached_to": "Switch.Name"},
-    },
-    "start": ["pwsh", "start", "{guest}"],
-    "kill": ["pwsh", "off", "{guest}"],
-    "running": ["Running"],
-    "stopped": ["Off"],
-    "changing": ["Starting", "Stopping"],
-}
-
 
 HOSTS = """\
 testbed: bench

@@ -16,9 +16,9 @@ from labconsole.errors import AgentError, ConfigError, NodeError, NodeLost
 from labconsole.platforms.base.inside import CREW_LOOP
 from labconsole.platforms.base.named_disks import NamedDisks
 from labconsole.wire.guests import MAX_WAIT_S
+from support.hypervisor_cases import BY_DRIVER, CASES, Case
 from support.named_guests import CrewNode, Inside
 from support.replayed_node import hurried
-from unit.platforms.test_managed import BY_DRIVER, CASES, Case
 
 SSH = ["ssh", "-o", "BatchMode=yes", "root@{guest}"]
 OWN_WAY = ("lxc", "openvz")

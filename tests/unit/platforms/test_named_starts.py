@@ -16,8 +16,8 @@ from labconsole.measure.outside_clock import Nonce
 from labconsole.model.record.boot import WayIn
 from labconsole.platforms.base.inside import LACKS, NO_BUSYBOX
 from labconsole.platforms.base.marks import installed_loop
+from support.hypervisor_cases import BY_DRIVER
 from support.named_guests import CrewNode
-from unit.platforms.test_managed import BY_DRIVER
 from unit.platforms.test_named_crew import OWN_WAY, every, made, options, wanted
 
 MARK = BootMark("198.18.100.7", Nonce(700, 0x0A))

@@ -28,52 +28,14 @@ from labconsole.store.exchange.lines import parse_exported, read_jsonl
 from labconsole.store.open import open_store
 from labconsole.store.series import pack_series, read_file, unpack_series
 from labconsole.store.writing import RunStore
-from support.fuzzing import HOSTILE, JSON, mutated_bytes, places, put, tries
+from support.fuzzing import HOSTILE, JSON, changed_json, changed_text, mutated_bytes, places, put, tries
 from support.store_samples import sample_record
-
-HOSTS = """\
-testbed: t
-nodes:
-  src1: {address: 127.0.0.1, roles: [source], user: u, port: 22, key: ~/.ssh/id, jump: a@b.c, python: python3}
-  uut: {address: 127.0.0.1, roles: [uut], become: sudo, capture_dir: /var/tmp, generator_cpus: [0, 1]}
-  snk1: {address: 127.0.0.1, roles: [sink]}
-streams:
-  - {name: s1, source: src1/eth1, uut_in: eth1, uut_out: eth5, sink: snk1/eth1, source_ip: 198.18.1.1, sink_ip: 198.19.1.1,
-     link_speed: 1Gbit}
-platforms:
-  raw: {driver: raw, forwarding: route}
-defaults: {generator: auto, observe: quiet, settle_s: 5, drain_s: 2, ssh_config: ~/.ssh/config}
-"""
-PLAN = """\
-plan: p
-platforms: [raw]
-frame_sizes: [64, 1500]
-targets: [10Mbit, max]
-sources: [1]
-duration_s: 10
-repetitions: 3
-order: blocked-random
-seed: 1
-tolerances: {}
-"""
-WORDS = [
-    "[", "]", "{", "}", ": ", "- ", "? ", "&a ", "*a", "!!int ", "!!python/object/apply:os.system ", "|\n", ">-\n", "\n", "\t",
-    "'", '"\\x1b[2J"', '"\\ud800"', "#", "%YAML 9\n", "---\n", "<<: *a", "~", ".nan", ".inf", "0x" + "f" * 5000, "1e999",
-    "9" * 5000, "2001-99-99", "1:2:3", "\x00", "\x1b", "\u202e", "\u2028", "yes", "!!binary '!'", "!!set ", "!!omap ",
-]  # fmt: skip
+from support.untrusted_samples import HOSTS, PLAN, YAML_WORDS
 
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("untrusted")
-
-
-def changed_text(data: st.DataObject, text: str) -> str:
-    for _ in range(data.draw(st.integers(1, 4))):
-        at = data.draw(st.integers(0, len(text)))
-        word = data.draw(st.one_of(st.sampled_from(WORDS), st.text(max_size=5)))
-        text = text[:at] + word + text[at + data.draw(st.integers(0, 10)) :]
-    return text
 
 
 # --- YAML
@@ -83,7 +45,7 @@ def changed_text(data: st.DataObject, text: str) -> str:
 @given(data=st.data())
 def test_any_hosts_file_is_taken_or_refused_in_words(directory: Path, data: st.DataObject) -> None:
     path = directory / "hosts.yaml"
-    path.write_bytes(changed_text(data, HOSTS).encode("utf-8", "surrogatepass"))
+    path.write_bytes(changed_text(data, HOSTS, YAML_WORDS).encode("utf-8", "surrogatepass"))
     try:
         load_inventory(path)
     except ConfigError as error:
@@ -95,7 +57,7 @@ def test_any_hosts_file_is_taken_or_refused_in_words(directory: Path, data: st.D
 def test_any_plan_file_is_taken_or_refused_in_words(directory: Path, data: st.DataObject) -> None:
     hosts, path = directory / "good.yaml", directory / "plan.yaml"
     hosts.write_text(HOSTS)
-    path.write_bytes(changed_text(data, PLAN).encode("utf-8", "surrogatepass"))
+    path.write_bytes(changed_text(data, PLAN, YAML_WORDS).encode("utf-8", "surrogatepass"))
     try:
         load_plan(path, load_inventory(hosts)).hash()
     except ConfigError as error:
@@ -169,9 +131,7 @@ def store(directory: Path) -> Iterator[RunStore]:
 @tries(500)
 @given(data=st.data())
 def test_any_line_is_a_run_or_refused_in_words(store: RunStore, data: st.DataObject) -> None:
-    line = exported()
-    for _ in range(data.draw(st.integers(1, 3))):
-        put(line, data.draw(st.sampled_from(list(places(line)))), data.draw(JSON))
+    line = changed_json(data, exported())
     try:
         import_records(store, [parse_exported(json.dumps(line).encode(), "x")])
     except StoreError as error:
@@ -249,7 +209,8 @@ def header(shape: str, descr: str = "'<i8'") -> bytes:
      archive(**{"a/b.npy": header("(1000000000000,)")}), archive(**{"a/b.npy": header("(-1,)")}),
      archive(**{"a/b.npy": header("(3, 3)")}), archive(**{"a/b.npy": header("'x'")}),
      archive(**{"a/b.npy": header("(1,)", "'|O'")}), archive(**{"a/b.npy": header("(1,)", "__import__('os')")}),
-     archive(**{"a/b.npy": header("(" * 2000 + ")" * 2000)}), archive(**{"\x1b[2J.npy": array_file(numpy.arange(3))}),
+     archive(**{"a/b.npy": header("(" * 2000 + ")" * 2000)}), archive(**{"a/b.npy": header("(1,")}),
+     archive(**{"a/b.npy": header("(1,), '\0'")}), archive(**{"\x1b[2J.npy": array_file(numpy.arange(3))}),
      archive(**{"a/b.npy": array_file(numpy.arange(3)), "a/b?.npy": array_file(numpy.array(True))})],
 )  # fmt: skip
 def test_an_archive_that_is_no_series_is_refused(directory: Path, content: bytes) -> None:
