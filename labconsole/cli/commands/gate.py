@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     with open_store(args.store, write=False) as store:
         found = _judge(args, plans, store)
     if args.junit is not None:
-        _write(args.junit, text.junit(names, args.baseline, found, undecided_passes=not args.undecided), "--junit")
+        _write(args.junit, text.junit(names, args.baseline, found, undecided_fails=args.undecided == 1), "--junit")
     if args.markdown is not None:
         _write(args.markdown, "\n".join(text.markdown(names, args.baseline, found)) + "\n", "--markdown")
     if args.json:

@@ -83,8 +83,8 @@ def _object(judged: JudgedPoint) -> dict[str, Any]:
     }
 
 
-def junit(plan: str, baseline: str, gate: Gate, *, undecided_passes: bool = False) -> str:
-    """A suite named after the plan, with a case for each judgement; the undecided is skipped where it passes."""
+def junit(plan: str, baseline: str, gate: Gate, *, undecided_fails: bool = False) -> str:
+    """A suite named after the plan, with a case for each judgement; an undecided one is skipped, or a failure."""
     from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite
 
     differences = [] if gate.changes is None else list(_differences(gate.changes))
@@ -92,7 +92,7 @@ def junit(plan: str, baseline: str, gate: Gate, *, undecided_passes: bool = Fals
     for each in gate.judged:
         case = TestCase(harmless(each.point), classname=harmless(plan))
         if each.outcome != "passed":
-            skipped = undecided_passes and each.outcome == "undecided"
+            skipped = each.outcome == "undecided" and not undecided_fails
             result = (Skipped if skipped else Failure)(harmless(each.detail), each.outcome)
             result.text = "\n".join(map(harmless, [each.detail, *differences]))
             case.result = [result]

@@ -627,9 +627,9 @@ def test_what_was_lossless_before_and_is_not_now_does_not_pass(lab, capsys):
     assert "the baseline lost nothing here" in found["judged"][0]["detail"]
 
 
-def test_junit_skips_the_undecided_where_it_passes(lab, capsys, tmp_path):
+def test_junit_skips_the_undecided_unless_it_is_as_bad_as_worse(lab, capsys, tmp_path):
     lab.measure("today", [60 * 0.981, 120 * 0.981], seed=2)
-    for undecided, tag in (("0", "skipped"), ("1", "failure")):
+    for undecided, tag in (("0", "skipped"), ("4", "skipped"), ("1", "failure")):
         lab.gate(capsys, "--occasion", "today", "--undecided", undecided, "--junit", str(tmp_path / "gate.xml"))
         cases = ElementTree.parse(tmp_path / "gate.xml").findall(".//testcase")
         assert any(case.find(tag) is not None for case in cases)
