@@ -118,7 +118,7 @@ def variants(line: str) -> Iterator[str]:
 def commands(page: Path) -> Iterator[str]:
     for line in shown_lines(page):
         if re.match(r"(sudo |\$ )?labconsole( |$)", line):
-            command = re.split(r"\s{2,}| # | \| (?!-)(?![^\[]*\])|;", line)[0]
+            command = re.split(r"\s{2,}| # | \|\| | \| (?!-)(?![^\[]*\])|;", line)[0]
             yield from variants(command)
 
 

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from support.postgresql_server import PostgresServer
     from support.store_places import Place
 
-CALM_TURNS, TURN_S, MOMENT_S = 5, 0.001, 0.005
+CALM_TURNS, TURN_S, MOMENT_S = 5, 0.001, 0.02
+"""A moment is longer than a screen waits before it paints what has changed, a sixtieth of a second."""
 
 YOUNG_OBJECTS = 10_000
 """How many new ones the garbage collector waits for: a console makes a hundred thousand."""

@@ -9,7 +9,6 @@ def test_settings_of_nodes_are_shown_with_their_whole_names():
     record = measured(1, 60.0, block=1)
     nodes = {name: dict(said) for name, said in record["environment"]["nodes"].items()}
     nodes["uut"]["settings"] = {"net.core.netdev_budget_usecs": "8000", "eth1 qdiscs": "tbf rate 5", "turbo": True}
-    nodes["snk1"]["settings"] = "nonsense of another store"
     record["environment"] = {**record["environment"], "nodes": nodes}
     lines = ["".join(text for text, _ in row).split() for row in nodes_page(parse_record(record, "x"), 80)]
     place = lines.index(["Settings", "of", "uut", "as", "the", "trial", "began"])
