@@ -97,7 +97,8 @@ def deviation_over_set_ups(
     """By how much a share lies from what is ``due``, signed, at 0.05 over ``families`` such intervals.
 
     ``values``: the shares of trials by set-up; ``step``: what they move in, such as one packet of all that came: no
-    bound is closer to the mean. None where there are no values.
+    bound is closer to the mean, and set-ups are taken to scatter by no less than what is rounded to it does. Three that
+    happen to be equal to the packet do not say that they always are. None where there are no values.
     """
     found = {set_up: [value - due for value in group] for set_up, group in values.items()}
     if not any(found.values()):
@@ -105,7 +106,8 @@ def deviation_over_set_ups(
     mean = mean_over_set_ups(found)
     if mean.scope != "set-ups":
         return without_interval(mean)
-    reach = max(_reach(mean, (1 - LEVEL) / 2 / families), step)
+    scattered = replace(mean, sd=max(mean.sd or 0.0, step / math.sqrt(12)))
+    reach = max(_reach(scattered, (1 - LEVEL) / 2 / families), step)
     return replace(
         mean, ci_low=mean.mean - reach, ci_high=mean.mean + reach, method="student-t over set-ups, simultaneous"
     )

@@ -121,13 +121,15 @@ def test_the_least_of_two_set_ups_has_no_interval():
     assert (found.ci_low, found.method) == (None, "no interval")
 
 
-def test_a_deviation_is_signed_and_no_closer_than_one_packet():
-    found = deviation_over_set_ups({n: [8 / 256] for n in range(3)}, 1 / 31, 9, 1 / 256)
+@pytest.mark.parametrize(("set_ups", "packets"), [(3, 2.227), (12, 1.0)])
+def test_a_deviation_is_signed_and_no_closer_than_one_packet(set_ups, packets):
+    """Three equal counts are taken to scatter by what rounding to whole packets does; of twelve, a packet is more."""
+    found = deviation_over_set_ups({n: [8 / 256] for n in range(set_ups)}, 1 / 31, 9, 1 / 256)
     assert found is not None
     assert found.mean == pytest.approx(8 / 256 - 1 / 31)
     assert found.ci_low is not None and found.ci_high is not None
-    assert found.ci_low < 0 < found.ci_high, "three counts alike, as near as whole packets can be"
-    assert found.ci_high - found.mean == pytest.approx(1 / 256)
+    assert found.ci_low < 0 < found.ci_high, "as near as whole packets can be"
+    assert found.ci_high - found.mean == pytest.approx(packets / 256, rel=1e-3)
 
 
 def test_deviations_of_a_point_hold_their_due_together():
