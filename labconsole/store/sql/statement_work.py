@@ -16,7 +16,7 @@ FREE_STEPS = 2_000_000
 """For any statement, also in an empty store: some ten thousand rows."""
 
 STEPS_PER_BYTE = 0.5
-"""A list takes some 100 steps for a run (a table brought up to date 400), whose row has 2 KiB as a rule: 0.05 a byte."""
+"""A list takes some 100 steps for a run, bringing a table up to date 400. Rows of runs have 2 KiB as a rule."""
 
 
 class StatementWork:
