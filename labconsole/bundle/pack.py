@@ -31,6 +31,7 @@ from labconsole.model.record.kinds import record_kinds
 from labconsole.model.record.note import exported, plan_notes
 from labconsole.model.record.run import METHOD
 from labconsole.model.record.summary import RunSummary
+from labconsole.model.yaml_file import read_text
 from labconsole.report.assembly import Report, counts
 from labconsole.report.files import FORMATS, TABLES, require, write
 from labconsole.report.planned_trials import noted_plans
@@ -265,7 +266,7 @@ def _plans(
         (directory / "plans").mkdir(exist_ok=True)
         stem = re.sub(r"[^A-Za-z0-9_-]+", "-", path.stem).strip("-") or "plan"
         name = f"plans/{stem}.yaml" if f"plans/{stem}.yaml" not in found else f"plans/{stem}-{key}.yaml"
-        (directory / name).write_bytes(path.read_bytes())
+        (directory / name).write_bytes(read_text(path).encode())
         found[name] = key
         meant |= own
     return dict(sorted(found.items())), meant

@@ -38,20 +38,7 @@ MAX_DEPTH = 64
 
 def load_yaml(path: Path) -> CommentedMap:
     """The mapping in a YAML file, with line numbers. Raises ConfigError naming the file and line."""
-    try:
-        with path.open("rb") as stream:  # one that has no size (a pipe, a device) ends here too
-            content = stream.read(MAX_FILE_BYTES + 1)
-        if len(content) > MAX_FILE_BYTES:
-            raise ConfigError(f"is larger than {MAX_FILE_BYTES} bytes; is this the right file?", file=str(path))
-        text = content.decode("utf-8-sig")
-    except FileNotFoundError:
-        raise ConfigError("no such file", file=str(path)) from None
-    except UnicodeDecodeError as exc:
-        raise _not_utf8(content, exc.start, path) from exc
-    except OSError as exc:
-        raise ConfigError(f"cannot be read: {exc.strerror or exc}", file=str(path)) from exc
-    if "\0" in text:
-        raise _not_utf8(content, content.index(b"\0"), path)
+    text = read_text(path).removeprefix("\ufeff")
     if len(text) > MAX_MARKS and sum(map(text.count, _MARKS)) > MAX_MARKS:
         raise ConfigError(f"holds more than {MAX_MARKS} values; is this the right file?", file=str(path))
     try:
@@ -69,6 +56,25 @@ def load_yaml(path: Path) -> CommentedMap:
     if not isinstance(data, CommentedMap):
         raise ConfigError("must be a mapping of keys to values", file=str(path), line=1)
     return data
+
+
+def read_text(path: Path) -> str:
+    """The text of a configuration file as it is, a byte order mark included. Raises ConfigError naming the file."""
+    try:
+        with path.open("rb") as stream:  # one that has no size (a pipe, a device) ends here too
+            content = stream.read(MAX_FILE_BYTES + 1)
+        if len(content) > MAX_FILE_BYTES:
+            raise ConfigError(f"is larger than {MAX_FILE_BYTES} bytes; is this the right file?", file=str(path))
+        text = content.decode("utf-8")
+    except FileNotFoundError:
+        raise ConfigError("no such file", file=str(path)) from None
+    except UnicodeDecodeError as exc:
+        raise _not_utf8(content, exc.start, path) from exc
+    except OSError as exc:
+        raise ConfigError(f"cannot be read: {exc.strerror or exc}", file=str(path)) from exc
+    if "\0" in text:
+        raise _not_utf8(content, content.index(b"\0"), path)
+    return text
 
 
 BYTE_ORDER_MARKS = {

@@ -22,6 +22,7 @@ from labconsole.model.record.note import PlanNote, plan_notes
 from labconsole.model.record.run import FORMAT
 from labconsole.model.record.search import SearchRecord
 from labconsole.model.record.summary import RunFilter, RunSummary
+from labconsole.model.yaml_file import read_text
 from labconsole.report.assembly import Report, assemble, claimed
 from labconsole.report.changes import Side
 from labconsole.report.digest import Digest
@@ -78,7 +79,7 @@ def gather(
     return assemble(
         kept, digest, made, units, selection=selection, found=found, planned=planned, reference=reference, names=names,
         searches=searches, search_runs=_runs_of(searches, stored),
-        plans=[(path.name, path.read_text(encoding="utf-8")) for path in plans],
+        plans=[(path.name, read_text(path).replace("\r\n", "\n").replace("\r", "\n")) for path in plans],
         plan_notes=_plan_notes(store, digest, experiments), experiments=experiments, failures=failures,
     )  # fmt: skip
 

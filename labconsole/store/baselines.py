@@ -8,7 +8,7 @@ from sqlalchemy import Connection, func, insert, inspect, select
 
 from labconsole.errors import StoreError
 from labconsole.model.record.baseline import NAME, NAME_WORDS, Baseline
-from labconsole.store.records import utc_text
+from labconsole.store.records import refuse_long_names, utc_text
 from labconsole.store.sql.schema import baselines
 
 _COLUMNS = (
@@ -35,6 +35,7 @@ def _baseline(values: dict[str, Any], number: int) -> Baseline:
             raise StoreError(f"{where} cannot be read: its {name} is not a text")
     if not NAME.fullmatch(values["name"]):
         raise StoreError(f"{where} cannot be read: its name is {values['name'][:80]!r}; allowed: {NAME_WORDS}")
+    refuse_long_names(values.items(), where)
     utc_text(values["set_at"], where)
     return Baseline(**values)
 

@@ -20,7 +20,7 @@ from labconsole.model.identity import RUN_ID
 from labconsole.model.record.kind import ExperimentColumns, R, RecordKind
 from labconsole.model.record.kinds import record_kinds
 from labconsole.model.record.summary import EVERYTHING, RunFilter
-from labconsole.store.records import json_object, utc_text
+from labconsole.store.records import json_object, refuse_long_names, utc_text, validation_words
 from labconsole.store.sql.schema import experiments, experiments_in
 
 PAGE_EXPERIMENTS = 200
@@ -47,20 +47,13 @@ def parse_experiment(kind: RecordKind[R], source: str | bytes | Mapping[str, Any
     try:
         record = kind.record.model_validate_json(json.dumps(data), strict=True)
     except (ValidationError, ValueError, TypeError, RecursionError) as exc:
-        raise StoreError(f"{where}: {_complaint(kind.name, exc)}") from exc
+        raise StoreError(f"{where}: {validation_words(exc, kind.name)}") from exc
     columns = kind.columns(record)
+    refuse_long_names(asdict(columns).items(), where)
     if not RUN_ID.fullmatch(columns.id):
         raise StoreError(f"{where}: {kind.name}_id {columns.id!r} is not valid")
     utc_text(columns.started_at, where)
     return record
-
-
-def _complaint(name: str, exc: Exception) -> str:
-    if not isinstance(exc, ValidationError):
-        return str(exc)
-    problem = exc.errors(include_url=False, include_input=False)[0]
-    words = problem["msg"].removeprefix("Value error, ")
-    return f"{'.'.join(str(step) for step in problem['loc']) or name}: {words}"
 
 
 def write_experiment(connection: Connection, kind: RecordKind[R], record: R) -> bool:
@@ -113,7 +106,12 @@ class StoredExperiments:
                     unreadable(exc)
                 else:
                     yield ExperimentColumns(**{name: row[name] for name in names}), record
-            page = self._page(kind, names, page[-1])
+            last = page[-1]
+            page = self._page(kind, names, last)
+            if page and (page[-1]["started_at"], page[-1]["id"]) <= (last["started_at"], last["id"]):
+                raise StoreError(
+                    f"{self.backend.name}: cannot read {kind.plural}: the database is damaged (they are in no order)"
+                )
 
     def _page(self, kind: RecordKind[Any], names: Sequence[str], after: RowMapping | None) -> Sequence[RowMapping]:
         """These columns and the records that follow this one, oldest first."""
@@ -172,7 +170,7 @@ class StoredExperiments:
         """How many there are, of all kinds."""
         with self.backend.errors("count experiments"), self.backend.reading() as connection:
             table = experiments_in(connection, self.version)
-            return 0 if table is None else int(connection.execute(select(func.count()).select_from(table)).scalar_one())
+            return 0 if table is None else int(connection.execute(select(func.count(table.c.id))).scalar_one())
 
     def unknown_experiments(self) -> builtins.list[StoreError]:
         """Of each kind that this program does not know, and so leaves out, how many there are."""

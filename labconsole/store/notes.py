@@ -17,7 +17,7 @@ from sqlalchemy import Connection, func, insert, select, update
 
 from labconsole.errors import StoreError
 from labconsole.model.record.note import PLAN_NOTE_NAME, PlanNote, RunNote, is_plan_key
-from labconsole.store.records import utc_text
+from labconsole.store.records import refuse_long_names, utc_text
 from labconsole.store.sql.schema import calibrations, notes, runs
 from labconsole.store.untrusted_json import parse_json
 
@@ -35,6 +35,7 @@ def checked_note(text: str | None, author: str) -> RunNote:
     words = text.strip() if text is not None else ""
     if len(words) > MAX_NOTE_CHARACTERS:
         raise StoreError(f"a note has at most {MAX_NOTE_CHARACTERS} characters, this one has {len(words)}")
+    refuse_long_names([("the author of a note", author)], "note")
     return RunNote(words or None, author, now_utc())
 
 
@@ -58,6 +59,7 @@ def note_from_json(data: object, where: str) -> RunNote:
         raise StoreError(f"{where}: note must have a text; allowed: null as the text of a removed note")
     if text is not None and len(text) > MAX_NOTE_CHARACTERS:
         raise StoreError(f"{where}: a note has at most {MAX_NOTE_CHARACTERS} characters, this one has {len(text)}")
+    refuse_long_names([("the author of a note", author)], where)
     return RunNote(text, author, utc_text(written_at, f"{where}: note"))
 
 
@@ -141,6 +143,7 @@ def parse_calibration(text: object, where: str) -> dict[str, Any]:
     data = parse_json(text, f"{where} cannot be read")
     if not isinstance(data, dict):
         raise StoreError(f"{where} cannot be read: it is not a JSON object")
+    refuse_long_names([(key, data.get(key)) for key in ("testbed", "testbed_fingerprint")], where)
     return data
 
 

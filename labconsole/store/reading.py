@@ -163,7 +163,8 @@ class StoredRuns(StoredExperiments):
 
     def count(self, where: RunFilter = EVERYTHING) -> int:
         """How many runs match."""
-        return int(self.rows(matching(select(func.count()).select_from(runs), where), "count runs")[0][0])
+        # Of a column: SQLite counts whole rows in one step, which nothing bounds.
+        return int(self.rows(matching(select(func.count(runs.c.run_id)), where), "count runs")[0][0])
 
     def amount(self) -> tuple[int, int]:
         """How many runs and how many experiments there are: quick, and moves with all that is saved."""
@@ -203,9 +204,10 @@ class StoredRuns(StoredExperiments):
         while page:
             for row in page:
                 yield row.run_id, row.record
-            last = page[-1]
-            after = tuple_(runs.c.started_at, runs.c.run_id) > (last.started_at, last.run_id)
-            page = self.rows(statement.where(after), "read runs")
+            last = page[-1].started_at, page[-1].run_id
+            page = self.rows(statement.where(tuple_(runs.c.started_at, runs.c.run_id) > last), "read runs")
+            if page and (page[-1].started_at, page[-1].run_id) <= last:
+                raise StoreError(f"{self.name}: cannot read runs: the database is damaged (its runs are in no order)")
 
     def plan_runs(self, plan_hash: str, testbed_fingerprint: str) -> Sequence[StoredTrial]:
         """As engine.ports.RunSink."""

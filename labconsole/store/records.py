@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from pydantic import ValidationError
 
 from labconsole.errors import StoreError
+from labconsole.model.conditions import conditions_of, hypervisor_words
 from labconsole.model.identity import RUN_ID
 from labconsole.model.record.format import misplaced_key
 from labconsole.model.record.run import FORMAT, RunRecord
 from labconsole.store.untrusted_json import parse_json
+
+MAX_NAME_CHARACTERS = 1000
+"""Of a name, a version or a hash, and of who wrote a note: hosts.yaml and plans allow names of 64."""
 
 
 def record_text(record: RunRecord) -> str:
@@ -47,10 +51,11 @@ def parse_record(source: str | bytes | Mapping[str, Any], where: str) -> RunReco
     try:
         record = RunRecord.model_validate_json(json.dumps(data if version > 1 else {**data, "method": 1}), strict=True)
     except (ValidationError, ValueError, TypeError, RecursionError) as exc:
-        raise StoreError(f"{where}: {_complaint(exc)}") from exc
+        raise StoreError(f"{where}: {validation_words(exc, 'record')}") from exc
     if not RUN_ID.fullmatch(record.run_id):
         raise StoreError(f"{where}: run_id {record.run_id!r} is not valid; allowed: letters, digits, '.', '_', '-'")
     utc_text(record.started_at, where)
+    refuse_long_names(_names(record), where)
     return record
 
 
@@ -79,9 +84,39 @@ def utc_text(timestamp: str, where: str) -> str:
         raise StoreError(f"{where}: {timestamp!r} is not an RFC 3339 time: {exc}") from exc
 
 
-def _complaint(exc: Exception) -> str:
+def refuse_long_names(names: Iterable[tuple[str, object]], where: str) -> None:
+    """Raise StoreError beginning with ``where`` when a text of these, each beside what it is, is longer than any name
+    is.
+    """
+    for what, value in names:
+        if isinstance(value, str) and len(value) > MAX_NAME_CHARACTERS:
+            raise StoreError(f"{where}: {what} has {len(value)} characters; allowed: {MAX_NAME_CHARACTERS}")
+
+
+def _names(record: RunRecord) -> Iterator[tuple[str, object]]:
+    """What lists and tables show of a record."""
+    held, plan, background = conditions_of(record), record.plan, record.background
+    for key in ("testbed", "testbed_fingerprint", "operator", "labconsole_version"):
+        yield key, getattr(record, key)
+    if plan is not None:
+        yield from (("plan.name", plan.name), ("plan.hash", plan.hash), ("plan.order", plan.order))
+    yield from ((f"requested.{key}", value) for key, value in record.requested)
+    yield "set_up.id", record.set_up.id if record.set_up else None
+    yield from ((f"conditions.{key}", value) for key, value in held)
+    yield "the hypervisor with its version", hypervisor_words(held)
+    if background is not None:
+        yield from (("background.kind", background.kind), ("background.guest", background.guest))
+    for stream in (*record.streams, *(background.streams if background else ())):
+        for key in ("name", "generator", "generator_version"):
+            yield f"a stream's {key}", getattr(stream, key)
+        yield from ((f"a stream's {key}", value) for hop in stream.ledger for key, value in hop)
+    yield from (("the code of a reason", reason.code) for reason in record.verdict.reasons)
+
+
+def validation_words(exc: Exception, whole: str) -> str:
+    """What is wrong with a record's data, with its place; ``whole``: what is said where that is the record itself."""
     if not isinstance(exc, ValidationError):
         return str(exc)
     problem = exc.errors(include_url=False, include_input=False)[0]
     words = problem["msg"].removeprefix("Value error, ")
-    return f"{'.'.join(str(step) for step in problem['loc']) or 'record'}: {words}"
+    return f"{'.'.join(str(step) for step in problem['loc']) or whole}: {words}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,8 +22,10 @@ from sqlalchemy import (
     MetaData,
     String,
     Table,
+    case,
     create_engine,
     event,
+    func,
     insert,
     literal_column,
     select,
@@ -33,6 +35,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 
 from labconsole.errors import StoreError, StoreHeld
 from labconsole.store.location import ServerLocation
+from labconsole.store.series import MAX_SERIES_BYTES
 from labconsole.store.sql.backend import BUSY_TIMEOUT_S, Backend
 from labconsole.text.extras import to_install
 
@@ -48,6 +51,12 @@ CONNECT_TIMEOUT_S = 10
 RETRY_S = 0.25
 LOST_AFTER_MS = 30_000
 """A server that does not answer for so long is given up; the kernel alone would take a quarter of an hour."""
+
+_KINDS = """
+SELECT c.relname, CASE c.relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' WHEN 'f' THEN 'foreign table'
+  ELSE 'relation of kind ' || CAST(c.relkind AS text) END
+FROM pg_class c WHERE c.relname = ANY(:names) AND c.relkind <> 'r' AND pg_table_is_visible(c.oid) ORDER BY c.relname
+"""
 
 WRITE_LOCK = 0x6C61_6263_6F6E_736F
 """The advisory lock of whoever writes: a number that only labconsole uses."""
@@ -117,6 +126,12 @@ class PostgresBackend(Backend):
         with self.engine.connect():
             pass
 
+    def check_schema(self, connection: Connection, names: Collection[str]) -> None:
+        """See Backend. Of the series too; a table of another server's is none either."""
+        ours = [*names, series_table.name]
+        for name, kind in connection.execute(text(_KINDS), {"names": ours}):
+            raise StoreError(f"{self.name}: {name} is a {kind}; a run store has a table of that name")
+
     def create_own(self, connection: Connection) -> None:
         """The order of saving, and the series."""
         connection.execute(text("ALTER TABLE runs ADD COLUMN saved BIGINT GENERATED ALWAYS AS IDENTITY UNIQUE"))
@@ -157,12 +172,14 @@ class PostgresBackend(Backend):
     def series(self, connection: Connection, run_id: str) -> tuple[bytes, str]:
         """See Backend."""
         where = f"in {self.name}"
-        found = connection.execute(
-            select(series_table.c.content).where(series_table.c.run_id == run_id)
-        ).scalar_one_or_none()
+        size_bytes = func.octet_length(series_table.c.content)
+        content = case((size_bytes <= MAX_SERIES_BYTES, series_table.c.content))
+        found = connection.execute(select(content).where(series_table.c.run_id == run_id)).one_or_none()
         if found is None:
             raise StoreError(f"run {run_id}: its time series {where} is missing")
-        return bytes(found), where
+        if found[0] is None:
+            raise StoreError(f"run {run_id}: its time series {where} has more than {MAX_SERIES_BYTES} bytes")
+        return bytes(found[0]), where
 
     @contextmanager
     def hold(self, what: str, holder: str) -> Iterator[None]:

@@ -37,7 +37,7 @@ from labconsole.errors import StoreError
 from labconsole.model.conditions import conditions_of, hypervisor_words
 from labconsole.model.record.run import RunRecord
 from labconsole.model.record.summary import RunSummary
-from labconsole.store.records import parse_record, utc_text
+from labconsole.store.records import MAX_NAME_CHARACTERS, parse_record, refuse_long_names, utc_text
 from labconsole.store.sql.row_types import RowTypes
 from labconsole.wire.version import __version__
 
@@ -281,7 +281,11 @@ def fill_in(connection: Connection) -> None:
     A record that cannot be read keeps its row with nothing known in these columns but ``format``, 0.
     """
     lacking = select(runs.c.run_id, runs.c.record).where(runs.c.format.is_(None)).limit(FILLED_AT_ONCE)
+    first = set[str]()
     while rows := connection.execute(lacking).all():
+        if rows[0].run_id in first:
+            raise StoreError(f"run {str(rows[0].run_id)[:80]}: stays without its columns; the database is damaged")
+        first.add(rows[0].run_id)
         values = [{"b_run_id": row.run_id, **_known_since_4(row.run_id, row.record)} for row in rows]
         statement = update(runs).where(runs.c.run_id == bindparam("b_run_id"))
         connection.execute(statement.values({name: bindparam(name) for name in SINCE_4}), values)
@@ -388,6 +392,8 @@ def _summary(row: Row[Any], known: dict[str, Any]) -> RunSummary:
     for name in _SHARED:
         value = values[name]
         if type(value) is str:
+            if len(value) > MAX_NAME_CHARACTERS:
+                refuse_long_names([(f"the column {name}", value)], f"run {str(row.run_id)[:80]}")
             values[name] = sys.intern(value)
     values["target_bps"] = "max" if values["target_bps"] is None else values["target_bps"]
     values["reason_codes"] = split_codes(values["reason_codes"])

@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 from sqlalchemy import URL, Connection, Engine, Integer, create_engine, event, literal_column, select
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
-from sqlalchemy.pool import NullPool, QueuePool
+from sqlalchemy.pool import ConnectionPoolEntry, NullPool, QueuePool
 
 from labconsole.errors import StoreError, StoreHeld
 from labconsole.store.location import FileLocation
@@ -28,6 +28,7 @@ from labconsole.store.series import read_file
 from labconsole.store.sql.backend import BUSY_TIMEOUT_S, Backend
 from labconsole.store.sql.query_terms import add_functions
 from labconsole.store.sql.schema import runs
+from labconsole.store.sql.statement_work import COUNTED_STEPS, StatementWork
 from labconsole.store.untrusted_json import MAX_RECORD_BYTES
 
 IMMEDIATE = {"begin": "BEGIN IMMEDIATE"}
@@ -50,6 +51,9 @@ _LONGEST_VALUE_BYTES = 2 * MAX_RECORD_BYTES
 
 _SUPER_JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 """How a journal ends that names another one: sqlite.org/fileformat2.html#the_rollback_journal."""
+
+_WORK = "work"
+"""Of what SQLAlchemy keeps with a connection: its StatementWork."""
 
 STALE_S = 3600.0
 """Age after which a temporary file was left by a process that died."""
@@ -216,6 +220,8 @@ class SqliteBackend(Backend):
             return f"the database is damaged ({text}); `sqlite3 FILE .recover` may save what is left"
         if "too big" in text:
             return f"it contains a value or a row of more than {_LONGEST_VALUE_BYTES} bytes, and no record is as long"
+        if text == "interrupted":
+            return "the database is damaged (it gives more rows than a file of its length can hold)"
         if "locked" in text:
             return f"another process has kept it locked for {BUSY_TIMEOUT_S:g} s"
         return text
@@ -253,13 +259,19 @@ def _open_engine(path: Path, *, write: bool) -> Engine:
     )
 
     @event.listens_for(engine, "connect")
-    def _configure(connection: sqlite3.Connection, _record: object) -> None:
+    def _configure(connection: sqlite3.Connection, record: ConnectionPoolEntry) -> None:
         # FULL: in WAL mode NORMAL may forget the last commits when the power fails (0.27 ms a run beside 0.02).
         connection.execute("PRAGMA synchronous=FULL")
         # The file may be from anybody: its schema is not trusted, and no value is longer than a record can be.
         connection.execute("PRAGMA trusted_schema=OFF")
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE_BYTES)
         add_functions(connection)
+        record.info[_WORK] = work = StatementWork(path)
+        connection.set_progress_handler(work.is_over, COUNTED_STEPS)
+
+    @event.listens_for(engine, "before_cursor_execute")
+    def _start(connection: Connection, *_statement: object) -> None:
+        connection.info[_WORK].start()
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:

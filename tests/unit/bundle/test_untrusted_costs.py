@@ -24,6 +24,9 @@ from labconsole.bundle.differences import MAX_DIFFERENCES, Differences
 from labconsole.bundle.tables import read_rows
 from labconsole.cli.main import main
 from labconsole.errors import StoreError
+from labconsole.model.plan.loader import load_plan
+from labconsole.model.plan.plan import Plan
+from labconsole.model.yaml_file import MAX_FILE_BYTES
 from labconsole.store.series import MAX_SERIES_VALUES, check_series
 from labconsole.store.untrusted_json import MAX_VALUES, parse_json
 from labconsole.wire.codec import count_parts
@@ -414,3 +417,20 @@ def test_a_run_whose_environment_is_of_another_shape_is_refused_on_import_and_st
     assert main(["report", "--store", str(other)]) in (0, 1)
     said = capsys.readouterr().err
     assert words in said or not said
+
+
+def test_a_plan_that_grew_since_it_was_checked_is_not_read_whole(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A report takes the text of a plan beside what it means."""
+    lab = make_lab(tmp_path)
+    plan = lab / "plans" / "small plan.yaml"
+
+    def load(path: Path) -> Plan:
+        loaded = load_plan(path)
+        path.write_bytes(path.read_bytes() + b"#" * (MAX_FILE_BYTES + 1))
+        return loaded
+
+    monkeypatch.setattr("labconsole.report.gathering.load_plan", load)
+    assert main(["report", "--plan", str(plan), "--store", str(lab / "runs.sqlite")]) == 2
+    assert f"{plan}: is larger than {MAX_FILE_BYTES} bytes" in capsys.readouterr().err

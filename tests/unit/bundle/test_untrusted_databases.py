@@ -6,12 +6,21 @@ Every one is harmless by itself: some kilobytes, with forty times their rows at 
 from __future__ import annotations
 
 import os
+import re
 import shutil
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from sqlalchemy import create_engine, select
 
 from labconsole.cli.main import main
+from labconsole.errors import StoreError
+from labconsole.model.record.kind import ExperimentColumns
+from labconsole.model.record.kinds.search import KIND as SEARCH
+from labconsole.store.open import open_store
+from labconsole.store.sql import sqlite, statement_work
+from labconsole.store.sql.schema import fill_in, runs
 from support.bundle_samples import make_lab
 from support.foreign_databases import altered, repeated
 
@@ -182,3 +191,107 @@ def test_a_row_is_of_the_types_of_its_columns(
         assert main([*command, "--store", str(other)]) == 2
         words = f"{other}: run 20261121T024501Z-000000: the column {column} of the table of runs contains {found}"
         assert words in capsys.readouterr().err
+
+
+def lower_steps(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
+    monkeypatch.setattr(sqlite, "COUNTED_STEPS", 10)
+    monkeypatch.setattr(statement_work, "COUNTED_STEPS", 10)
+    monkeypatch.setattr(statement_work, "FREE_STEPS", steps)
+    monkeypatch.setattr(statement_work, "STEPS_PER_BYTE", 0)
+
+
+ENDLESS = "the database is damaged (it gives more rows than a file of its length can hold)"
+KEYS_OF_RUNS = "sqlite_autoindex_runs_1"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["runs", "list"], ["runs", "export"], ["report"], ["verify"], ["compare", "platform=a", "platform=b"]],
+    ids=" ".join,
+)
+def test_no_command_works_longer_on_another_store_than_a_file_of_its_length_can_need(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    """Without its other indexes: SQLite then gives no row before it has sorted all."""
+    lower_steps(monkeypatch, 1500)
+    plain = altered(tmp_path / "plain.sqlite", store, "DROP INDEX runs_listed", "DROP INDEX runs_by_time")
+    other = repeated(tmp_path / "other.sqlite", repeated(tmp_path / "half.sqlite", plain, KEYS_OF_RUNS), "runs")
+    main([*command, "--store", str(plain)])
+    assert ENDLESS not in capsys.readouterr().err
+    assert main([*command, "--store", str(other)]) == 2
+    said = capsys.readouterr().err
+    assert f"{other}: cannot " in said and ENDLESS in said
+
+
+def test_counting_the_rows_of_another_store_is_bounded(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite could count them in one step, which nothing would end."""
+    lower_steps(monkeypatch, 400)
+    others = "runs_listed", "runs_by_time", "runs_by_plan", "runs_to_fill_in"
+    plain = altered(tmp_path / "plain.sqlite", store, *(f"DROP INDEX {name}" for name in others))
+    other = repeated(tmp_path / "other.sqlite", plain, KEYS_OF_RUNS)
+    with open_store(str(plain), write=False) as opened:
+        assert opened.count() == 4
+    with open_store(str(other), write=False) as opened, pytest.raises(StoreError, match=re.escape(ENDLESS)):
+        opened.count()
+
+
+@pytest.mark.parametrize("kind", ["runs", "searches"])
+def test_pages_of_another_store_that_do_not_go_on_are_read_once(
+    store: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """As of an index that gives the same rows wherever it is begun."""
+    with open_store(str(store), write=False) as opened:
+        if kind == "runs":
+            page = opened.rows(select(runs.c.started_at, runs.c.run_id, runs.c.record), "read runs")
+            monkeypatch.setattr(opened, "rows", lambda *_: page)
+            with pytest.raises(StoreError, match=r"its runs are in no order"):
+                list(opened.texts())
+        else:
+            row = {**dict.fromkeys([each.name for each in fields(ExperimentColumns)], "x"), "record": "{}"}
+            monkeypatch.setattr(opened, "_page", lambda *_: [row])
+            with pytest.raises(StoreError, match="cannot read searches: the database is damaged"):
+                list(opened.listed_experiments(SEARCH, lambda problem: None))
+
+
+def test_columns_that_stay_empty_are_filled_in_once(store: Path, tmp_path: Path) -> None:
+    path = altered(
+        tmp_path / "other.sqlite", store, "UPDATE runs SET format = NULL",
+        "CREATE TRIGGER t AFTER UPDATE ON runs WHEN NEW.format IS NOT NULL BEGIN UPDATE runs SET format = NULL; END",
+    )  # fmt: skip
+    engine = create_engine(f"sqlite:///{path}")
+    with engine.begin() as connection, pytest.raises(StoreError, match="stays without its columns"):
+        fill_in(connection)
+    engine.dispose()
+
+
+LONG = "printf('%.*c', 1001, 'x')"
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        (f"UPDATE notes SET author = {LONG}", "the author of a note"),
+        (f"UPDATE runs SET record = json_set(record, '$.operator', {LONG})", "operator"),
+        (f"UPDATE runs SET record = json_set(record, '$.requested.platform', {LONG})", "requested.platform"),
+        (f"UPDATE runs SET record = json_set(record, '$.plan.name', {LONG})", "plan.name"),
+        (f"UPDATE runs SET record = json_set(record, '$.streams[0].name', {LONG})", "a stream's name"),
+        (f"UPDATE calibrations SET record = json_set('{{}}', '$.testbed', {LONG})", "calibration 1: testbed"),
+    ],
+)
+def test_no_name_is_imported_that_is_longer_than_names_are(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], statement: str, words: str
+) -> None:
+    other = altered(tmp_path / "other.sqlite", store, statement)
+    main(["runs", "import", str(other), "--store", str(tmp_path / "own.sqlite")])
+    assert f"{words} has 1001 characters; allowed: 1000" in capsys.readouterr().err
+
+
+def test_no_name_is_listed_that_is_longer_than_names_are(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = altered(tmp_path / "other.sqlite", store, f"UPDATE runs SET platform = {LONG} WHERE rowid = 1")
+    assert main(["runs", "list", "--store", str(other)]) == 2
+    words = "run 20261121T024501Z-000000: the column platform has 1001 characters; allowed: 1000"
+    assert f"{other}: {words}" in capsys.readouterr().err

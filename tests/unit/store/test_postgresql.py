@@ -129,6 +129,26 @@ def test_a_newer_store_and_a_foreign_database_are_refused(server_place, postgres
         open_store(ServerPlace(postgres).url, write=False)
 
 
+@pytest.mark.parametrize("name", ["notes", "series"])
+@pytest.mark.parametrize("kind", ["view", "materialized view"])
+def test_what_is_no_table_is_refused(server_place, name, kind):
+    open_store(server_place.url).close()
+    server_place.execute(f"ALTER TABLE {name} RENAME TO mine")
+    server_place.execute(f"CREATE {kind} {name} AS SELECT * FROM mine")
+    for write in (True, False):
+        with pytest.raises(StoreError, match=f"{name} is a {kind}; a run store has a table of that name"):
+            open_store(server_place.url, write=write)
+
+
+def test_a_series_that_is_too_long_stays_on_the_server(server_place, monkeypatch):
+    with open_store(server_place.url) as store:
+        store.save(sample_record(0), sample_series())
+        assert store.series(sample_record(0).run_id) == sample_series()
+        monkeypatch.setattr("labconsole.store.sql.postgresql.MAX_SERIES_BYTES", 100)
+        with pytest.raises(StoreError, match="its time series in .* has more than 100 bytes"):
+            store.series(sample_record(0).run_id)
+
+
 def test_a_server_that_is_not_there_is_one_sentence(tmp_path):
     for url, words in (
         (f"postgresql://op@/lab?host={tmp_path}", "No such file or directory"),
