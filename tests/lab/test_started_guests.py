@@ -37,7 +37,7 @@ case $1 in
 (domid) test "$state" = running && echo 1 || echo - ;;
 (shutdown) test "$state" = running && echo 'shut off' >state ;;
 (destroy) exit 1 ;;
-(domiflist) echo 'vnet0   bridge   br0   virtio   52:54:00:00:00:01' ;;
+(domiflist) printf ' Interface   Type   Source   Model   MAC\\n---\\n vnet0   bridge   br0   virtio   52:54:00:00:00:01\\n' ;;
 esac
 """
 
