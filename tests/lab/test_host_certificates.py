@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from labconsole.errors import NodeUnreachable
 from labconsole.nodes.link import connect
-from support.ssh_servers import HOST, SERVERS, Server, World, require, start_with
+from support.ssh_servers import HOST, SERVERS, Server, World, openssh_accepts, start_with
 
 pytestmark = pytest.mark.asyncio
 
@@ -94,18 +94,6 @@ async def server(world: World, case: str) -> AsyncIterator[Server]:
     await server.start()
     yield server
     await server.stop()
-
-
-async def openssh_accepts(world: World, server: Server) -> bool:
-    """Whether OpenSSH's own client accepts what the host shows."""
-    process = await asyncio.create_subprocess_exec(
-        require("ssh"), "-F", str(world.directory / "ssh_config"), "-o", "StrictHostKeyChecking=yes", "-o", "BatchMode=yes",
-        "-p", str(server.port), "--", HOST, "true", stdin=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    async with asyncio.timeout(20):
-        _, errors = await process.communicate()
-    assert process.returncode == 0 or b"Host key verification failed" in errors, errors
-    return process.returncode == 0
 
 
 async def we_accept(world: World, server: Server) -> bool:

@@ -19,7 +19,19 @@ from labconsole.nodes.link import connect
 from labconsole.nodes.route import CLIENT, shell_argv
 from support.asking import asked
 from support.requirements import old_python
-from support.ssh_servers import HOST, PYTHON, SERVERS, USER, Server, World, free_port, require, ssh_agent, start_with
+from support.ssh_servers import (
+    HOST,
+    PYTHON,
+    SERVERS,
+    USER,
+    Server,
+    World,
+    free_port,
+    openssh_accepts,
+    require,
+    ssh_agent,
+    start_with,
+)
 
 pytestmark = pytest.mark.asyncio
 
@@ -139,18 +151,6 @@ async def test_a_host_certificate_of_a_trusted_authority_is_accepted(world: Worl
 # --- known_hosts as OpenSSH reads it: each case on both servers, and what ssh itself says -------------------------
 
 
-async def accepts(world: World, server: Server) -> bool:
-    """Whether OpenSSH's own client accepts the host key."""
-    process = await asyncio.create_subprocess_exec(
-        require("ssh"), "-F", str(world.directory / "ssh_config"), "-o", "StrictHostKeyChecking=yes", "-o", "BatchMode=yes",
-        "-p", str(server.port), "--", HOST, "true", stdin=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    async with asyncio.timeout(20):
-        _, errors = await process.communicate()
-    assert process.returncode == 0 or b"Host key verification failed" in errors, errors
-    return process.returncode == 0
-
-
 KNOWN_HOSTS: dict[str, tuple[str, str, str | None]] = {
     # lines with {at}, {key}, {other}; further ssh_config; None for accepted, or a part of the refusal
     "a line with one field": ("{at}\n{at} {key}", "", None),
@@ -186,7 +186,7 @@ async def test_known_hosts_as_openssh_reads_them(world: World, case: str) -> Non
     (world.directory / f"by-{server.port}").write_text(f"{at_port} {key}\n")
     (world.directory / "revoked").write_text(f"# lost\n{key}\n")
     world.config(setting.format(directory=world.directory))
-    assert await accepts(world, server) == (expected is None)
+    assert await openssh_accepts(world, server) == (expected is None)
     if expected is None:
         await log_in(world, at(server))
     else:
@@ -217,7 +217,7 @@ async def test_a_certificate_of_a_revoked_authority_or_key_is_refused(world: Wor
     await log_in(world, at(server))
     with known.open("a") as file:
         file.write(f"@revoked * {(world.directory / f'{revoked}.pub').read_text()}")
-    assert not await accepts(world, server)
+    assert not await openssh_accepts(world, server)
     assert "is marked as revoked" in await refused(world, at(server))
     await server.stop()
 

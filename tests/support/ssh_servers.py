@@ -342,3 +342,15 @@ async def relay(port: int) -> Any:
         for task in list(tasks):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def openssh_accepts(world: World, server: Server) -> bool:
+    """Whether OpenSSH's own client accepts what the host shows."""
+    process = await asyncio.create_subprocess_exec(
+        require("ssh"), "-F", str(world.directory / "ssh_config"), "-o", "StrictHostKeyChecking=yes", "-o", "BatchMode=yes",
+        "-p", str(server.port), "--", HOST, "true", stdin=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    async with asyncio.timeout(20):
+        _, errors = await process.communicate()
+    assert process.returncode == 0 or b"Host key verification failed" in errors, errors
+    return process.returncode == 0

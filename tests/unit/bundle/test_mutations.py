@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from labconsole.bundle.examination import Examination
 from labconsole.errors import StoreError
 from labconsole.store.records import parse_record
 from support.consistent_runs import consistent
+from support.numbers_within import numbers
 
 DOCS = (Path(__file__).parents[3] / "docs" / "data-format.md").read_text()
 RAW = {
@@ -56,17 +56,6 @@ CHANGES = (
     lambda value: -value - 1,
     lambda value: type(value)(0),
 )
-
-
-def numbers(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], int | float]]:
-    if isinstance(value, dict):
-        for key, each in value.items():
-            yield from numbers(each, (*path, key))
-    elif isinstance(value, list):
-        for place, each in enumerate(value):
-            yield from numbers(each, (*path, place))
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        yield path, value
 
 
 def differences(runs: list[dict[str, Any]]) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from labconsole.errors import StoreError
 from labconsole.model.record.kinds import record_kinds
 from labconsole.store.experiments import parse_experiment
 from support.consistent_guests import consistent_guests
+from support.numbers_within import numbers
 
 RAW = (
     r"plan\.(point|position|seed|attempts|repetitions|set_ups)",
@@ -27,17 +27,6 @@ RAW = (
     r"(environment|in_force|influences)\..*",
 )
 """As docs/data-format.md says: of these only what cannot be is found."""
-
-
-def numbers(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], int | float]]:
-    if isinstance(value, dict):
-        for key, each in value.items():
-            yield from numbers(each, (*path, key))
-    elif isinstance(value, list):
-        for place, each in enumerate(value):
-            yield from numbers(each, (*path, place))
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        yield path, value
 
 
 @pytest.mark.parametrize("name", [name for name in consistent_guests() if not name.endswith("-2")])
