@@ -34,6 +34,8 @@ _REFUSED = re.compile(rb'^\{ *"event" *: *"refused"')
 
 SHORT_LINE_BYTES = 64 * 1024
 
+TAIL_BYTES = 64
+
 WireMessage = dict[str, Any]
 Receive = Callable[[WireMessage], None]
 
@@ -51,6 +53,30 @@ def message_of(line: bytes) -> WireMessage:
     return decode(line)
 
 
+class OutputTail(asyncssh.SSHClientSession[bytes]):
+    """The channel of a program whose last TAIL_BYTES of output matter; the rest is thrown away as it arrives."""
+
+    def __init__(self) -> None:
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._tail = bytearray()
+
+    @property
+    def text(self) -> str:
+        """What was printed last."""
+        return self._tail.decode("utf-8", "replace")
+
+    def data_received(self, data: bytes, datatype: asyncssh.DataType) -> None:
+        """Called by asyncssh with bytes of stdout (no datatype) or stderr."""
+        if datatype is None:
+            self._tail += data[-TAIL_BYTES:]
+            del self._tail[:-TAIL_BYTES]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called once the channel is gone."""
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+
 class AgentSession(asyncssh.SSHClientSession[bytes]):
     """One agent's channel. ``hello`` resolves with its first message; ``ended`` with why it is over."""
 
@@ -66,8 +92,7 @@ class AgentSession(asyncssh.SSHClientSession[bytes]):
         self.refusal: str | None = None
         self.receive: Receive | None = None
         self._junk_lines = 0
-        self._parts: list[bytes] = []
-        self._parts_bytes = 0
+        self._line_begun = bytearray()
         self._early: list[WireMessage] = []
         self._early_bytes = 0
         self._grace: asyncio.TimerHandle | None = None
@@ -87,7 +112,7 @@ class AgentSession(asyncssh.SSHClientSession[bytes]):
         if self._grace is not None:
             self._grace.cancel()
             self._grace = None
-        self._parts, self._parts_bytes = [], 0
+        self._line_begun.clear()
         if not self.ended.done():
             self.ended.set_result(reason)
         if not self.hello.done():
@@ -138,15 +163,14 @@ class AgentSession(asyncssh.SSHClientSession[bytes]):
 
     def _feed(self, data: bytes) -> None:
         first, newline, rest = data.partition(b"\n")
-        self._parts.append(first)
-        self._parts_bytes += len(first)
+        self._line_begun += first  # one buffer: as objects, packets of two bytes each would take 25 times as much
         limit = MAX_LINE_BYTES if self.hello.done() else MAX_JUNK_BYTES
-        if self._parts_bytes > limit:
+        if len(self._line_begun) > limit:
             raise WireError("bad_line", f"a line is longer than {limit} bytes")
         if not newline:
             return
-        line = b"".join(self._parts)
-        self._parts, self._parts_bytes = [], 0
+        line = bytes(self._line_begun)
+        self._line_begun.clear()
         self._line(line)
         *lines, tail = rest.split(b"\n")
         for line in lines:
@@ -154,7 +178,7 @@ class AgentSession(asyncssh.SSHClientSession[bytes]):
                 return
             self._line(line)
         if tail and not self.ended.done():
-            self._parts, self._parts_bytes = [tail], len(tail)
+            self._line_begun += tail
 
     def _line(self, line: bytes) -> None:
         if not self.hello.done():

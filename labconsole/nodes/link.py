@@ -13,7 +13,7 @@ import asyncssh
 from labconsole.contracts.ports import OnAgentEvent
 from labconsole.errors import AgentError, CapabilityMissing, NodeError, NodeLost, NodeSilent, NodeUnreachable
 from labconsole.model.inventory import Inventory
-from labconsole.nodes.channel import AgentSession
+from labconsole.nodes.channel import AgentSession, OutputTail
 from labconsole.nodes.dial import STARTS, Dialled, dial
 from labconsole.nodes.inbound import read_event, read_reply
 from labconsole.nodes.route import find_route
@@ -314,11 +314,16 @@ async def _why_not(name: str, inventory: Inventory, dialled: Dialled, session: A
     )  # fmt: skip
     if not isinstance(error, NodeUnreachable):
         return error
+    output = OutputTail()
     try:
         async with asyncio.timeout(PROBE_S):
-            result = await dialled.connection.run(version_command(node.python, node.become), encoding="utf-8")
-    except (TimeoutError, OSError, UnicodeDecodeError, asyncssh.Error) as exc:
+            channel, _ = await dialled.connection.create_session(
+                lambda: output, version_command(node.python, node.become), encoding=None, request_pty=False
+            )
+            channel.write_eof()
+            await output.ended
+    except (TimeoutError, OSError, asyncssh.Error) as exc:
         log.debug("%s: cannot ask for the version of Python: %s", name, clean(exc))
         return error
     lacking = lacks_library(name, node.python, bytes(session.stderr))
-    return too_old(name, node.python, str(result.stdout)[-64:]) or lacking or error
+    return too_old(name, node.python, output.text) or lacking or error

@@ -125,7 +125,7 @@ def _client_options(name: str, inventory: Inventory, route: Route, *, strict: bo
     usual = has_openssh_home() and hop.config == str(Path(DEFAULT_SSH_CONFIG).expanduser())
     options = ["-F", hop.config] if hop.config and not usual else []
     if strict:
-        options += ["-o", "StrictHostKeyChecking=yes"]
+        options += ["-o", "StrictHostKeyChecking=yes", "-o", "UpdateHostKeys=no"]  # no key is added, none taken out
     if inventory.defaults.known_hosts is not None:
         options += ["-o", f'UserKnownHostsFile="{hop.known_hosts[0]}"']
     if hop.key:

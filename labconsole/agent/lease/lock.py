@@ -23,6 +23,9 @@ MAX_BYTES = 65536
 OWNER_CHARACTERS = 200
 PURPOSE_CHARACTERS = 500
 OBSERVE_CHARACTERS = 16
+OTHERS = ("/tmp/labconsole-*", "/run/user/*/labconsole")
+"""Where the leases of other users may be."""
+
 TRIES = 5
 """An agent that only looks holds the lock for some microseconds; that must not pass for a holder."""
 TRY_AGAIN_S = 0.01
@@ -54,11 +57,16 @@ def file_name() -> str:
 
 
 def places() -> List[str]:
-    """Every path at which a session of whatever user may hold this namespace's lease."""
+    """Every path at which a session of whatever user may hold this namespace's lease.
+
+    No directory is reached through a link: its owner could let it lead to our own lease, which would then seem to be
+    another session's.
+    """
     name = file_name()
+    others = sorted(directory for pattern in OTHERS for directory in glob.glob(pattern))
+    there = [os.path.join(directory, name) for directory in others if not os.path.islink(directory)]
     found = [os.path.join(directory, name) for directory in directories()]
-    found += sorted(glob.glob("/tmp/labconsole-*/" + name) + glob.glob("/run/user/*/labconsole/" + name))
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(found + [path for path in there if os.path.lexists(path)]))
 
 
 def _open() -> "tuple[int, str]":
@@ -161,13 +169,18 @@ def _describe_process(pid: int) -> str:
     return "process %d (%s) of %s" % (pid, "unknown" if found is None else found.name, user)
 
 
-def holder_at(path: str) -> Optional[Dict[str, Any]]:
-    """What is said of the session that holds the lease at ``path``; None when none does, or none that we may see."""
+def holder_at(path: str, own: Optional[int] = None) -> Optional[Dict[str, Any]]:
+    """What is said of the session that holds the lease at ``path``; None when none does, or none that we may see.
+
+    ``own``: the descriptor of a lease that this session holds, which is nobody else's under whatever name.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return None
     try:
+        if own is not None and os.path.sameopenfile(descriptor, own):
+            return None
         return None if try_lock(descriptor, fcntl.LOCK_SH) else _read_holder(descriptor)
     finally:
         os.close(descriptor)
@@ -219,8 +232,9 @@ class Lease:
                 raise held_by(_read_holder(descriptor), path)
             for other in places():
                 # Another user's lies elsewhere, and is as good as ours.
-                if other != path and holder_at(other) is not None:
-                    raise held_by(holder_at(other) or {}, other)
+                holder = holder_at(other, own=descriptor) if other != path else None
+                if holder is not None:
+                    raise held_by(holder, other)
             self._close_door = self._open_door(path)
         except BaseException:
             os.close(descriptor)

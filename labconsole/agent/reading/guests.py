@@ -12,6 +12,9 @@ MAX_PATTERNS = 100
 MAX_PATTERN_CHARACTERS = 200
 
 MAX_NAME_CHARACTERS = 200
+MAX_WORDS = 4096
+"""Of a command line, in which a name is looked for: any user may start a process with the name of a guest's, and words
+by the ten thousand."""
 
 _NAMING = (
     ("-name", "guest"), ("--name", "guest"), ("--comment", None), ("-comment", None), ("--startvm", None),
@@ -21,7 +24,7 @@ _NAMING = (
 guests apart, the first one in this order; and in which of several settings, if the value is settings."""
 _XL_GLOBAL = re.compile(r"-[vftTN]+\Z")
 _XL_FILE = ("-f", "--defconfig")
-_XL_NAME = re.compile(r"""(?:\A|[;\n])\s*name\s*=\s*(["']?)([^"';\n]+)\1""")
+_XL_NAME = re.compile(r"""(?:\A|[;\n])[^\S\n]*name\s*=\s*(["']?)([^"';\n]+)\1""")
 _LXC_MONITOR = "[lxc monitor] "
 _LXC_VALUES = ("-f", "-s", "-c", "-L", "-p", "-o", "-l", "-P", "-g", "-u", "--rcfile", "--define", "--console",
                "--console-log", "--pidfile", "--share-net", "--share-ipc", "--share-uts", "--share-pid", "--logfile",
@@ -44,7 +47,7 @@ def called(command_line: bytes) -> Optional[str]:
 
     A program may be named by a path, and stand behind an interpreter or a loader and their options.
     """
-    words = command_line.decode("utf-8", "replace").rstrip("\0").split("\0")
+    words = command_line.decode("utf-8", "replace").rstrip("\0").split("\0", MAX_WORDS)[:MAX_WORDS]
     names = [word.rpartition("/")[2] for word in words]
     if "xl" in names[:4]:
         found = _xl_name(words[names.index("xl") + 1 :])
@@ -110,9 +113,12 @@ def _xl_name(words: List[str]) -> Optional[str]:
 
 
 def _monitored(title: str) -> Optional[str]:
-    """A directory and the container in it, of LXC. Where both may hold blanks, the directory of the container tells."""
-    splits = [(title[:at], title[at + 1 :]) for at, sign in enumerate(title) if sign == " "]
-    possible = [(path, name) for path, name in splits if name and "/" not in name]
+    """A directory and the container in it, of LXC. Where both may hold blanks, the directory of the container tells.
+
+    Only names of at most MAX_NAME_CHARACTERS are tried: a copy of the title for each of its blanks may be gigabytes.
+    """
+    last = range(max(title.rfind("/") + 1, len(title) - 1 - MAX_NAME_CHARACTERS), len(title) - 1)
+    possible = [(title[:at], title[at + 1 :]) for at in last if title[at] == " "]
     if len(possible) > 1:
         possible = [(path, name) for path, name in possible if os.path.isdir(os.path.join(path, name))]
     return possible[0][1] if len(possible) == 1 else None

@@ -7,6 +7,7 @@ Estimates until the record is there: the offset of a clock is known to half a ro
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from labconsole.contracts.ports import Series
@@ -22,7 +23,8 @@ from labconsole.wire.counters import CountersSampled
 from labconsole.wire.generator import GeneratorProgress, SentStream
 
 MAX_SERIES_ROWS = 500_000
-"""Rows of interface samples kept per run (about 100 MB in memory); what is beyond is counted, not kept."""
+"""Rows of interface samples kept per run (about 100 MB in memory), and of both ends of each stream: 13 hours of ten a
+second. What is beyond is counted, not kept."""
 
 MAX_SINK_SAMPLES = 200_000
 """Samples of one sink's counter kept for the window of arrivals: five hours of ten a second."""
@@ -44,6 +46,7 @@ class LiveStreams:
         self._begun_ns = 0
         self._base: dict[str, EndCounts] = {}
         self._last: dict[str, EndCounts] = {}
+        self._rows_of: Counter[str] = Counter()
         self._sink_samples: dict[str, list[tuple[int, int]]] = {}
         self._stream_rows: dict[str, list[int | float | None]] = {
             "seconds": [], "stream": [], "offered_packets": [], "measured_packets": [], "sink_monotonic_ns": []
@@ -147,8 +150,12 @@ class LiveStreams:
                 seconds, list(self._streams).index(stream.name), offered, measured,
                 now.at_ns + self._offsets_ns[stream.sink.node],
             )  # fmt: skip
-            for column, value in zip(self._stream_rows.values(), row, strict=True):
-                column.append(value)
+            if self._rows_of[stream.name] < MAX_SERIES_ROWS:
+                self._rows_of[stream.name] += 1
+                for column, value in zip(self._stream_rows.values(), row, strict=True):
+                    column.append(value)
+            else:
+                self.rows_not_kept += 1
             if live.final:
                 continue
             live.offered_packets, live.measured_packets = offered, measured

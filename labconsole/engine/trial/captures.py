@@ -12,7 +12,7 @@ from labconsole.engine.trial.setup import Flow, TrialSettings, capture_request
 from labconsole.errors import AgentError, NodeError
 from labconsole.network.nic_stamps import NicStamps
 from labconsole.verdict.observed import NicClockSeen, StreamObservations, TrialObservations
-from labconsole.wire.capture import DrainCapture, StopCapture
+from labconsole.wire.capture import CaptureDied, DrainCapture, StopCapture
 from labconsole.wire.changes import ApplyChanges, UndoChanges
 from labconsole.wire.clocks import ReadNicClock
 from labconsole.wire.message import Request
@@ -35,6 +35,7 @@ class TrialCaptures:
     ) -> None:
         self._seen, self._flows, self._links = seen, flows, links
         self._settings, self._let_go = settings, let_go
+        self._dead: set[str] = set()
 
     async def start(self, stack: AsyncExitStack) -> None:
         """Open all; ``stack`` closes them whatever happens."""
@@ -71,6 +72,13 @@ class TrialCaptures:
             await self._links[node].ask(wish)
 
         await together(open_one(flow, seen) for flow, seen in zip(self._flows, self._seen.flows, strict=True))
+
+    def note_death(self, node: str, event: CaptureDied) -> None:
+        """Note that a capture of the trial ended by itself: once, however often its node says so."""
+        own = any((flow.stream.name, flow.stream.sink.node) == (event.capture, node) for flow in self._flows)
+        if own and event.capture not in self._dead:
+            self._dead.add(event.capture)
+            self._seen.notes.append({"node": node, "kind": "capture_died", "detail": event.message})
 
     async def drain(self) -> None:
         """Have the sinks count what they captured so far, so that closing is quick."""

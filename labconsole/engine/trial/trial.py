@@ -148,7 +148,7 @@ class Trial:
             self.seen.samples += 1
             self.seen.missed_samples += event.missed
         elif isinstance(event, capture.CaptureDied):
-            self.seen.notes.append({"node": node, "kind": "capture_died", "detail": event.message})
+            self._captures.note_death(node, event)
 
     # The procedure
 

@@ -26,11 +26,16 @@ class SharedQueueLooks:
     ) -> None:
         self._uut, self._changing, self._weights = uut, changing, weights
         self._watch, self._show = watch, show
+        self._place = -1
+        """Of the set that took effect last."""
         self._next_ns: int | None = None
         """When the next change is due by the UUT's monotonic clock; None: there is none, or it is not known yet."""
 
     def hear(self, taken: RatesTaken) -> None:
-        """Weights took effect."""
+        """Weights took effect, each set once and in order: what else the UUT says of them is passed over."""
+        if not self._place < taken.place < len(self._changing.rates_bps):
+            return
+        self._place = taken.place
         last = taken.place + 1 >= len(self._changing.rates_bps)
         self._next_ns = None if last else taken.taken_ns + round(self._changing.every_s * 1e9)
         self._watch.mark(taken.taken_ns, taken_words(taken, self._weights, self._changing))

@@ -38,7 +38,8 @@ TOLD_S, CLIENT_S, READY_TRIES = 60.0, 30.0, 100
 NOTHING = "file:///dev/null"
 _SAID_CHARACTERS = 200
 
-_GOT = re.compile(r"^LCGET (\d{19}) (\d{19}) (.*?) GOT (\d{3}) (\d{1,15}) (.*?) ST (\d{1,3})\|?$", re.MULTILINE)
+_TOLD = re.compile(r"^LCGET (\d{19}) (\d{19}) (.*) ST (\d{1,3})\|?$", re.MULTILINE)
+_GOT = re.compile(r" GOT (\d{3}) (\d{1,15}) ")
 _SHA256 = re.compile(r"^([0-9a-f]{64})\s", re.MULTILINE)
 
 
@@ -66,10 +67,13 @@ def request_line(url: str, limit_s: float) -> str:
 
 def read_got(printed: str) -> list[Got]:
     """The requests that this says something whole of."""
-    return [
-        Got(int(begun), int(ended), int(http), int(count), int(status), f"{before} {after}".strip(" |"))
-        for begun, ended, before, http, count, after, status in _GOT.findall(printed.replace("\r", ""))
-    ]
+    found = []
+    for begun, ended, said, status in _TOLD.findall(printed.replace("\r", "")):
+        # A pattern for the whole line would search the rest of it again at each GOT.
+        if (got := _GOT.search(said)) is not None:
+            words = f"{said[: got.start()]} {said[got.end() :]}".strip(" |")
+            found.append(Got(int(begun), int(ended), int(got[1]), int(got[2]), int(status), words))
+    return found
 
 
 def answer_of(got: Got | None, size_mib: int) -> CopyAnswer:
