@@ -28,8 +28,13 @@ def harmless(text: str) -> str:
     return _UNUSUAL.sub(_shown, text)
 
 
+def single_line(text: str) -> str:
+    """The same with a blank for each line feed: nobody's words make a line that reads as one of ours."""
+    return harmless(text).replace("\n", " ")
+
+
 def harmless_line(text: str) -> str:
-    """The same as one line, with single blanks and none at its ends."""
+    """The same as one line without tabs, with single blanks and none at its ends."""
     return _BLANKS.sub(" ", harmless(text)).strip(" ")
 
 

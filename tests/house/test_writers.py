@@ -137,7 +137,7 @@ FIELDS = {"Input", "MaskedInput", "TextArea"}
 
 def test_every_field_of_the_console_is_one_that_keeps_words_alone():
     found = [
-        f"{name}:{node.lineno}"
+        f"{name}: {ast.unparse(each)}"
         for name, text in modules() if name != "tui/parts/typed_text.py"
         for node in ast.walk(ast.parse(text))
         for each in ([node.func] if isinstance(node, ast.Call) else node.bases if isinstance(node, ast.ClassDef) else [])

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from textual.widgets import Input
 
-from labconsole.text.harmless import harmless
-
-_ONE_LINE = str.maketrans("\t\n", "  ")
+from labconsole.text.harmless import single_line
 
 
 class TypedText(Input):
@@ -14,4 +12,4 @@ class TypedText(Input):
 
     def validate_value(self, value: str) -> str:
         """The same, in as many characters. Textual calls it before every change."""
-        return harmless(value).translate(_ONE_LINE)
+        return single_line(value).replace("\t", " ")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from textual.app import App, ComposeResult
@@ -14,10 +16,12 @@ from labconsole.tui.parts.filter_line import FilterLine
 from labconsole.tui.parts.lines import Lines, Span, entitle
 from labconsole.tui.parts.pick import Pick
 from labconsole.tui.parts.quick_filter import QuickFilter
+from labconsole.tui.parts.screen import ConsoleScreen
+from labconsole.tui.parts.stored_trials import StoredTrials
 from labconsole.tui.parts.typed_text import TypedText
 from labconsole.tui.screens import SCREENS
 from support.driven_console import console, picture, settle, until
-from support.fake_lab_session import LabSession
+from support.fake_lab_session import LabSession, result
 from support.foreign_words import PIECES
 from support.fuzzing import harmful
 from support.store_samples import sample_record
@@ -64,7 +68,7 @@ async def test_whatever_a_part_is_given_is_painted_as_words() -> None:
         assert "1\u2009000" in "".join(shown)
         check(shown)
         for dialog in (AskText(WORDS, WORDS, WORDS, _taken), Pick(WORDS, {WORDS: WORDS})):
-            app.push_screen(dialog)  # type: ignore[call-overload]
+            app.push_screen(dialog)
             await pilot.pause()
             dialog.query_one(Input).value = WORDS
             await pilot.press("enter")
@@ -96,3 +100,34 @@ async def test_somebody_else_s_note_is_edited_as_words(tmp_path: Path, monkeypat
         await until(pilot, lambda: not isinstance(app.screen, AskText))
         kept = fake.store.notes[sample_record(0).run_id].text
         assert kept is not None and kept.rstrip().endswith("x") and not harmful(kept)
+
+
+@pytest.mark.asyncio
+async def test_a_result_of_a_check_is_copied_as_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands behind a line feed is run by a shell into which it is pasted."""
+    monkeypatch.chdir(tmp_path)
+
+    def session() -> LabSession:
+        fake = LabSession()
+        fake.results = [result("mtu", "src1", "fail", WORDS, hint=WORDS)]
+        return fake
+
+    async with console(session, (120, 40)) as (app, _, pilot):
+        await pilot.press(next(screen.function_key for screen in SCREENS if screen.mode == "check"))
+        await settle(app, pilot)
+        await pilot.press("r")
+        assert isinstance(app.screen, ConsoleScreen)
+        screen = app.screen
+        await until(pilot, lambda: screen.run_id_to_copy() is not None)
+        copied = screen.run_id_to_copy()
+        assert copied is not None and "<script>" in copied
+        check([copied])
+
+
+def test_a_summary_of_trials_is_copied_in_the_lines_that_are_shown() -> None:
+    copied: list[str] = []
+    screen: Any = SimpleNamespace(
+        _sums=True, query_one=lambda _: SimpleNamespace(told=["a\nb", "c"]), _copy=lambda text, _: copied.append(text)
+    )
+    StoredTrials.action_copy(screen)
+    assert copied == ["a b\nc"]
