@@ -345,7 +345,7 @@ class StoredTrials(Overlay):
         if self._sums:
             self._copy("\n".join(map(single_line, self.query_one(ToldLines).told)), "the summary")
         elif self._chosen is not None:
-            self._copy(self._kind.id_of(self._chosen), "the id")
+            self._copy(single_line(self._kind.id_of(self._chosen)), "the id")
 
     def action_copy_record(self) -> None:
         if self._chosen is not None:

@@ -15,7 +15,6 @@ from labconsole.engine.protocol import SessionLike
 from labconsole.errors import Aborted, LabError
 from labconsole.model.plan.plan import Plan
 from labconsole.text.cells import safe, span
-from labconsole.text.harmless import harmless_line
 from labconsole.tui.console import clock
 from labconsole.tui.parts import plan_files
 from labconsole.tui.parts.action import Action
@@ -363,14 +362,12 @@ class CheckScreen(ConsoleScreen):
         table.move_to(next((key for key in keys if here is not None and key > here), keys[0]))
 
     def run_id_to_copy(self) -> str | None:
-        """The result under the cursor, as a line of text: what is pasted after a line feed, a shell runs."""
+        """The result under the cursor, as text."""
         result = self.query_one(ChecksTable).chosen
         if result is None:
             return None
         hint = f" -> {result.hint}" if result.hint else ""
-        return harmless_line(
-            f"{result.node or TESTBED}: {result.status.value}: {result.title}: {result.evidence}{hint}"
-        )
+        return f"{result.node or TESTBED}: {result.status.value}: {result.title}: {result.evidence}{hint}"
 
 
 def _for_plan(plan: Plan | None) -> str:
