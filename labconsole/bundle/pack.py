@@ -37,7 +37,7 @@ from labconsole.report.files import FORMATS, TABLES, require, write
 from labconsole.report.planned_trials import noted_plans
 from labconsole.report.request import ReportRequest
 from labconsole.store.writing import RunStore
-from labconsole.text.harmless import harmless
+from labconsole.text.harmless import single_line
 from labconsole.wire.version import __version__
 
 PLANS = (Path("plans"), Path())
@@ -202,7 +202,7 @@ def _runs(directory: Path, store: RunStore, ids: set[str], facts: _Facts) -> Non
 
 
 def _left_out(problem: StoreError) -> None:
-    sys.stderr.write(harmless(f"labconsole: left out: {problem}\n"))
+    sys.stderr.write(f"labconsole: left out: {single_line(str(problem))}\n")
 
 
 def _lines(path: Path, items: Iterable[dict[str, Any]]) -> None:

@@ -19,7 +19,7 @@ from labconsole.text.axis import (
     checked_span,
     checked_words,
 )
-from labconsole.text.harmless import harmless
+from labconsole.text.harmless import single_line
 
 KINDS = ("curves", "bars")
 MOST_PANELS, MOST_NAME_CHARACTERS = 400, 300
@@ -158,7 +158,7 @@ def glyph(figure: Figure, number: int) -> str:
 def marked(figure: Figure) -> str:
     """What stands in its panels beside curves, with its glyph; "" where there is nothing."""
     words = list(dict.fromkeys(what for panel in figure.panels for _, what in panel.levels))
-    found = [f"{charts.ACROSS} {', '.join(map(harmless, words))}"] if words else []
+    found = [f"{charts.ACROSS} {', '.join(map(single_line, words))}"] if words else []
     found += [f"{charts.UPRIGHT} change"] if any(panel.changes for panel in figure.panels) else []
     return "   ".join(found)
 
@@ -173,7 +173,7 @@ def reach_beyond_zero(figure: Figure, panel: Panel) -> float:
 def panel_heading(figure: Figure, panel: Panel) -> str:
     """Which panel it is, and what its axes are."""
     over = f" over {figure.x_label}" if figure.x_label else ""
-    return harmless(f"{panel.title}: {figure.y_label}{over}")
+    return single_line(f"{panel.title}: {figure.y_label}{over}")
 
 
 def panel_rows(figure: Figure, panel: Panel, labels: Sequence[str], width: int, height: int) -> list[charts.CurveRow]:
@@ -185,7 +185,7 @@ def panel_rows(figure: Figure, panel: Panel, labels: Sequence[str], width: int, 
     scale = math.log10 if figure.y_log else float
     by_label = {curve.label: curve for curve in panel.curves}
     series = [[_point(mark, scale) for mark in by_label[label].marks] if label in by_label else [] for label in labels]
-    names = (*map(harmless, panel.change_names), *[""] * len(panel.changes))
+    names = (*map(single_line, panel.change_names), *[""] * len(panel.changes))
     levels = [scale(height) for height, _ in panel.levels]
     levels += [] if figure.reference_line is None else [scale(figure.reference_line)]
     axes = charts.CurveAxes(
@@ -202,7 +202,7 @@ def panel_rows(figure: Figure, panel: Panel, labels: Sequence[str], width: int, 
     )
     if figure.kind == "curves":
         return charts.draw_curves(series, axes, width, height)
-    return charts.draw_bars(series, [harmless(name) for name in figure.x_names], axes, width, height)
+    return charts.draw_bars(series, [single_line(name) for name in figure.x_names], axes, width, height)
 
 
 def _point(mark: Mark, scale: Callable[[float], float]) -> charts.CurvePointMark:

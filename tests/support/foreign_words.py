@@ -22,7 +22,8 @@ PIECES = (
     "---",
     "| a | b |", "`", "``", "```", "**b**", "__b__", "a_b_c", "_", "~~s~~", "!", "\\", "\\|",
     "$\\frac$", "$x$", "\\input{x}", "\\\\[9cm]", "[9cm]", "%", "{", "}", "^_&", "*",
-    "=1+1", "+1+1", "-1+1", "@SUM(1)", "\t=1", ";=1", "\n=1", "\uff1d1", "'", '"', ",", ";", "raw", "1 000",
+    "=1+1", "+1+1", "-1+1", "@SUM(1)", "\t=1", ";=1", "\n=1", ';"=1;', '\t"=1\t', '"=1+1"', "\uff1d1", "'", '"', ",", ";", "raw",
+    "1 000",
 )  # fmt: skip
 """What terminals, pages, forges, LaTeX, spreadsheets and matplotlib would obey, and what ends their quotations."""
 
@@ -52,20 +53,21 @@ def check_spreadsheet(text: str, columns: int | None = None) -> list[list[str]]:
     """The rows of a CSV file. Fails where a spreadsheet, by whatever separator it reads, would see a formula."""
     assert not harmful(text)
     rows = list(csv.reader(io.StringIO(text, newline=""), strict=True))
-    for row in rows:
-        assert columns is None or len(row) == columns, row
-        for cell in row:
-            for part in re.split(r"[;\t\n]", cell):
-                assert not _FORMULA.match(part) or is_number(part), cell
+    assert columns is None or {len(row) for row in rows} <= {columns}, rows
+    for separator in ",;\t":
+        for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator):
+            for cell in row:
+                for part in re.split(r"[;\t\n]", cell):
+                    assert not _FORMULA.match(part) or is_number(part), cell
     return rows
 
 
 def check_tabs(text: str, columns: int | None = None) -> None:
-    """The same for lines with tabs."""
+    """The same for lines with tabs, from which a spreadsheet takes quotes as from a CSV file."""
     assert not harmful(text)
     for line in text.splitlines():
-        cells = line.split("\t")
-        assert columns is None or len(cells) == columns, line
+        cells = next(csv.reader([line], delimiter="\t"))
+        assert columns is None or len(cells) == len(line.split("\t")) == columns, line
         for cell in cells:
             assert not _FORMULA.match(cell) or _TSV_NUMBER.fullmatch(cell), cell
 

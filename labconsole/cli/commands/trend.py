@@ -61,8 +61,9 @@ def run(args: argparse.Namespace) -> int:
         from labconsole.text.harmless import markdown_text
 
         for table in tables(trends):
-            plain_lines(to_markdown(table))
-        plain_lines(*(f"{markdown_text(line)}\n" for line in occasion_lines(trends)))
+            plain_lines(*to_markdown(table).split("\n"))
+        for line in occasion_lines(trends):
+            plain_lines(markdown_text(line), "")
     else:
         from labconsole.cli.text.trends import show
 

@@ -10,13 +10,13 @@ from rich.text import Text
 from labconsole.cli.text.tables import show_table
 from labconsole.report.change_tables import sentences, tables
 from labconsole.report.changes import Changes
-from labconsole.text.harmless import harmless, undisguised
+from labconsole.text.harmless import single_line, undisguised
 
 
 def show(changes: Changes) -> None:
     """Print it on stdout."""
     console = Console(file=undisguised(sys.stdout), highlight=False, markup=False, emoji=False)
     for sentence in sentences(changes):
-        console.print(Text(f"• {harmless(sentence)}"))
+        console.print(Text(f"• {single_line(sentence)}"))
     for table in tables(changes):
         show_table(console, table, rest="--json lists all")
