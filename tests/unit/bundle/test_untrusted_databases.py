@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine, select
+from sqlalchemy.exc import OperationalError
 
 from labconsole.cli.main import main
 from labconsole.errors import StoreError
@@ -93,6 +94,8 @@ def test_a_list_of_tables_that_does_not_end_is_read_no_further_than_a_file_of_it
         ):
             assert main(command) == 2
             assert "it gives more rows than a file of its length can hold" in capsys.readouterr().err
+        with pytest.raises(OperationalError, match="interrupted"):  # SQLite reads it before any statement is asked
+            sqlite._open_engine(other, write=False).connect()
     assert main(["runs", "list", "--store", str(other)]) == 0, "but for its length it is a store"
 
 
