@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import io
 import json
+import os
 import re
 import shutil
 import tarfile
@@ -516,6 +517,7 @@ def test_a_bundle_tells_when_every_set_up_of_its_plans_began(tmp_path: Path) -> 
 
 def test_a_plan_in_this_directory_is_found_and_one_elsewhere_is_asked_for(lab, capsys):
     (lab / "plans" / "small plan.yaml").rename(lab / "small.yaml")
+    os.mkfifo(lab / "plans" / "pipe.yaml")
     assert any(name.startswith("plans/small") for name in members(pack(lab)))
     assert capsys.readouterr().err == ""
     (lab / "small.yaml").rename(lab / "small.txt")
