@@ -52,7 +52,7 @@ def endless_schema(path: Path, source: Path, levels: int) -> Path:
     index = next(n for n, at in enumerate(begins) if b"sqlite_autoindex_runs_1" in leaf[at : at + 40])
     repeated_leaf = bytearray(leaf)
     repeated_leaf[3:5], repeated_leaf[8:10] = (1).to_bytes(2, "big"), places[index]
-    pages = [leaf, repeated_leaf]
+    pages = [bytes(leaf), bytes(repeated_leaf)]
     for _ in range(levels):
         last = (len(content) // size + len(pages)).to_bytes(4, "big") + b"\x7f"
         first = (len(content) // size + 1).to_bytes(4, "big") + b"\x01"

@@ -261,7 +261,7 @@ def _open_lock(path: Path) -> TextIO:
         if exc.errno != errno.ELOOP:
             raise
     else:
-        stream = open(descriptor, "a+", encoding="utf-8")  # noqa: SIM115 whoever holds the lock closes it
+        stream = os.fdopen(descriptor, "a+", encoding="utf-8")
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
             return stream
         stream.close()

@@ -107,9 +107,9 @@ def test_a_link_beside_a_store_neither_overwrites_nor_removes_what_it_names(
     (canary := elsewhere / ".tmp-canary").write_text("kept\n")
     os.utime(canary, (0, 0))
     (tmp_path / "other.sqlite.replay-x.lock").symlink_to(canary)
-    with open_store(str(other)) as opened, pytest.raises(StoreError, match="is not a regular file; remove it"):
-        with opened.hold("replay-x", "somebody"):
-            pass
+    words = "is not a regular file; remove it"
+    with open_store(str(other)) as opened, pytest.raises(StoreError, match=words), opened.hold("replay-x", "me"):
+        pass
     assert canary.read_text() == "kept\n"
     (tmp_path / "other.sqlite.series").symlink_to(elsewhere)
     assert main(["runs", "note", "20261121T024501Z-000000", "x", "--store", str(other)]) == 2
