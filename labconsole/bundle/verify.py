@@ -182,7 +182,7 @@ def _files(found: Unpacked, tell: Tell) -> None:
     known |= {pack.file_of(kind) for kind in record_kinds().values()}
     for name in sorted(found.names - known):
         if not name.startswith(("series/", "report/")):
-            tell(f"{name}: is no part of a bundle, and nothing verifies it")
+            tell(f"{name}: is not a part of a bundle, and nothing verifies it")
     path, count = found.path(pack.CALIBRATIONS), 0
     if path is None:
         return

@@ -38,8 +38,9 @@ _MARKS = (",", ":", "[", "{", "- ", "? ", "\n")
 MAX_DEPTH = 64
 
 MAX_MERGED_VALUES = 10_000
-"""Repeated by merge keys (``<<``), each key counted as ``MERGE_KEY_VALUES`` more: all mappings that merge one are compared
-with each other.
+"""Repeated by merge keys (``<<``), each key counted as ``MERGE_KEY_VALUES`` more.
+
+The parser compares all mappings that merge the same one with each other.
 """
 
 MERGE_KEY_VALUES = 10
