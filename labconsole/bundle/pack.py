@@ -249,7 +249,8 @@ def _plans(
     """
     found: dict[str, str] = {}
     meant: set[str] = set()
-    beside = [path for place in PLANS for path in sorted(place.glob("*.y*ml")) if path not in asked]
+    there = (path for place in PLANS for path in sorted(place.glob("*.y*ml")))
+    beside = [path for path in there if path.is_file() and path not in asked]  # opening a pipe would wait
     for path in (*asked, *beside):
         try:
             plan = load_plan(path, inventory)
