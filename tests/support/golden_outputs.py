@@ -28,6 +28,8 @@ WHOLE_LINES, HEAD_LINES, TAIL_LINES = 1000, 60, 20
 
 VARYING = {
     r'"at": "[^"]*"': '"at": "NOW"',
+    r'"set_at": "[^"]*"': '"set_at": "NOW"',
+    r"(set by \S+ at) \S+Z": r"\1 NOW",
     r"\d+\.\d+ runs/min": "RATE runs/min",
     rf'(labconsole |"labconsole": "|version="){re.escape(__version__)}\b': r"\1VERSION",
     r", [^,\n]+ ago": ", AGE ago",
