@@ -76,6 +76,9 @@ GUESTS: dict[str, tuple[str, Callable[[int], Any]]] = {
 }
 """From a name to what a plan asks of guests, and the record of its n-th trial."""
 
+ALONE = {"job": ["--jobs", "wait", "--size", "3"], "boot": ["--start", "hot"], "flow": [], "route": ["--routes", "0"]}
+"""Options of the command for each kind."""
+
 
 @pytest.fixture(autouse=True)
 def plain_surroundings(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +138,8 @@ def grid(text: str, ends: list[Any], monkeypatch: pytest.MonkeyPatch, store: Any
         left = iter(ends)
         script: Any = RunsScript(lambda trial, request: next(left, "valid"))
         script.stage = NoGuests()
-        script.experiments = () if store is None else kinds(store)
+        if store is not None:
+            script.experiments, script.store = kinds(store), store
         script.check_background = lambda request: None
         on(script, monkeypatch)
 
@@ -162,8 +166,25 @@ def test_a_replay_of_trials_of_guests_is_told_as_it_was(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first trial is taken again, the third cannot be measured at its second attempt."""
+    (path := tmp_path / "plan.yaml").write_text(f"{HEAD}{GUESTS[name][0]}\n")
+    begin = guests(name, tmp_path, monkeypatch)
+    same(EVENTS / f"{name}.txt", twice_printed(["replay", str(path)], begin, tmp_path, capsys))
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_trials_of_guests_from_the_command_line_are_told_as_they_were(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = guests(name, tmp_path, monkeypatch)
+    words = ["experiment", name, "--platforms", "container", "--guests", "1,2", "--set-ups", "2", *ALONE[name]]
+    text = twice_printed([*words, "--dry-run"], begin, tmp_path, capsys)
+    text += "\n" + twice_printed(words, begin, tmp_path, capsys)
+    same(EVENTS / f"experiment-{name}.txt", text)
+
+
+def guests(name: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], object]:
+    """Begin with a new store, and with trials of guests whose first and fourth are invalid, and whose fifth fails."""
     text, make = GUESTS[name]
-    (path := tmp_path / "plan.yaml").write_text(f"{HEAD}{text}\n")
     number = itertools.count(1)
 
     async def attempt(self: Any, bench: Any, attempt: int) -> Any:
@@ -181,13 +202,12 @@ def test_a_replay_of_trials_of_guests_is_told_as_it_was(
     def begin() -> None:
         nonlocal number
         number = itertools.count(1)
-        (tmp_path / "runs.sqlite").unlink(missing_ok=True)
-        opened = open_store(str(tmp_path / "runs.sqlite"))
-        grid(text, [], monkeypatch, opened)()
+        (directory / "runs.sqlite").unlink(missing_ok=True)
+        grid(text, [], monkeypatch, open_store(str(directory / "runs.sqlite")))()
 
     for step in (BootStep, FlowStep, JobStep, RouteStep):
         monkeypatch.setattr(step, "attempt", attempt)
-    same(EVENTS / f"{name}.txt", twice_printed(["replay", str(path)], begin, tmp_path, capsys))
+    return begin
 
 
 def test_a_plug_in_kind_is_told_listed_and_reported_as_it_was(

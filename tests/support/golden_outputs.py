@@ -63,7 +63,7 @@ def printed(
     except SystemExit as ended:
         status = int(ended.code or 0)
     out, err = capsys.readouterr()
-    assert "internal error" not in err, err
+    assert "internal error" not in err, err + " ".join(words)
     command, out, err = (
         without_varying(text, places, clock=clock) for text in (f"labconsole {' '.join(words)}", out, err)
     )
