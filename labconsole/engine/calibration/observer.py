@@ -39,7 +39,7 @@ class ObserverRun:
     loss_ratio: float | None
     measured_pps: float | None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """As plain data."""
         return {
             "pair": self.pair,

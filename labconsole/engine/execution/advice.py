@@ -11,7 +11,6 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from math import sqrt
-from typing import Any
 
 from labconsole.errors import MeasurementError
 from labconsole.measure.statistics.as_json import advice_json, components_json
@@ -46,7 +45,7 @@ class Dimension:
     of_family_ratio: float | None
     total_s: float
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """As plain data."""
         return {
             "set_ups": self.set_ups,
@@ -71,7 +70,7 @@ class ConfigurationAdvice:
     as_planned: Dimension
     left_out: tuple[tuple[int, str], ...]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """As plain data."""
         return {
             "platform": self.platform,
@@ -101,7 +100,7 @@ class PlanAdvice:
     total_s: float
     refused: tuple[str, ...]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """As ``plan advise --json`` prints it."""
         return {
             "accuracy_ratio": self.accuracy_ratio,
