@@ -31,6 +31,10 @@ class PlanCommand:
     when: str
     command: str
 
+    def to_json(self) -> dict[str, str]:
+        """As ``verify --json`` prints it."""
+        return {"plan": self.plan, "when": self.when, "command": self.command}
+
 
 @of_elsewhere()
 def check_origins(found: Unpacked, store: RunStore, tell: Tell) -> tuple[PlanCommand, ...]:

@@ -17,6 +17,7 @@ from typing import Any, Final
 from labconsole.contracts.measured import FROM_MEMORY, HELD, MeasuredKind, MeasuredTrial, MeasuredValue, Quantity
 from labconsole.engine.execution.advice import APART, Dimension, dimension, seconds_between
 from labconsole.errors import MeasurementError
+from labconsole.measure.statistics.as_json import components_json
 from labconsole.measure.statistics.components import (
     MINIMUM_REPETITIONS,
     MINIMUM_SET_UPS,
@@ -67,6 +68,23 @@ class QuantityAdvice:
     as_planned: Dimension
     to_show: tuple[tuple[float, int | None], ...]
 
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return {
+            "platform": self.platform,
+            "point": self.point,
+            "quantity": self.quantity,
+            "set_ups": self.set_ups,
+            "repetitions": self.repetitions,
+            "sd_ratio": self.sd_ratio,
+            "spread": components_json(self.spread),
+            "setup_s": self.setup_s,
+            "trial_s": self.trial_s,
+            "as_advised": self.as_advised.to_json(),
+            "as_planned": self.as_planned.to_json(),
+            "to_show": self.to_show,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class GuestsAdvice:
@@ -85,6 +103,20 @@ class GuestsAdvice:
     repetitions: int
     total_s: float
     without_time: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``plan advise --json`` prints it."""
+        return {
+            "accuracy_ratio": self.accuracy_ratio,
+            "claims": self.claims,
+            "each": [each.to_json() for each in self.each],
+            "left_out": self.left_out,
+            "trials_left_out": self.trials_left_out,
+            "set_ups": self.set_ups,
+            "repetitions": self.repetitions,
+            "total_s": self.total_s,
+            "without_time": self.without_time,
+        }
 
 
 def guests_advice(

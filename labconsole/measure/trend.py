@@ -12,7 +12,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from itertools import islice, pairwise
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from labconsole.measure.order_test import LARGEST_P, ORDER_RESULTS, clearest_places, order_p
 
@@ -81,6 +81,10 @@ class Level(NamedTuple):
     last: int
     mean: float
     sd: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return {"first": self.first, "last": self.last, "mean": self.mean, "sd": self.sd}
 
 
 class Segmentation(NamedTuple):

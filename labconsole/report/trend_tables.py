@@ -301,7 +301,7 @@ def to_object(trend: Trend) -> dict[str, Any]:
         **({} if of_runs else dict(zip(BESIDE, _beside(trend.kind, trend), strict=True))),
         "point": trend.words,
         "results": results,
-        "levels": [each._asdict() for each in trend.levels],
+        "levels": [each.to_json() for each in trend.levels],
         "changes": [
             {
                 "occasion": step.occasion, "started_at": step.started_at, "change_ratio": step.change_ratio,

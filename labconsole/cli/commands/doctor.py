@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     marks = {"ok": "✓", "lacking": "-", "failed": "✗"}
     for each in found:
         if args.json:
-            json_line(each._asdict())
+            json_line({"subject": each.subject, "status": each.status, "evidence": each.evidence, "hint": each.hint})
             continue
         plain_lines(f"  {marks[each.status]} {each.subject:22}  {each.evidence}")
         if each.hint:

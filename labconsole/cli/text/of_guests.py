@@ -12,13 +12,17 @@ from labconsole.contracts.experiment import StepRecord
 from labconsole.contracts.report import Figure
 from labconsole.experiments.boot.steps import Boots
 from labconsole.experiments.boot.summary import summarize_boots
+from labconsole.experiments.boot.summary_json import summary_json as boot_json
 from labconsole.experiments.flow.comparing import summarize_compared
 from labconsole.experiments.flow.steps import Flows
+from labconsole.experiments.flow.summary_json import summary_json as flow_json
 from labconsole.experiments.job.live import time_words
 from labconsole.experiments.job.steps import Jobs
 from labconsole.experiments.job.summary import summarize_jobs
+from labconsole.experiments.job.summary_json import summary_json as job_json
 from labconsole.experiments.route.steps import Routes
 from labconsole.experiments.route.summary import summarize_routes
+from labconsole.experiments.route.summary_json import summary_json as route_json
 from labconsole.experiments.units import report_units
 from labconsole.model.plan.boots import BootPoint
 from labconsole.model.plan.flows import FlowPoint
@@ -57,6 +61,7 @@ class KindShown:
     found: Callable[[Any], str]
     summarize: Callable[[Sequence[Any]], Any]
     summary_lines: Callable[[Any], list[str]]
+    summary_json: Callable[[Any], dict[str, Any]]
 
     def figures(self, records: Sequence[Any]) -> list[Figure]:
         """Those of a report on these records alone."""
@@ -131,6 +136,7 @@ JOBS_SHOWN = KindShown(
     found=time_words,
     summarize=summarize_jobs,
     summary_lines=jobs.summary_lines,
+    summary_json=job_json,
 )
 BOOTS_SHOWN = KindShown(
     name="boot",
@@ -146,6 +152,7 @@ BOOTS_SHOWN = KindShown(
     found=boots.found_words,
     summarize=summarize_boots,
     summary_lines=boots.summary_lines,
+    summary_json=boot_json,
 )
 
 
@@ -163,6 +170,7 @@ FLOWS_SHOWN = KindShown(
     found=flows.sum_words,
     summarize=summarize_compared,
     summary_lines=flows.summary_lines,
+    summary_json=flow_json,
 )
 ROUTES_SHOWN = KindShown(
     name="route",
@@ -178,6 +186,7 @@ ROUTES_SHOWN = KindShown(
     found=routes.sum_words,
     summarize=summarize_routes,
     summary_lines=routes.summary_lines,
+    summary_json=route_json,
 )
 ALL_SHOWN = (JOBS_SHOWN, BOOTS_SHOWN, FLOWS_SHOWN, ROUTES_SHOWN)
 _SHOWN = {each.name: each for each in ALL_SHOWN}

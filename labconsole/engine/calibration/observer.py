@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from labconsole.contracts.ports import RunSink
 from labconsole.engine.session import Session
 from labconsole.engine.trial.order import TrialOrder
 from labconsole.errors import Aborted, ConfigError
+from labconsole.measure.statistics.as_json import difference_json
 from labconsole.measure.statistics.repetitions import Difference, difference
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.limits_check import check_request
@@ -37,6 +38,17 @@ class ObserverRun:
     reasons: tuple[str, ...]
     loss_ratio: float | None
     measured_pps: float | None
+
+    def to_json(self) -> dict[str, object]:
+        """As plain data."""
+        return {
+            "pair": self.pair,
+            "observe": self.observe,
+            "status": self.status,
+            "reasons": self.reasons,
+            "loss_ratio": self.loss_ratio,
+            "measured_pps": self.measured_pps,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +92,15 @@ class ObserverEffect:
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
-        return {**asdict(self), "sentence": self.sentence}
+        return {
+            "request": self.request,
+            "seed": self.seed,
+            "runs": [each.to_json() for each in self.runs],
+            "loss_ratio": difference_json(self.loss_ratio),
+            "measured_pps": difference_json(self.measured_pps),
+            "left_out": self.left_out,
+            "sentence": self.sentence,
+        }
 
 
 def _interval(found: Difference, factor: float, form: str) -> str:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -44,7 +44,18 @@ class CheckResult:
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
-        return {**asdict(self), "status": str(self.status)}
+        return {
+            "id": self.id,
+            "node": self.node,
+            "title": self.title,
+            "status": str(self.status),
+            "evidence": self.evidence,
+            "hint": self.hint,
+            "fixable": self.fixable,
+            "fixed": self.fixed,
+            "took_s": self.took_s,
+            "values": self.values,
+        }
 
 
 OnResult = Callable[[CheckResult], None]

@@ -13,6 +13,7 @@ from datetime import datetime
 from math import sqrt
 
 from labconsole.errors import MeasurementError
+from labconsole.measure.statistics.as_json import advice_json, components_json
 from labconsole.measure.statistics.components import (
     MINIMUM_REPETITIONS,
     MINIMUM_SET_UPS,
@@ -44,6 +45,16 @@ class Dimension:
     of_family_ratio: float | None
     total_s: float
 
+    def to_json(self) -> dict[str, object]:
+        """As plain data."""
+        return {
+            "set_ups": self.set_ups,
+            "repetitions": self.repetitions,
+            "smallest_ratio": self.smallest_ratio,
+            "of_family_ratio": self.of_family_ratio,
+            "total_s": self.total_s,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationAdvice:
@@ -58,6 +69,20 @@ class ConfigurationAdvice:
     as_advised: Dimension
     as_planned: Dimension
     left_out: tuple[tuple[int, str], ...]
+
+    def to_json(self) -> dict[str, object]:
+        """As plain data."""
+        return {
+            "platform": self.platform,
+            "background": self.background,
+            "spread": components_json(self.spread),
+            "setup_s": self.setup_s,
+            "trial_s": self.trial_s,
+            "advised": advice_json(self.advised),
+            "as_advised": self.as_advised.to_json(),
+            "as_planned": self.as_planned.to_json(),
+            "left_out": self.left_out,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +99,18 @@ class PlanAdvice:
     repetitions: int
     total_s: float
     refused: tuple[str, ...]
+
+    def to_json(self) -> dict[str, object]:
+        """As ``plan advise --json`` prints it."""
+        return {
+            "accuracy_ratio": self.accuracy_ratio,
+            "claims": self.claims,
+            "each": [each.to_json() for each in self.each],
+            "set_ups": self.set_ups,
+            "repetitions": self.repetitions,
+            "total_s": self.total_s,
+            "refused": self.refused,
+        }
 
 
 def plan_advice(plan: Plan, records: Iterable[RunRecord], accuracy_ratio: float, claims: int) -> PlanAdvice:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from labconsole.contracts.driver import Prepared
@@ -39,7 +39,11 @@ class ForwardingProof:
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
-        return asdict(self)
+        return {
+            "duration_s": self.duration_s,
+            "sent_packets": self.sent_packets,
+            "received_packets": self.received_packets,
+        }
 
 
 async def wait_forwarding(

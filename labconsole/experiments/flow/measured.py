@@ -17,8 +17,11 @@ PAYLOAD = Quantity(name="payload of all guests", unit="bps", better="higher", sh
 FRAMES = Quantity(name="frames of all guests", unit="bps", better="higher", shown_unit="Mbit/s", scale=1e6)
 """Of a ring, whose rates are those of frames at the guests' interfaces."""
 
-CONDITIONS = ("testbed_fingerprint", "kernel", "hypervisor")
-"""Of a point's key, what is no factor of its design."""
+OF_THE_POINT = (
+    "platform", "guests", "cpu", "offered_bps", "limits_bps", "greedy", "second_after_s", "payload_bytes", "duration_s",
+    "bin_s", "memory_mib", "pattern", "weights", "disk",
+)  # fmt: skip
+"""Of a point's key, the factors of its design."""
 
 
 def _trials(records: Sequence[FlowRecord], runs: Mapping[str, RunSummary]) -> list[MeasuredTrial]:
@@ -32,7 +35,7 @@ def _said(record: FlowRecord) -> TrialSaid:
     many = f"{key.guests} guest{'s' if key.guests > 1 else ''}"
     return TrialSaid(
         id=record.flow_id,
-        factors={name: value for name, value in key._asdict().items() if name not in CONDITIONS},
+        factors={name: getattr(key, name) for name in OF_THE_POINT},
         words=f"{key.platform}: {many}, {key.scenario}{where}, payload {key.payload_bytes} B{memory}",
         values=(
             {}

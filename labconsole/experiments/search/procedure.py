@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
@@ -335,10 +335,35 @@ def _record(
 
 
 def _goal_found(result: GoalResult) -> GoalFound:
-    data = asdict(result)
-    goal = data.pop("goal")
-    return GoalFound(goal=goal.pop("name"), **goal, **data)
+    goal = result.goal
+    return GoalFound(
+        goal=goal.name,
+        loss_ratio=goal.loss_ratio,
+        exceed_ratio=goal.exceed_ratio,
+        trial_duration_s=goal.trial_duration_s,
+        duration_sum_s=goal.duration_sum_s,
+        relative_width=goal.relative_width,
+        lower_bound_pps=result.lower_bound_pps,
+        upper_bound_pps=result.upper_bound_pps,
+        conditional_throughput_pps=result.conditional_throughput_pps,
+        limited_by=result.limited_by,
+        complete=result.complete,
+        lower_run_ids=result.lower_run_ids,
+        upper_run_ids=result.upper_run_ids,
+    )
 
 
 def _trial_kept(test: str, trial: LoadTrial) -> SearchTrial:
-    return SearchTrial(for_test=test, **asdict(trial))
+    return SearchTrial(
+        run_id=trial.run_id,
+        for_test=test,
+        load_pps=trial.load_pps,
+        duration_s=trial.duration_s,
+        intended_packets=trial.intended_packets,
+        offered_packets=trial.offered_packets,
+        measured_packets=trial.measured_packets,
+        lost_outside_packets=trial.lost_outside_packets,
+        offered_pps=trial.offered_pps,
+        source_lost_packets=trial.source_lost_packets,
+        queued_packets=trial.queued_packets,
+    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 
 from labconsole.experiments.search.course import BACK_TO_BACK, FRAME_LOSS, LOAD
 from labconsole.experiments.search.goals import Goal, LoadTrial, goal_result
@@ -101,9 +100,17 @@ def _goal(where: str, found: GoalFound, trials: list[LoadTrial], record: SearchR
         duration_sum_s=found.duration_sum_s,
         relative_width=found.relative_width,
     )
-    again = asdict(goal_result(goal, trials, minimum_pps=record.lowest_load_pps, maximum_pps=record.line_rate_pps))
-    del again["goal"]
-    for name, value in again.items():
+    again = goal_result(goal, trials, minimum_pps=record.lowest_load_pps, maximum_pps=record.line_rate_pps)
+    recomputed = {
+        "lower_bound_pps": again.lower_bound_pps,
+        "upper_bound_pps": again.upper_bound_pps,
+        "conditional_throughput_pps": again.conditional_throughput_pps,
+        "limited_by": again.limited_by,
+        "complete": again.complete,
+        "lower_run_ids": again.lower_run_ids,
+        "upper_run_ids": again.upper_run_ids,
+    }
+    for name, value in recomputed.items():
         stored = getattr(found, name)
         if stored != value:
             words = [", ".join(each) if isinstance(each, tuple) else each for each in (stored, value)]

@@ -29,6 +29,10 @@ class OccasionCounts(NamedTuple):
     baseline: int
     later: int
 
+    def to_json(self) -> dict[str, int]:
+        """As ``gate --json`` prints it."""
+        return {"baseline": self.baseline, "later": self.later}
+
     @property
     def error_ratio(self) -> float:
         """The standard error of a change, in deviations of an occasion."""
