@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from labconsole.errors import ConfigError
-from labconsole.measure.statistics.effects import fall_p, holm
+from labconsole.measure.statistics.effects import holm
 from labconsole.measure.statistics.set_ups import set_up_means
 from labconsole.report.change_tables import design_words, offered_words
 from labconsole.report.changes import Change, Changes
@@ -29,6 +29,7 @@ from labconsole.report.judged_points import (
     JudgedPoint,
     Judgement,
     Outcome,
+    find_fall,
     judged_by_fall,
     judged_full,
     unfinished_words,
@@ -117,7 +118,9 @@ def unmeasured(
 
 
 def _fall(change: Change, margin_ratio: float) -> tuple[float, float] | None:
-    return None if change.effect is None else fall_p(change.effect, margin_ratio)
+    if change.effect is None:
+        return None
+    return find_fall(change, change.effect, margin_ratio, replicate_counts("occasions", change.sides))
 
 
 def _judge(

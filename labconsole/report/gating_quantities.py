@@ -11,7 +11,6 @@ from functools import partial
 from typing import Final
 
 from labconsole.contracts.measured import HELD, MeasuredTrial
-from labconsole.measure.statistics.effects import fall_p
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.verdict_codes import WEIGHT
 from labconsole.report.changes import Changes
@@ -24,6 +23,7 @@ from labconsole.report.judged_points import (
     UNMEASURED,
     JudgedPoint,
     Judgement,
+    find_fall,
     judged_by_fall,
     judged_full,
     unfinished_words,
@@ -89,7 +89,8 @@ def falls_of_quantities(changes: Changes, margin_ratio: float) -> dict[QuantityK
             continue
         if change.key.quantity.better == "lower" and effect.mean_log is not None:
             effect = replace(effect, mean_log=-effect.mean_log)
-        if (p := fall_p(effect, margin_ratio)) is not None:
+        counts = replicate_counts("occasions", change.sides)
+        if (p := find_fall(change, effect, margin_ratio, counts)) is not None:
             found[change.key] = p
     return found
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from labconsole.contracts.report import Cell, Figure, Mark, Panel, PlottedCurve, Table
+from labconsole.measure.trend import CUT_RESULTS
 from labconsole.model.record.kinds import record_kinds
 from labconsole.report.trends import RUN, Trend, TrendStep
 from labconsole.report.words import UNKNOWN, number, percent
@@ -13,7 +14,8 @@ from labconsole.report.words import UNKNOWN, number, percent
 TRENDS_NOTE = (
     "Level: mean and standard deviation of the occasions since the last change, found by minimum description length "
     "(jumpavg), without outliers. Would have found, each in 8 of 10 such series: a step in the middle of the series / "
-    "a latest occasion that alone is off. One that is may be an outlier, or the first of a change."
+    "a latest occasion that alone is off. One that is may be an outlier, or the first of a change. Fewer than "
+    f"{CUT_RESULTS} occasions are not cut."
 )
 
 MOST_OUTLIERS = 3
@@ -114,9 +116,9 @@ def margin_note(trends: Sequence[Trend]) -> str:
 def found_words(trend: Trend) -> str:
     """What would have been found in the middle of the series and of the latest occasion."""
     middle, latest = trend.smallest
-    if middle is None or latest is None:
+    if latest is None:
         return UNKNOWN
-    return f"{number(100 * middle, 2)} / {percent(latest, 2)}"
+    return f"{UNKNOWN if middle is None else number(100 * middle, 2)} / {percent(latest, 2)}"
 
 
 def _steps_table(kind: str, trends: Sequence[Trend]) -> Table:
