@@ -7,22 +7,22 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from labconsole.text.harmless import single_line, undisguised
+from labconsole.text.sanitize import single_line, unwrap_stream
 
 
-def json_line(data: Mapping[str, Any]) -> None:
+def print_json_line(data: Mapping[str, Any]) -> None:
     """One object on stdout, at once."""
     import json
 
-    plain_lines(json.dumps(data))
+    print_lines(json.dumps(data))
 
 
-def plain_lines(*lines: str) -> None:
+def print_lines(*lines: str) -> None:
     """Lines on stdout, each of them one, at once and all of it: what a full pipe had no room for when a signal came,
     Python's own file loses.
     """
     text = "".join(f"{single_line(line)}\n" for line in lines)
-    stream = undisguised(sys.stdout)
+    stream = unwrap_stream(sys.stdout)
     try:
         descriptor = stream.fileno()
     except (AttributeError, OSError):  # a host of the program that keeps what is said
@@ -38,11 +38,11 @@ def plain_lines(*lines: str) -> None:
 def answer(data: Mapping[str, Any], lines: Iterable[str], *, as_json: bool) -> None:
     """The same to machines or to people."""
     if as_json:
-        json_line(data)
+        print_json_line(data)
     else:
-        plain_lines(*lines)
+        print_lines(*lines)
 
 
-def complain(sentence: object) -> None:
+def print_error(sentence: object) -> None:
     """One sentence on stderr, by the program's name."""
     sys.stderr.write(f"labconsole: {single_line(str(sentence))}\n")

@@ -17,7 +17,7 @@ ALLOWED: dict[str, tuple[int, str]] = {
     "report/changes.py": (2, "what is known of a change becomes fields of the change"),
     "store/baselines.py": (1, "a row of SQLAlchemy: the names are those of the schema"),
     "store/exchange/merging.py": (1, "a row of SQLAlchemy: the names are those of the schema"),
-    "store/exchange/refusals.py": (1, "a row of SQLAlchemy: the names are those of the schema"),
+    "store/exchange/import_checks.py": (1, "a row of SQLAlchemy: the names are those of the schema"),
 }
 """Modules that may use it, how often, and why it is no format."""
 

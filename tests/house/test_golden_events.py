@@ -104,11 +104,11 @@ def on(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     }
     for name, instead in own.items():
         monkeypatch.setattr(f"labconsole.api.testbed.{name}", instead)
-    monkeypatch.setattr("labconsole.cli.drive.drive", drive)
+    monkeypatch.setattr("labconsole.cli.session_runner.run_session", drive)
     for module in (execution, checks, observing):  # imported before, so that they are put back as they were
         for name, instead in {**own, "drive": drive}.items():
             monkeypatch.setattr(module, name, instead)
-    monkeypatch.setattr(execution, "held_for", lambda *_: nullcontext())
+    monkeypatch.setattr(execution, "exclusive_replay", lambda *_: nullcontext())
 
 
 def twice_printed(
@@ -148,8 +148,11 @@ def grid(text: str, ends: list[Any], monkeypatch: pytest.MonkeyPatch, store: Any
 
 GRIDS: dict[str, tuple[str, list[Any]]] = {
     "runs": (PLAN, ["valid", "invalid", "valid", "suspect", MeasurementError("the guest does not boot"), "valid"]),
-    "runs-in-blocks": (PLAN.replace("repetitions: 3", "repetitions: 1\nset_ups: 2"), ["valid", "broken", "valid", "suspect"]),
-}  # fmt: skip
+    "runs-in-blocks": (
+        PLAN.replace("repetitions: 3", "repetitions: 1\nset_ups: 2"),
+        ["valid", "broken", "valid", "suspect"],
+    ),
+}
 
 
 @pytest.mark.parametrize("name", GRIDS)

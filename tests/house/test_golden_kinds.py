@@ -36,13 +36,24 @@ from unit.experiments.test_advice_of_guests import Stored
 
 KINDS = GOLDEN_SETS / "kinds"
 STORES: dict[str, Callable[[Path], None]] = {
-    "all": store_of_all_kinds, "guests": store_of_guests, "runs": store_of_runs, "two": store_of_two_plans,
+    "all": store_of_all_kinds,
+    "guests": store_of_guests,
+    "runs": store_of_runs,
+    "two": store_of_two_plans,
     "days": store_of_days,
-}  # fmt: skip
+}
 CONSISTENT = {
-    "out": ("flow", 0), "weights": ("flow", 2), "beside": ("flow", 3), "ring": ("flow", 4), "in": ("flow", 5),
-    "route": ("route", 6), "job": ("job", 8), "disk": ("job", 10), "boot": ("boot", 11), "hot": ("boot", 12),
-}  # fmt: skip
+    "out": ("flow", 0),
+    "weights": ("flow", 2),
+    "beside": ("flow", 3),
+    "ring": ("flow", 4),
+    "in": ("flow", 5),
+    "route": ("route", 6),
+    "job": ("job", 8),
+    "disk": ("job", 10),
+    "boot": ("boot", 11),
+    "hot": ("boot", 12),
+}
 """The records of consistent_guests by kind and place."""
 
 OF_GUESTS = ("job", "boot", "flow", "route")
@@ -55,20 +66,35 @@ def stored_id(place: int) -> str:
 
 
 COMMANDS: dict[str, tuple[str, list[list[str]]]] = {
-    **{f"list-{kind}": ("all", [["experiment", kind, "--list"], ["experiment", kind, "--list", "--plan", "none"]])
-       for kind in OF_GUESTS},
-    **{f"list-json-{kind}": ("all", [["experiment", kind, "--list", "--plan", "guests", "--json"]]) for kind in OF_GUESTS},
-    **{f"show-{name}": ("all", [["experiment", kind, "--show", stored_id(place), *form] for form in TEXT_AND_JSON])
-       for name, (kind, place) in CONSISTENT.items()},
-    **{f"summary-{kind}": (store, [["experiment", kind, "--summary", *form] for form in TEXT_AND_JSON])
-       for store in ("guests",) for kind in OF_GUESTS},
-    **{f"summary-all-{kind}": ("all", [["experiment", kind, "--summary", *form] for form in TEXT_AND_JSON])
-       for kind in OF_GUESTS},
+    **{
+        f"list-{kind}": ("all", [["experiment", kind, "--list"], ["experiment", kind, "--list", "--plan", "none"]])
+        for kind in OF_GUESTS
+    },
+    **{
+        f"list-json-{kind}": ("all", [["experiment", kind, "--list", "--plan", "guests", "--json"]])
+        for kind in OF_GUESTS
+    },
+    **{
+        f"show-{name}": ("all", [["experiment", kind, "--show", stored_id(place), *form] for form in TEXT_AND_JSON])
+        for name, (kind, place) in CONSISTENT.items()
+    },
+    **{
+        f"summary-{kind}": (store, [["experiment", kind, "--summary", *form] for form in TEXT_AND_JSON])
+        for store in ("guests",)
+        for kind in OF_GUESTS
+    },
+    **{
+        f"summary-all-{kind}": ("all", [["experiment", kind, "--summary", *form] for form in TEXT_AND_JSON])
+        for kind in OF_GUESTS
+    },
     "show-missing": ("all", [["experiment", kind, "--show", "20200101T000000Z-000000"] for kind in OF_GUESTS]),
     "report-all": ("all", [["report", "--json"]]),
     "report-guests": ("guests", [["report", *form] for form in TEXT_AND_JSON]),
     "report-runs": ("runs", [["report", "--json"]]),
-    "report-references": ("guests", [["report", "--reference", paper, "--json"] for paper in ("mattos", "quetier", "adamczyk")]),
+    "report-references": (
+        "guests",
+        [["report", "--reference", paper, "--json"] for paper in ("mattos", "quetier", "adamczyk")],
+    ),
     "report-reference-schlosser": ("runs", [["report", "--reference", "schlosser", "--json"]]),
     "report-one-plan": ("guests", [["report", "--plan", "work", "--json"], ["report", "platform=lxc", "--json"]]),
     "export": ("all", [["runs", "export", "--format", "jsonl"], ["runs", "export", "--format", "csv"]]),
@@ -77,12 +103,19 @@ COMMANDS: dict[str, tuple[str, list[list[str]]]] = {
     "compare": ("two", [["compare", "plan=old", "plan=new", *form] for form in THREE_FORMS]),
     "compare-guests": ("guests", [["compare", "platform=lxc", "platform=uml", *form] for form in THREE_FORMS]),
     "trend": ("days", [["trend", "nightly", *form] for form in THREE_FORMS]),
-    "baselines": ("days", [["baseline", "set", "main", "nightly@01", "nightly@02", "nightly@03"],
-                           ["baseline", "set", "main", "nightly@0[1-4]", "--json"],
-                           ["baseline", *[]], ["baseline", "--json"], ["baseline", "show", "main"],
-                           ["baseline", "show", "main", "--json"]]),
+    "baselines": (
+        "days",
+        [
+            ["baseline", "set", "main", "nightly@01", "nightly@02", "nightly@03"],
+            ["baseline", "set", "main", "nightly@0[1-4]", "--json"],
+            ["baseline", *[]],
+            ["baseline", "--json"],
+            ["baseline", "show", "main"],
+            ["baseline", "show", "main", "--json"],
+        ],
+    ),
     "report-trends": ("days", [["report", "--json"]]),
-}  # fmt: skip
+}
 """From the name of a golden file to a store and the commands on it, in their order."""
 
 
@@ -148,7 +181,7 @@ def test_the_files_of_a_report_are_as_they_were(
 ) -> None:
     """Of figures only the places in the page: what is drawn is up to matplotlib, and what from is in the JSON."""
     pytest.importorskip("jinja2")
-    monkeypatch.setattr("labconsole.report.files.draw", drawn)
+    monkeypatch.setattr("labconsole.report.files.draw_figure", drawn)
     monkeypatch.setattr("labconsole.report.files.require_matplotlib", lambda: None)
     out = tmp_path / "out"
     assert main(["report", "--store", str(stores(name)), "--out", str(out), "--formats", "csv,md,tex,html"]) == 0
@@ -191,17 +224,18 @@ def test_differences_are_printed_as_they_were(tmp_path: Path, capsys: Capsys) ->
 def test_a_bundle_of_all_kinds_is_verified_and_imported_as_it_was(
     tmp_path: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("labconsole.report.files.draw", drawn)
+    monkeypatch.setattr("labconsole.report.files.draw_figure", drawn)
     path, bundle = tmp_path / "s.sqlite", tmp_path / "bundle.tar.gz"
     stored_guests(path, consistent_guests())
     assert main(["report", "--store", str(path), "--bundle", str(bundle)]) == 0
     capsys.readouterr()
     commands = [
-        ["verify", str(bundle)], ["verify", str(bundle), "--json"],
+        ["verify", str(bundle)],
+        ["verify", str(bundle), "--json"],
         ["runs", "import", str(bundle), "--store", str(tmp_path / "one.sqlite")],
         ["runs", "import", str(bundle), "--store", str(tmp_path / "two.sqlite"), "--json"],
         ["runs", "import", str(path), "--store", str(tmp_path / "two.sqlite"), "--json"],
-    ]  # fmt: skip
+    ]
     same(KINDS / "bundle.txt", "\n".join(printed(words, capsys, {tmp_path: "TMP"}) for words in commands))
 
 

@@ -124,8 +124,13 @@ def _routes(block: int, draw: random.Random) -> Iterator[Any]:
             each = [round((200 if loaded or filters else 240) / guests * draw.gauss(1, 0.01)) for _ in range(guests)]
             lost = [4000] * guests if target is None else []
             yield route_record(
-                [200] if target else each, routes=loaded, filters=filters, lost_inside=lost, platform=platform, target_pps=target
-            )  # fmt: skip
+                [200] if target else each,
+                routes=loaded,
+                filters=filters,
+                lost_inside=lost,
+                platform=platform,
+                target_pps=target,
+            )
 
 
 def _of_plan(number: int, block: int, kind: str, record: Any) -> ExperimentRecord:
@@ -134,12 +139,13 @@ def _of_plan(number: int, block: int, kind: str, record: Any) -> ExperimentRecor
     changed: ExperimentRecord = record.model_copy(
         update={
             f"{kind}_id": f"20261201T0{block}{number // 60:02}{number % 60:02}Z-{number:06x}",
-            "testbed": "lab", "testbed_fingerprint": "7d3f9a11c0de4b52",
+            "testbed": "lab",
+            "testbed_fingerprint": "7d3f9a11c0de4b52",
             "plan": record.plan.model_copy(update=place),
             "environment": {"nodes": {"uut": {"facts": {"boot_id": f"boot-{block}", "kernel": "6.1.0-28-amd64"}}}},
             "set_up": record.set_up and record.set_up.model_copy(update={"id": f"s-{number}"}),
         }
-    )  # fmt: skip
+    )
     return changed
 
 

@@ -16,10 +16,10 @@ from rich.text import Text
 from labconsole.cli.text.tables import show_table
 from labconsole.contracts.report import Figure, Panel
 from labconsole.report.assembly import Report
-from labconsole.report.panels import glyph, labels_of, marked, panel_heading, panel_rows
+from labconsole.report.formatting import format_note
+from labconsole.report.panels import collect_labels, describe_marks, draw_panel, format_panel_heading, glyph
 from labconsole.report.tables import labelled
-from labconsole.report.words import note_words
-from labconsole.text.harmless import single_line, undisguised
+from labconsole.text.sanitize import single_line, unwrap_stream
 from labconsole.units import counted, format_count
 
 COLOURS = ("cyan", "yellow", "green", "magenta", "red", "blue", "bright_cyan", "bright_yellow")
@@ -31,13 +31,13 @@ PANEL_LINES = 17
 
 def show(report: Report) -> None:
     """Print the report on stdout."""
-    console = Console(file=undisguised(sys.stdout), highlight=False, markup=False, emoji=False)
+    console = Console(file=unwrap_stream(sys.stdout), highlight=False, markup=False, emoji=False)
     console.print(Text(single_line(report.title), style="bold"))
     console.print(Text(single_line(f"Selection: {report.selection.words}."), style="dim"))
     for sentence in report.conclusions:
         console.print(Text(f"• {single_line(sentence)}"))
     for name, each in report.plan_notes:
-        console.print(Text(single_line(f"Note on plan {name}: {note_words(each)}"), style="dim"))
+        console.print(Text(single_line(f"Note on plan {name}: {format_note(each)}"), style="dim"))
     for failure in report.failures:
         console.print(Text(single_line(f"Left out: {failure}"), style="bold"))
     for figure in report.figures:
@@ -51,7 +51,7 @@ def show_figure(console: Console, figure: Figure, *, caption: bool = True) -> No
     """Print it, with as many panels beside each other as there is room for, and its caption if it is wanted."""
     console.print()
     console.print(Text(single_line(labelled(figure)), style="bold"))
-    labels = labels_of(figure)
+    labels = collect_labels(figure)
     console.print(_legend(figure, labels))
     columns = 2 if console.width >= SIDE_BY_SIDE and len(figure.panels) > 1 else 1
     width = min(console.width // columns - (columns - 1), 120)
@@ -77,14 +77,14 @@ def _legend(figure: Figure, labels: Sequence[str]) -> Text:
     for number, label in enumerate(labels):
         line.append(f"{glyph(figure, number)} {single_line(label)}", style=COLOURS[number % len(COLOURS)])
         line.append("   ")
-    line.append(marked(figure))
+    line.append(describe_marks(figure))
     return line
 
 
 def _panel(figure: Figure, panel: Panel, labels: Sequence[str], width: int) -> list[Text]:
-    heading = textwrap.wrap(panel_heading(figure, panel), max(1, width - 2), break_on_hyphens=False)
+    heading = textwrap.wrap(format_panel_heading(figure, panel), max(1, width - 2), break_on_hyphens=False)
     lines = [Text(f"  {line}") for line in heading]
-    for row in panel_rows(figure, panel, labels, width, PANEL_LINES):
+    for row in draw_panel(figure, panel, labels, width, PANEL_LINES):
         line = Text()
         for text, number in row:
             line.append(text, style="" if number is None else COLOURS[number % len(COLOURS)])

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from labconsole.contracts.report import Table
 from labconsole.report.tables import labelled
-from labconsole.text.harmless import single_line
+from labconsole.text.sanitize import single_line
 
 MOST_ROWS = 60
 """Of one table."""
@@ -88,9 +88,11 @@ def _show_split(console: Console, columns: Sequence[Sequence[str]], left: Sequen
             line = Grid.grid(padding=(0, GAP, 0, 0))
             for width, on_left in zip(widths, left, strict=False):
                 line.add_column(
-                    justify="left" if on_left else "right", overflow="fold", width=width,
+                    justify="left" if on_left else "right",
+                    overflow="fold",
+                    width=width,
                     style="bold" if heading else "",
-                )  # fmt: skip
+                )
             line.add_row(*cells[:shown])
             console.print(Padding(line, (0, 0, 0, 3 if label else 1)))
         if heading:

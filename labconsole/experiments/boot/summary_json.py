@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from labconsole.experiments.boot.summary import BootLines, BootPointFound, BootsSummary, StartsCompared
+from labconsole.experiments.boot.summary import BootLines, BootPointResult, BootsSummary, StartComparison
 from labconsole.measure.statistics.as_json import effect_json, line_json, mean_json
 
 
@@ -20,7 +20,7 @@ def summary_json(found: BootsSummary) -> dict[str, Any]:
     }
 
 
-def _boot_point_found(found: BootPointFound) -> dict[str, Any]:
+def _boot_point_found(found: BootPointResult) -> dict[str, Any]:
     return {
         "key": found.key,
         "guests": found.guests,
@@ -52,7 +52,7 @@ def _boot_lines(found: BootLines) -> dict[str, Any]:
     }
 
 
-def _starts_compared(found: StartsCompared) -> dict[str, Any]:
+def _starts_compared(found: StartComparison) -> dict[str, Any]:
     return {
         "key": found.key,
         "than": found.than,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from labconsole.experiments.flow.summary import BesideBare, FlowPointFound, FlowsSummary, GuestFound
-from labconsole.experiments.flow.weight_shares import WeightStepFound
+from labconsole.experiments.flow.summary import BareHostComparison, FlowPointResult, FlowsSummary, GuestResult
+from labconsole.experiments.flow.weight_shares import WeightStepResult
 from labconsole.measure.statistics.as_json import effect_json, mean_json
 
 
@@ -19,7 +19,7 @@ def summary_json(found: FlowsSummary) -> dict[str, Any]:
     }
 
 
-def _flow_point_found(found: FlowPointFound) -> dict[str, Any]:
+def _flow_point_found(found: FlowPointResult) -> dict[str, Any]:
     return {
         "key": found.key,
         "line_bps": found.line_bps,
@@ -48,7 +48,7 @@ def _flow_point_found(found: FlowPointFound) -> dict[str, Any]:
     }
 
 
-def _weight_step_found(found: WeightStepFound) -> dict[str, Any]:
+def _weight_step_found(found: WeightStepResult) -> dict[str, Any]:
     return {
         "weights": found.weights,
         "due_ratio": found.due_ratio,
@@ -59,7 +59,7 @@ def _weight_step_found(found: WeightStepFound) -> dict[str, Any]:
     }
 
 
-def _guest_found(found: GuestFound) -> dict[str, Any]:
+def _guest_found(found: GuestResult) -> dict[str, Any]:
     return {
         "guest": found.guest,
         "shared_bps": mean_json(found.shared_bps),
@@ -70,7 +70,7 @@ def _guest_found(found: GuestFound) -> dict[str, Any]:
     }
 
 
-def _beside_bare(found: BesideBare) -> dict[str, Any]:
+def _beside_bare(found: BareHostComparison) -> dict[str, Any]:
     return {
         "key": found.key,
         "bare": found.bare,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from labconsole.experiments.job.points import PointTimes
-from labconsole.experiments.job.summary import GuestsCurve, IsolationFound, JobsSummary, Overhead
+from labconsole.experiments.job.summary import GuestsCurve, IsolationResult, JobsSummary, Overhead
 from labconsole.measure.statistics.as_json import effect_json, line_json, mean_json
 
 
@@ -60,7 +60,7 @@ def _guests_curve(found: GuestsCurve) -> dict[str, Any]:
     }
 
 
-def _isolation_found(found: IsolationFound) -> dict[str, Any]:
+def _isolation_found(found: IsolationResult) -> dict[str, Any]:
     return {
         "key": found.key,
         "first": effect_json(found.first),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from labconsole.experiments.route.comparing import RoutesCompared
-from labconsole.experiments.route.summary import RoutePointFound, RouterFound, RoutesSummary
+from labconsole.experiments.route.route_comparison import RouteComparison
+from labconsole.experiments.route.summary import RoutePointResult, RouterResult, RoutesSummary
 from labconsole.measure.statistics.as_json import effect_json, mean_json
 
 
@@ -19,7 +19,7 @@ def summary_json(found: RoutesSummary) -> dict[str, Any]:
     }
 
 
-def _route_point_found(found: RoutePointFound) -> dict[str, Any]:
+def _route_point_found(found: RoutePointResult) -> dict[str, Any]:
     return {
         "key": found.key,
         "sum_pps": mean_json(found.sum_pps),
@@ -36,7 +36,7 @@ def _route_point_found(found: RoutePointFound) -> dict[str, Any]:
     }
 
 
-def _router_found(found: RouterFound) -> dict[str, Any]:
+def _router_found(found: RouterResult) -> dict[str, Any]:
     return {
         "guest": found.guest,
         "forwarded_pps": mean_json(found.forwarded_pps),
@@ -45,7 +45,7 @@ def _router_found(found: RouterFound) -> dict[str, Any]:
     }
 
 
-def _routes_compared(found: RoutesCompared) -> dict[str, Any]:
+def _routes_compared(found: RouteComparison) -> dict[str, Any]:
     return {
         "what": found.what,
         "key": found.key,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from labconsole.tui.console.kept_file import read_mapping, write_whole
+from labconsole.tui.console.state_file import read_mapping, write_atomically
 
 MOST_VIEWS = 100
 MOST_CHARACTERS = 1000
@@ -58,7 +58,7 @@ class SavedViews:
             self._views = views
             return ""
         try:
-            write_whole(self._path, json.dumps({name: view.to_json() for name, view in views.items()}, indent=1))
+            write_atomically(self._path, json.dumps({name: view.to_json() for name, view in views.items()}, indent=1))
         except OSError as exc:
             return f"{self._path} cannot be written: {exc.strerror or exc}"
         return ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textual.widgets import Input
 
-from labconsole.text.harmless import single_line
+from labconsole.text.sanitize import single_line
 
 
 class TypedText(Input):

@@ -21,22 +21,22 @@ from labconsole.api.metrics import StoreMetrics
 from labconsole.api.metrics_server import exposition
 from labconsole.api.stored import open_store as open_for_reading
 from labconsole.cli.commands.calibrate import _progress
-from labconsole.cli.commands.replay.notify import notify
+from labconsole.cli.commands.replay.notification import notify
 from labconsole.cli.main import main
-from labconsole.cli.output import plain_lines
+from labconsole.cli.output import print_lines
 from labconsole.cli.text.replay import ReplayScreen
 from labconsole.engine.calibration.calibration import CalibrationProgress
 from labconsole.engine.execution.hooks import Hooks
 from labconsole.engine.execution.progress import Progress
 from labconsole.errors import ConfigError, LabError
-from labconsole.model.plan.conduct import HookCommand
+from labconsole.model.plan.execution_options import HookCommand
 from labconsole.model.plan.writer import plan_from_requests
 from labconsole.report.files import FORMATS
 from labconsole.store import exporters
 from labconsole.store.exchange.importing import import_records
 from labconsole.store.open import open_store
 from labconsole.store.records import parse_record
-from labconsole.text.harmless import harmless_output
+from labconsole.text.sanitize import sanitized_output
 from support.fake_session import make_inventory
 from support.foreign_words import PIECES, check_spreadsheet, html_elements, markdown_tokens
 from support.fuzzing import harmful, places, put
@@ -44,9 +44,21 @@ from support.report_runs import evaluation
 from support.search_script import searching
 
 NAMED = {
-    "testbed", "operator", "platform", "detail", "os", "kernel", "cpu_model", "hostname", "generator_version",
-    "interface", "hypervisor", "uut_kernel", "driver", "code",
-}  # fmt: skip
+    "testbed",
+    "operator",
+    "platform",
+    "detail",
+    "os",
+    "kernel",
+    "cpu_model",
+    "hostname",
+    "generator_version",
+    "interface",
+    "hypervisor",
+    "uut_kernel",
+    "driver",
+    "code",
+}
 """Keys of a record whose words are free."""
 
 ATTACKS = ["".join(PIECES[first::2]).replace("\ud800", "") for first in range(2)]
@@ -134,8 +146,12 @@ def _latex(text: str, plain: str) -> None:
 
 
 CHECKS: dict[str, Callable[[str, str], None]] = {
-    "svg": _svg, "html": _html, "md": _markdown, "csv": _csv, "tex": _latex,
-}  # fmt: skip
+    "svg": _svg,
+    "html": _html,
+    "md": _markdown,
+    "csv": _csv,
+    "tex": _latex,
+}
 DRAWN_AS_DOTS = {"pdf", "png"}
 """Their words are those of the SVG: one function makes them plain for all three."""
 
@@ -172,8 +188,11 @@ def _exported_lines(path: Path) -> None:
 
 
 EXPORTED: dict[str, Callable[[Path], None]] = {
-    "csv": _exported_csv, "parquet": _exported_parquet, "jsonl": _exported_lines, "hlog": _exported_lines,
-}  # fmt: skip
+    "csv": _exported_csv,
+    "parquet": _exported_parquet,
+    "jsonl": _exported_lines,
+    "hlog": _exported_lines,
+}
 
 
 def test_no_exported_file_has_more_than_words_of_others(hostile: list[str], tmp_path: Path) -> None:
@@ -230,10 +249,16 @@ def forged(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 FIRST = str(runs_named("")[0]["run_id"])
 SHOWN = [
-    ["runs", "list"], ["runs", "show", FIRST], ["runs", "note", FIRST], ["report"], ["verify"], ["trend", "made-up"],
-    ["trend", "made-up", "--markdown"], ["compare", "target=max sources=1", "target=max sources=2"],
+    ["runs", "list"],
+    ["runs", "show", FIRST],
+    ["runs", "note", FIRST],
+    ["report"],
+    ["verify"],
+    ["trend", "made-up"],
+    ["trend", "made-up", "--markdown"],
+    ["compare", "target=max sources=1", "target=max sources=2"],
     ["compare", "target=max sources=1", "target=max sources=2", "--markdown"],
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("words", SHOWN, ids=" ".join)
@@ -258,7 +283,7 @@ def test_a_sentence_on_stderr_is_one_line(monkeypatch: pytest.MonkeyPatch, capfd
 
 
 def test_a_command_of_a_plan_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:
-    plain_lines(f"plans/a.yaml: pre command: sh -c 'true\n{FORGED}'", "next")
+    print_lines(f"plans/a.yaml: pre command: sh -c 'true\n{FORGED}'", "next")
     assert capfd.readouterr().out.splitlines() == [f"plans/a.yaml: pre command: sh -c 'true {FORGED}'", "next"]
 
 
@@ -284,15 +309,23 @@ def test_what_is_drawn_over_a_line_is_words(monkeypatch: pytest.MonkeyPatch) -> 
     told = _Terminal()
     monkeypatch.setattr(sys, "stderr", told)
     plan = searching(grid=True)
-    with harmless_output():
+    with sanitized_output():
         _progress(argparse.Namespace(verbose=0))(
             CalibrationProgress(trial=1, expected=2, elapsed_s=0.0, left_s=1.0, doing=ATTACKS[0])
         )
         calibrating = told.getvalue()
         record = {key: value for key, value in runs_named(ATTACKS[0])[0].items() if key != "note"}
         progress = Progress(
-            plan=plan, done=0, skipped=0, left_out=0, total=1, point=plan.points[0], repetition=1, left_s=None, last=None,
-        )  # fmt: skip
+            plan=plan,
+            done=0,
+            skipped=0,
+            left_out=0,
+            total=1,
+            point=plan.points[0],
+            repetition=1,
+            left_s=None,
+            last=None,
+        )
         screen = ReplayScreen([plan], as_json=False)
         screen.update(replace(progress, broke=ATTACKS[0]))
         screen.update(replace(progress, last=parse_record(record, "x")))

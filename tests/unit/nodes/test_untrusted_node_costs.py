@@ -17,12 +17,12 @@ from labconsole.engine.live import samples
 from labconsole.engine.live.samples import LiveStreams
 from labconsole.engine.live.telemetry import NodeLive, Telemetry
 from labconsole.errors import NodeError
-from labconsole.experiments.flow.looking import SharedQueueLooks
-from labconsole.experiments.job.requests import read_got
+from labconsole.experiments.flow.queue_monitor import SharedQueueMonitor
+from labconsole.experiments.job.http_requests import parse_responses
 from labconsole.measure import alignment
 from labconsole.measure.alignment import StreamAlignment
 from labconsole.nodes.channel import TAIL_BYTES, AgentSession, OutputTail
-from labconsole.platforms.base.inside import ask_on_console
+from labconsole.platforms.base.guest_shell import ask_on_console
 from labconsole.platforms.base.shell import collapsed
 from labconsole.platforms.drivers import esxi, openvz
 from labconsole.wire.counters import CountersSampled
@@ -95,8 +95,8 @@ GETALLVMS = "Vmid Name File Guest OS Version Annotation\n"
 @pytest.mark.parametrize(
     ("parse", "text"),
     [
-        (read_got, f"LCGET {'1' * 19} {'2' * 19} " + "a GOT 200 1 " * MAX_OUTPUT),
-        (read_got, f"LCGET {'1' * 19} {'2' * 19} " + " ST 1" * MAX_OUTPUT + "x"),
+        (parse_responses, f"LCGET {'1' * 19} {'2' * 19} " + "a GOT 200 1 " * MAX_OUTPUT),
+        (parse_responses, f"LCGET {'1' * 19} {'2' * 19} " + " ST 1" * MAX_OUTPUT + "x"),
         (esxi.registered, GETALLVMS + (("1 a" + " [] x.vmx" * 300)[:1999] + "\n") * 600),
         (openvz._SETTING.findall, ("\n" * 99 + "-") * 11_000),
     ],
@@ -171,7 +171,7 @@ def test_weights_take_effect_once_each_whatever_the_uut_says() -> None:
 
     watch = Watch()
     uut, changing, weights, watching = (cast(Any, each) for each in (None, Changing(), Weights(), watch))
-    looks = SharedQueueLooks(uut, changing, weights, watching, lambda: None)
+    looks = SharedQueueMonitor(uut, changing, weights, watching, lambda: None)
     for place in (0, 0, 0, 5, 1, 0, 1, 7):
         looks.hear(RatesTaken(queue="lcqw", place=place, taken_ns=place, rates_bps=[]))
     assert len(watch.marks) == 2

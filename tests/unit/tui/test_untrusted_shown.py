@@ -13,7 +13,7 @@ from textual.widgets import Input
 from labconsole.model.record.note import RunNote
 from labconsole.tui.parts.ask_text import AskText
 from labconsole.tui.parts.filter_line import FilterLine
-from labconsole.tui.parts.lines import Lines, Span, entitle
+from labconsole.tui.parts.lines import Lines, Span, set_border_titles
 from labconsole.tui.parts.pick import Pick
 from labconsole.tui.parts.quick_filter import QuickFilter
 from labconsole.tui.parts.screen import ConsoleScreen
@@ -61,7 +61,7 @@ async def test_whatever_a_part_is_given_is_painted_as_words() -> None:
         app.query_one(QuickFilter).query_one(Input).value = WORDS
         spans = app.query_one(Spans)
         spans.styles.border = ("round", "white")
-        entitle(spans, WORDS, WORDS)
+        set_border_titles(spans, WORDS, WORDS)
         spans.paint()
         await pilot.pause()
         shown = ["".join(part.text for part in strip) for strip in app.screen._compositor.render_strips()]
